@@ -1,0 +1,3 @@
+module github.com/anacrolix/go-utp
+
+go 1.22
