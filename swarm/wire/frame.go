@@ -1,0 +1,172 @@
+package wire
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+)
+
+// Type says what a frame's body is. Numbers are never reused.
+type Type uint8
+
+// The frame types; the protocol that carries each is in docs/protocol.md.
+const (
+	TypeStageOpen   Type = 1  // decoder → stage: grant, plan
+	TypeStageOpened Type = 2  // stage → decoder
+	TypeChunk       Type = 3  // decoder → stage: what comes next
+	TypeSeam        Type = 4  // stage → next stage or decoder
+	TypeSeamCredit  Type = 5  // receiver of seams → their sender
+	TypeStageClose  Type = 6  // decoder → stage
+	TypeStageClosed Type = 7  // stage → decoder: its account
+	TypeProgress    Type = 8  // stage → decoder, decoder → client
+	TypeRefusal     Type = 9  // any → any: typed refusal
+	TypePing        Type = 10 // keeps a link and its sessions alive
+	TypePong        Type = 11
+
+	TypeKVSlice Type = 20 // stage → decoder: part of a layer's new rows
+	TypeKVAck   Type = 21 // decoder → stage
+
+	TypeSessionOpen   Type = 40 // client → decoder
+	TypeSessionOpened Type = 41 // decoder → client
+	TypeToken         Type = 42 // decoder → client
+	TypeDone          Type = 43 // decoder → client
+	TypeCancel        Type = 44 // client → decoder
+
+	TypeBundleRequest Type = 60 // anyone → holder
+	TypeBundle        Type = 61
+
+	// 80–99 belong to offers and membership (offer.go, member.go).
+)
+
+// Limits in bytes of a frame's body, checked before it is allocated.
+const (
+	MaxControl  = 1 << 20  // messages without bulk data
+	MaxTokens   = 1 << 20  // tokens in one message
+	MaxSeam     = 64 << 20 // a chunk's hidden states
+	MaxSlice    = 64 << 10 // payload of one KV slice (DESIGN §3.4)
+	MaxBundle   = 64 << 20 // manifest and torrent information of one model
+	MaxStages   = 256      // stages in a plan
+	MaxPeerID   = 128      // text form of a peer ID
+	MaxText     = 1024     // text of an error
+	headerBytes = 5
+)
+
+// limit returns the largest body that a frame of type t may have.
+func (t Type) limit() int {
+	switch t {
+	case TypeSeam:
+		return MaxSeam
+	case TypeKVSlice:
+		return MaxSlice + 256
+	case TypeChunk, TypeSessionOpen:
+		return 4*MaxTokens + MaxControl
+	case TypeBundle:
+		return MaxBundle
+	default:
+		return MaxControl
+	}
+}
+
+// Message is a frame's body.
+type Message interface {
+	// Type returns the frame type that carries the message.
+	Type() Type
+	encode(*Encoder)
+	decode(*Decoder)
+}
+
+// Append appends m as one frame to buf.
+func Append(buf []byte, m Message) []byte {
+	start := len(buf)
+	e := NewEncoder(append(buf, 0, 0, 0, 0, byte(m.Type())))
+	m.encode(e)
+	buf = e.Data()
+	binary.LittleEndian.PutUint32(buf[start:], uint32(len(buf)-start-4))
+	return buf
+}
+
+// WriteFrame writes m in one Write call.
+func WriteFrame(w io.Writer, m Message) error {
+	_, err := w.Write(Append(nil, m))
+	return err
+}
+
+// ReadFrame reads one frame and returns its type and body. The body is freshly
+// allocated and belongs to the caller. An unknown type, or a length beyond the
+// type's limit, is an error before anything is allocated. Deadlines are the
+// caller's: set one on r before each call. At a clean end of stream the error
+// is io.EOF.
+func ReadFrame(r io.Reader) (Type, []byte, error) {
+	var h [headerBytes]byte
+	if _, err := io.ReadFull(r, h[:4]); err != nil {
+		return 0, nil, err
+	}
+	if _, err := io.ReadFull(r, h[4:]); err != nil {
+		return 0, nil, noEOF(err)
+	}
+	n, t := int64(binary.LittleEndian.Uint32(h[:4]))-1, Type(h[4])
+	if n < 0 {
+		return 0, nil, fmt.Errorf("%w: empty frame", ErrFormat)
+	}
+	if newMessage(t) == nil {
+		return 0, nil, fmt.Errorf("%w: unknown frame type %d", ErrFormat, t)
+	}
+	if n > int64(t.limit()) {
+		return 0, nil, fmt.Errorf("%w: frame of type %d claims %d bytes, limit %d", ErrFormat, t, n, t.limit())
+	}
+	body, err := readBody(r, int(n))
+	return t, body, err
+}
+
+// readBody allocates as bytes arrive, so that a peer that claims a large frame
+// and sends nothing costs little.
+func readBody(r io.Reader, n int) ([]byte, error) {
+	const step = 256 << 10
+	body := make([]byte, min(n, step))
+	got := 0
+	for {
+		m, err := io.ReadFull(r, body[got:])
+		got += m
+		if err != nil {
+			return nil, noEOF(err)
+		}
+		if got == n {
+			return body, nil
+		}
+		grown := make([]byte, min(n, 2*got))
+		copy(grown, body)
+		body = grown
+	}
+}
+
+func noEOF(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// Read reads one frame and decodes it. Byte slices in the message alias a
+// buffer that nothing else uses.
+func Read(r io.Reader) (Message, error) {
+	t, body, err := ReadFrame(r)
+	if err != nil {
+		return nil, err
+	}
+	return Decode(t, body)
+}
+
+// Decode decodes the body of a frame of type t. Byte slices in the result
+// alias body.
+func Decode(t Type, body []byte) (Message, error) {
+	m := newMessage(t)
+	if m == nil {
+		return nil, fmt.Errorf("%w: unknown frame type %d", ErrFormat, t)
+	}
+	d := NewDecoder(body)
+	m.decode(d)
+	if err := d.Done(); err != nil {
+		return nil, fmt.Errorf("frame type %d: %w", t, err)
+	}
+	return m, nil
+}

@@ -1,0 +1,256 @@
+package wire
+
+// StageOpen asks a peer to run one stage of a plan: admission, KV reservation
+// and the names of its predecessor and successor, before any chunk.
+type StageOpen struct {
+	Head
+	Grant Grant
+	Plan  Plan
+	Index uint32 // which stage of Plan the receiver is
+}
+
+// Type implements Message.
+func (*StageOpen) Type() Type { return TypeStageOpen }
+
+func (m *StageOpen) encode(e *Encoder) {
+	m.Head.encode(e)
+	m.Grant.encode(e)
+	m.Plan.encode(e)
+	e.U32(m.Index)
+}
+
+func (m *StageOpen) decode(d *Decoder) {
+	m.Head.decode(d)
+	m.Grant.decode(d)
+	m.Plan.decode(d)
+	m.Index = d.U32()
+}
+
+// StageOpened says that the stage holds its layers and has reserved its KV.
+type StageOpened struct{ Head }
+
+// Type implements Message.
+func (*StageOpened) Type() Type { return TypeStageOpened }
+
+func (m *StageOpened) encode(e *Encoder) { m.Head.encode(e) }
+func (m *StageOpened) decode(d *Decoder) { m.Head.decode(d) }
+
+// Chunk announces consecutive tokens that travel the route together. Only the
+// first stage gets their IDs; the others check that seams carry Prefix.
+type Chunk struct {
+	Head
+	Start  uint32  // position of the first token
+	Count  uint32  // tokens, at least 1
+	Prefix Prefix  // hash of all tokens before Start+Count
+	Tokens []int32 // Count IDs for the first stage, otherwise none
+}
+
+// Type implements Message.
+func (*Chunk) Type() Type { return TypeChunk }
+
+func (m *Chunk) encode(e *Encoder) {
+	m.Head.encode(e)
+	e.U32(m.Start)
+	e.U32(m.Count)
+	e.Hash(m.Prefix)
+	encodeTokens(e, m.Tokens)
+}
+
+func (m *Chunk) decode(d *Decoder) {
+	m.Head.decode(d)
+	m.Start = d.U32()
+	m.Count = d.U32()
+	m.Prefix = d.Hash()
+	m.Tokens = decodeTokens(d)
+	if m.Count == 0 || m.Count > MaxTokens || len(m.Tokens) > 0 && len(m.Tokens) != int(m.Count) {
+		d.Fail("chunk of %d tokens with %d IDs", m.Count, len(m.Tokens))
+	}
+}
+
+func encodeTokens(e *Encoder, tokens []int32) {
+	e.U32(uint32(len(tokens)))
+	for _, t := range tokens {
+		e.U32(uint32(t))
+	}
+}
+
+func decodeTokens(d *Decoder) []int32 {
+	n := d.Count(MaxTokens, 4)
+	if n == 0 {
+		return nil
+	}
+	tokens := make([]int32, n)
+	for i := range tokens {
+		if tokens[i] = int32(d.U32()); tokens[i] < 0 {
+			d.Fail("token ID %d", uint32(tokens[i]))
+			return nil
+		}
+	}
+	return tokens
+}
+
+// Seam carries the residual stream between two layers for one chunk:
+// Count rows of width f32, little endian.
+type Seam struct {
+	Head
+	Cut    uint32 // the layer that reads it
+	Start  uint32
+	Count  uint32
+	Prefix Prefix // as announced with the chunk
+	Rows   []byte
+}
+
+// Type implements Message.
+func (*Seam) Type() Type { return TypeSeam }
+
+func (m *Seam) encode(e *Encoder) {
+	m.Head.encode(e)
+	e.U32(m.Cut)
+	e.U32(m.Start)
+	e.U32(m.Count)
+	e.Hash(m.Prefix)
+	e.Raw(m.Rows)
+}
+
+func (m *Seam) decode(d *Decoder) {
+	m.Head.decode(d)
+	m.Cut = d.U32()
+	m.Start = d.U32()
+	m.Count = d.U32()
+	m.Prefix = d.Hash()
+	m.Rows = d.Rest()
+	if m.Count == 0 || m.Count > MaxTokens || len(m.Rows)%int(m.Count) != 0 {
+		d.Fail("seam of %d rows in %d bytes", m.Count, len(m.Rows))
+	}
+}
+
+// SeamCredit tells the sender of seams that everything before Upto has been
+// taken up, so that it may send as many more.
+type SeamCredit struct {
+	Head
+	Upto uint32
+}
+
+// Type implements Message.
+func (*SeamCredit) Type() Type { return TypeSeamCredit }
+
+func (m *SeamCredit) encode(e *Encoder) { m.Head.encode(e); e.U32(m.Upto) }
+func (m *SeamCredit) decode(d *Decoder) { m.Head.decode(d); m.Upto = d.U32() }
+
+// Progress says how many positions have been computed; between chunks it
+// keeps a slow stage from being taken for dead.
+type Progress struct {
+	Head
+	Upto uint32
+}
+
+// Type implements Message.
+func (*Progress) Type() Type { return TypeProgress }
+
+func (m *Progress) encode(e *Encoder) { m.Head.encode(e); e.U32(m.Upto) }
+func (m *Progress) decode(d *Decoder) { m.Head.decode(d); m.Upto = d.U32() }
+
+// StageClose ends a stage: its KV is freed at once.
+type StageClose struct{ Head }
+
+// Type implements Message.
+func (*StageClose) Type() Type { return TypeStageClose }
+
+func (m *StageClose) encode(e *Encoder) { m.Head.encode(e) }
+func (m *StageClose) decode(d *Decoder) { m.Head.decode(d) }
+
+// StageClosed is a stage's account of the session.
+type StageClosed struct {
+	Head
+	Stats StageStats
+}
+
+// StageStats is what one stage did in one session.
+type StageStats struct {
+	Peer         string     `json:"peer"`
+	First        uint32     `json:"first"`
+	Last         uint32     `json:"last"`
+	Tokens       uint64     `json:"tokens"`
+	Chunks       uint64     `json:"chunks"`
+	ComputeNanos uint64     `json:"compute_ns"`
+	SeamBytes    uint64     `json:"seam_bytes"`
+	KVBytes      uint64     `json:"kv_bytes"`
+	SeamHash     [32]byte   `json:"-"` // over every seam row sent, in order
+	KVDigests    [][32]byte `json:"-"` // per layer, of its canonical rows
+}
+
+// Type implements Message.
+func (*StageClosed) Type() Type { return TypeStageClosed }
+
+func (m *StageClosed) encode(e *Encoder) { m.Head.encode(e); m.Stats.encode(e) }
+func (m *StageClosed) decode(d *Decoder) { m.Head.decode(d); m.Stats.decode(d) }
+
+func (s *StageStats) encode(e *Encoder) {
+	e.String(s.Peer)
+	e.U32(s.First)
+	e.U32(s.Last)
+	e.U64(s.Tokens)
+	e.U64(s.Chunks)
+	e.U64(s.ComputeNanos)
+	e.U64(s.SeamBytes)
+	e.U64(s.KVBytes)
+	e.Hash(s.SeamHash)
+	e.U32(uint32(len(s.KVDigests)))
+	for _, h := range s.KVDigests {
+		e.Hash(h)
+	}
+}
+
+func (s *StageStats) decode(d *Decoder) {
+	s.Peer = d.String(MaxPeerID)
+	s.First = d.U32()
+	s.Last = d.U32()
+	s.Tokens = d.U64()
+	s.Chunks = d.U64()
+	s.ComputeNanos = d.U64()
+	s.SeamBytes = d.U64()
+	s.KVBytes = d.U64()
+	s.SeamHash = d.Hash()
+	for range d.Count(1<<16, 32) {
+		s.KVDigests = append(s.KVDigests, d.Hash())
+	}
+}
+
+// Ping asks for a Pong with the same number; it also keeps alive the listed
+// sessions' leases. Pong lists the sessions that its sender still holds.
+type Ping struct {
+	Nonce    uint64
+	Sessions []SessionID
+}
+
+// Type implements Message.
+func (*Ping) Type() Type { return TypePing }
+
+func (m *Ping) encode(e *Encoder) { e.U64(m.Nonce); encodeSessions(e, m.Sessions) }
+func (m *Ping) decode(d *Decoder) { m.Nonce = d.U64(); m.Sessions = decodeSessions(d) }
+
+// Pong answers a Ping.
+type Pong struct {
+	Nonce    uint64
+	Sessions []SessionID
+}
+
+// Type implements Message.
+func (*Pong) Type() Type { return TypePong }
+
+func (m *Pong) encode(e *Encoder) { e.U64(m.Nonce); encodeSessions(e, m.Sessions) }
+func (m *Pong) decode(d *Decoder) { m.Nonce = d.U64(); m.Sessions = decodeSessions(d) }
+
+func encodeSessions(e *Encoder, ids []SessionID) {
+	e.U32(uint32(len(ids)))
+	for _, id := range ids {
+		e.Raw(id[:])
+	}
+}
+
+func decodeSessions(d *Decoder) (ids []SessionID) {
+	for range d.Count(1<<14, 16) {
+		ids = append(ids, SessionID(d.take(16)))
+	}
+	return ids
+}
