@@ -4,6 +4,26 @@ package wire
 // of type t, or nil if there is none.
 func newSwarmMessage(t Type) Message {
 	switch t {
+	case TypeOffersPush:
+		return new(OffersPush)
+	case TypeOffersPull:
+		return new(OffersPull)
+	case TypeOffersReply:
+		return new(OffersReply)
+	case TypeHello:
+		return new(Hello)
+	case TypeRedeem:
+		return new(Redeem)
+	case TypeWelcome:
+		return new(Welcome)
+	case TypeAdmitted:
+		return new(Admitted)
+	case TypeJoinRefused:
+		return new(JoinRefused)
+	case TypeListPull:
+		return new(ListPull)
+	case TypeRevocationList:
+		return new(RevocationList)
 	}
 	return nil
 }
