@@ -1,0 +1,69 @@
+package kernels
+
+import "math"
+
+// MaxF16 is the largest finite 16-bit float; stored keys and values are clamped to it.
+const MaxF16 = 65504
+
+// F16ToF32 widens an IEEE 754 binary16 value. It is exact; NaN payloads move along.
+func F16ToF32(h uint16) float32 {
+	sign := uint32(h&0x8000) << 16
+	em := uint32(h & 0x7fff)
+	if em >= 0x7c00 {
+		return math.Float32frombits(sign | 0x7f800000 | em<<13)
+	}
+	// The half's bits read as a float32 are too small by 2^(127-15); the product is exact, for denormals too.
+	f := float32(math.Float32frombits(em<<13) * 0x1p112)
+	return math.Float32frombits(sign | math.Float32bits(f))
+}
+
+// F32ToF16 rounds to IEEE 754 binary16, to nearest, ties to even. Values of 65520 and more in size become infinite;
+// NaN becomes a quiet NaN with the upper bits of its payload.
+func F32ToF16(f float32) uint16 {
+	b := math.Float32bits(f)
+	sign := uint16(b>>16) & 0x8000
+	b &= 0x7fffffff
+	switch {
+	case b > 0x7f800000:
+		return sign | 0x7e00 | uint16(b>>13)&0x3ff
+	case b >= 0x477ff000: // 65520
+		return sign | 0x7c00
+	case b >= 0x38800000: // 2^-14: a normal half
+		b += 0xfff + b>>13&1
+		return sign | uint16((b-0x38000000)>>13)
+	}
+	// Adding 0.5 puts the last place of the sum at 2^-24, that of a denormal half: the addition rounds.
+	return sign | uint16(math.Float32bits(math.Float32frombits(b)+0.5)-0x3f000000)
+}
+
+// ClampF16 is F32ToF16 with everything beyond ±65504, infinities included, clamped to ±65504: what keys and values are
+// stored as. NaN stays NaN; callers refuse it before (see CheckFinite).
+func ClampF16(f float32) uint16 {
+	if f > MaxF16 {
+		f = MaxF16
+	} else if f < -MaxF16 {
+		f = -MaxF16
+	}
+	return F32ToF16(f)
+}
+
+// BF16ToF32 widens a bfloat16 value. It is exact.
+func BF16ToF32(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
+
+// WidenF16 writes F16ToF32 of each value of src to dst[:len(src)].
+func WidenF16(dst []float32, src []uint16) {
+	dst = dst[:len(src)]
+	for i, h := range src {
+		dst[i] = F16ToF32(h)
+	}
+}
+
+// CheckFinite returns the index of the first NaN or infinity of x, or -1.
+func CheckFinite(x []float32) int {
+	for i, v := range x {
+		if math.Float32bits(v)&0x7f800000 == 0x7f800000 {
+			return i
+		}
+	}
+	return -1
+}

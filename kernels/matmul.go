@@ -1,0 +1,85 @@
+package kernels
+
+import "fmt"
+
+// rowTile is how many activation rows meet one weight row before the next one is read: enough to reuse the weights
+// from cache, few enough for the activations to stay there. It can't change results.
+const rowTile = 8
+
+// MatMul computes dst[r*stride+o] = Σ_k w[o][k]·a[r][k] for all rows r of a and outputs o in [first, last). Other
+// elements of dst are not touched, so workers may share dst and split the outputs. The form of a must be w.Type.Form().
+//
+// Order of the sum, for every output by itself, starting from acc = +0:
+//
+//   - Quantised weights: one chain over blocks, ascending. isum is the block's exact integer dot product (for K types:
+//     sum over sub-blocks of scale times dot product), imin = Σ mn·S over sub-blocks, S the sums of the activations.
+//     acc = FMA(round(d_w·d_a), float(isum), acc), then
+//     for Q4_K and Q5_K: acc = FMA(-round(dmin·d_a), float(imin), acc);
+//     for Q4_1 and Q5_1: acc = FMA(m, round(d_a·float(S)), acc).
+//     The weights' centres (8, 16, 32) are inside isum for Q4_0, Q5_0 and Q6_K.
+//   - Dense weights: lane j of 16 takes k ≡ j mod 16, ascending, by FMA(w, a, lane) from +0; then lanes j and j+8 are
+//     added for j < 8, j and j+4 for j < 4, j and j+2 for j < 2, and the last two.
+//
+// A result never depends on the other rows, on the range of outputs or on stride.
+func MatMul(dst []float32, stride int, w *Matrix, a *Activations, first, last int) {
+	if a.form != w.Type.Form() || a.cols != w.Cols || !w.Type.Supported() {
+		panic(fmt.Sprintf("kernels: MatMul of %v weights with %d columns and %v activations with %d", w.Type, w.Cols, a.form, a.cols))
+	}
+	if first < 0 || first > last || last > w.Rows {
+		panic(fmt.Sprintf("kernels: MatMul of outputs [%d,%d) of %d", first, last, w.Rows))
+	}
+	if a.rows == 0 || first == last {
+		return
+	}
+	if stride < last || len(dst) < (a.rows-1)*stride+last {
+		panic(fmt.Sprintf("kernels: MatMul of %d rows by %d outputs into %d values, stride %d", a.rows, last, len(dst), stride))
+	}
+	switch w.Type {
+	case F32, F16, BF16:
+		matMulDense(dst, stride, w, a, first, last)
+	case Q4_0:
+		matMul32(dst, stride, w, a, first, last, dotQ4_0)
+	case Q4_1:
+		matMul32(dst, stride, w, a, first, last, dotQ4_1)
+	case Q5_0:
+		matMul32(dst, stride, w, a, first, last, dotQ5_0)
+	case Q5_1:
+		matMul32(dst, stride, w, a, first, last, dotQ5_1)
+	case Q8_0:
+		matMul32(dst, stride, w, a, first, last, dotQ8_0)
+	case Q4_K:
+		matMul256(dst, stride, w, a, first, last, dotQ4_K)
+	case Q5_K:
+		matMul256(dst, stride, w, a, first, last, dotQ5_K)
+	case Q6_K:
+		matMul256(dst, stride, w, a, first, last, dotQ6_K)
+	}
+}
+
+// matMul32 runs dot over tiles of activation rows for the legacy types.
+func matMul32(dst []float32, stride int, w *Matrix, a *Activations, first, last int, dot func(w []byte, a []packed) float32) {
+	n := a.cols / 32
+	for r0 := 0; r0 < a.rows; r0 += rowTile {
+		r1 := min(r0+rowTile, a.rows)
+		for o := first; o < last; o++ {
+			row := w.row(o)
+			for r := r0; r < r1; r++ {
+				dst[r*stride+o] = dot(row, a.blocks[r*n:(r+1)*n])
+			}
+		}
+	}
+}
+
+// matMul256 runs dot over tiles of activation rows for the K types.
+func matMul256(dst []float32, stride int, w *Matrix, a *Activations, first, last int, dot func(w []byte, a []packed, d []float32) float32) {
+	n := a.cols / 256
+	for r0 := 0; r0 < a.rows; r0 += rowTile {
+		r1 := min(r0+rowTile, a.rows)
+		for o := first; o < last; o++ {
+			row := w.row(o)
+			for r := r0; r < r1; r++ {
+				dst[r*stride+o] = dot(row, a.blocks[8*r*n:8*(r+1)*n], a.scales[r*n:(r+1)*n])
+			}
+		}
+	}
+}

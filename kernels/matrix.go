@@ -1,0 +1,117 @@
+package kernels
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Matrix is a weight matrix as GGUF stores it: Rows outputs by Cols inputs, row-major, each row a whole number of
+// blocks. Data usually aliases the mapping of the model file; the package never writes to it.
+type Matrix struct {
+	Type       Type
+	Rows, Cols int
+	Data       []byte
+}
+
+// NewMatrix checks that data is exactly rows rows of cols elements of type t. The matrix keeps data, it doesn't copy.
+func NewMatrix(t Type, rows, cols int, data []byte) (Matrix, error) {
+	rb, err := RowBytes(t, cols)
+	if err != nil {
+		return Matrix{}, err
+	}
+	if rows <= 0 || len(data)/rb != rows || len(data)%rb != 0 {
+		return Matrix{}, fmt.Errorf("%v matrix of %d rows by %d columns: %d bytes of data, want %d a row", t, rows, cols, len(data), rb)
+	}
+	return Matrix{Type: t, Rows: rows, Cols: cols, Data: data}, nil
+}
+
+// row returns the bytes of one row.
+func (m *Matrix) row(row int) []byte {
+	g := m.Type.geometry()
+	rb := m.Cols / g.elems * g.bytes
+	return m.Data[row*rb : (row+1)*rb : (row+1)*rb]
+}
+
+// CheckScales looks for NaN and infinity in rows [firstRow, lastRow): in the scales of quantised types, in every value
+// of dense ones. The error names the row and the block (for dense types: the column).
+func (m *Matrix) CheckScales(firstRow, lastRow int) error {
+	if firstRow < 0 || lastRow > m.Rows || firstRow > lastRow {
+		panic(fmt.Sprintf("kernels: CheckScales of rows [%d,%d) of %d", firstRow, lastRow, m.Rows))
+	}
+	for r := firstRow; r < lastRow; r++ {
+		if b := badScale(m.Type, m.row(r)); b >= 0 {
+			what := "scale of block"
+			if m.Type.Form() == Dense {
+				what = "value in column"
+			}
+			return fmt.Errorf("%v matrix: row %d: %s %d is NaN or infinite", m.Type, r, what, b)
+		}
+	}
+	return nil
+}
+
+// badScale returns the index of the first block of a row that has a NaN or infinite scale, or -1.
+func badScale(t Type, row []byte) int {
+	// A 16-bit float is NaN or infinite when its exponent bits are all ones.
+	exp := uint16(0x7c00)
+	size, at, n := t.geometry().bytes, 0, 1
+	switch t {
+	case F32:
+		for i := 0; i+4 <= len(row); i += 4 {
+			if binary.LittleEndian.Uint32(row[i:])&0x7f800000 == 0x7f800000 {
+				return i / 4
+			}
+		}
+		return -1
+	case BF16:
+		exp = 0x7f80
+	case Q4_1, Q5_1, Q4_K, Q5_K: // scale, then minimum
+		n = 2
+	case Q6_K: // the scale is last
+		at = bytesQ6_K - 2
+	}
+	for i := 0; i+size <= len(row); i += size {
+		for j := 0; j < n; j++ {
+			if binary.LittleEndian.Uint16(row[i+at+2*j:])&exp == exp {
+				return i / size
+			}
+		}
+	}
+	return -1
+}
+
+// Row dequantises one row into dst[:Cols]. The values are those of the reference dequantisation (the gguf Python
+// package) bit for bit: products and sums are rounded one by one to float32.
+func (m *Matrix) Row(dst []float32, row int) {
+	if row < 0 || row >= m.Rows || len(dst) < m.Cols {
+		panic(fmt.Sprintf("kernels: Row %d of %d into %d of %d values", row, m.Rows, len(dst), m.Cols))
+	}
+	dst = dst[:m.Cols]
+	b := m.row(row)
+	switch m.Type {
+	case F32:
+		widenF32(dst, b)
+	case F16:
+		widenF16Bytes(dst, b)
+	case BF16:
+		widenBF16(dst, b)
+	case Q4_0:
+		dequantQ4_0(dst, b)
+	case Q4_1:
+		dequantQ4_1(dst, b)
+	case Q5_0:
+		dequantQ5_0(dst, b)
+	case Q5_1:
+		dequantQ5_1(dst, b)
+	case Q8_0:
+		dequantQ8_0(dst, b)
+	case Q4_K:
+		dequantQ4_K(dst, b)
+	case Q5_K:
+		dequantQ5_K(dst, b)
+	case Q6_K:
+		dequantQ6_K(dst, b)
+	default:
+		panic(fmt.Sprintf("kernels: Row of %v", m.Type))
+	}
+}

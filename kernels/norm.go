@@ -1,0 +1,48 @@
+package kernels
+
+import (
+	"fmt"
+	"math"
+)
+
+// RMSNorm normalises one row: dst = round(round(x·scale)·weight) with scale = round(1/sqrt(round(mean+eps))).
+// The sum of squares is taken in 16 lanes (lane j: k ≡ j mod 16, ascending, FMA(x, x, lane) from +0), folded 8-4-2-1;
+// mean = round(sum/n). Square root and divisions are correctly rounded in float32. dst may be x.
+func RMSNorm(dst, x, weight []float32, eps float32) {
+	if len(dst) < len(x) || len(weight) != len(x) || len(x) == 0 {
+		panic(fmt.Sprintf("kernels: RMSNorm of %d values with %d weights into %d", len(x), len(weight), len(dst)))
+	}
+	var l lanes
+	fmaLanes(&l, x, x)
+	mean := l.fold() / float32(len(x))
+	scale := 1 / sqrt(mean+eps)
+	dst, weight = dst[:len(x)], weight[:len(x)]
+	for i, v := range x {
+		dst[i] = float32(float32(v*scale) * weight[i])
+	}
+}
+
+// sqrt is the correctly rounded float32 square root (float64 has more than twice the bits, so rounding twice is safe).
+func sqrt(x float32) float32 { return float32(math.Sqrt(float64(x))) }
+
+// Add sets dst[i] = a[i] + b[i] for every i of a. dst may be a or b.
+func Add(dst, a, b []float32) {
+	if len(dst) < len(a) || len(b) != len(a) {
+		panic(fmt.Sprintf("kernels: Add of %d and %d values into %d", len(a), len(b), len(dst)))
+	}
+	dst, b = dst[:len(a)], b[:len(a)]
+	for i, v := range a {
+		dst[i] = v + b[i]
+	}
+}
+
+// MulSiLU sets dst[i] = round(SiLU(gate[i])·up[i]) for every i of gate. dst may be gate or up.
+func MulSiLU(dst, gate, up []float32) {
+	if len(dst) < len(gate) || len(up) != len(gate) {
+		panic(fmt.Sprintf("kernels: MulSiLU of %d and %d values into %d", len(gate), len(up), len(dst)))
+	}
+	dst, up = dst[:len(gate)], up[:len(gate)]
+	for i, g := range gate {
+		dst[i] = float32(SiLU(g) * up[i])
+	}
+}

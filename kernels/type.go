@@ -1,0 +1,122 @@
+package kernels
+
+import "fmt"
+
+// Type is the storage type of a weight matrix. Its values are ggml's type numbers, as found in GGUF files.
+type Type uint32
+
+// The weight types that this package computes with.
+const (
+	F32  Type = 0
+	F16  Type = 1
+	Q4_0 Type = 2
+	Q4_1 Type = 3
+	Q5_0 Type = 6
+	Q5_1 Type = 7
+	Q8_0 Type = 8
+	Q4_K Type = 12
+	Q5_K Type = 13
+	Q6_K Type = 14
+	BF16 Type = 30
+)
+
+// Form says how activations must be prepared before they meet weights of some type.
+type Form uint8
+
+const (
+	// Dense keeps activations as they are (F32, F16 and BF16 weights).
+	Dense Form = iota
+	// Q8x32 quantises activations to 8 bits in blocks of 32 (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0).
+	Q8x32
+	// Q8x256 quantises activations to 8 bits in blocks of 256 (Q4_K, Q5_K, Q6_K).
+	Q8x256
+)
+
+// geometry describes one weight type: elements and bytes of a block, and what activations it wants.
+type geometry struct {
+	name         string
+	elems, bytes int
+	form         Form
+}
+
+var geometries = [...]geometry{
+	F32:  {"F32", 1, 4, Dense},
+	F16:  {"F16", 1, 2, Dense},
+	Q4_0: {"Q4_0", 32, bytesQ4_0, Q8x32},
+	Q4_1: {"Q4_1", 32, bytesQ4_1, Q8x32},
+	Q5_0: {"Q5_0", 32, bytesQ5_0, Q8x32},
+	Q5_1: {"Q5_1", 32, bytesQ5_1, Q8x32},
+	Q8_0: {"Q8_0", 32, bytesQ8_0, Q8x32},
+	Q4_K: {"Q4_K", 256, bytesQ4_K, Q8x256},
+	Q5_K: {"Q5_K", 256, bytesQ5_K, Q8x256},
+	Q6_K: {"Q6_K", 256, bytesQ6_K, Q8x256},
+	BF16: {"BF16", 1, 2, Dense},
+}
+
+func (t Type) geometry() geometry {
+	if int64(t) < int64(len(geometries)) {
+		return geometries[t]
+	}
+	return geometry{}
+}
+
+// String returns ggml's name of the type, or "type N" for one this package doesn't compute with.
+func (t Type) String() string {
+	if g := t.geometry(); g.elems != 0 {
+		return g.name
+	}
+	return fmt.Sprintf("type %d", uint32(t))
+}
+
+// Supported reports whether this package computes with weights of type t.
+func (t Type) Supported() bool { return t.geometry().elems != 0 }
+
+// Block returns the number of elements in one block of the type and the bytes they take, or zeros if it is unsupported.
+func (t Type) Block() (elems, bytes int) {
+	g := t.geometry()
+	return g.elems, g.bytes
+}
+
+// Form returns how activations must be prepared for weights of type t.
+func (t Type) Form() Form { return t.geometry().form }
+
+// String names the form.
+func (f Form) String() string {
+	switch f {
+	case Dense:
+		return "Dense"
+	case Q8x32:
+		return "Q8x32"
+	case Q8x256:
+		return "Q8x256"
+	}
+	return fmt.Sprintf("form %d", uint8(f))
+}
+
+// block returns the number of columns that share one activation scale; 1 for Dense.
+func (f Form) block() int {
+	switch f {
+	case Q8x32:
+		return 32
+	case Q8x256:
+		return 256
+	}
+	return 1
+}
+
+// RowBytes returns the size of one row of cols elements. It fails for unsupported types and for a cols that is not a
+// positive multiple of the type's block.
+func RowBytes(t Type, cols int) (int, error) {
+	g := t.geometry()
+	if g.elems == 0 {
+		return 0, fmt.Errorf("weight %v is not supported (supported: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K)", t)
+	}
+	if cols <= 0 || cols%g.elems != 0 {
+		return 0, fmt.Errorf("%v row of %d columns: want a positive multiple of %d", t, cols, g.elems)
+	}
+	const maxInt = int(^uint(0) >> 1)
+	if cols/g.elems > maxInt/g.bytes {
+		return 0, fmt.Errorf("%v row of %d columns is too large", t, cols)
+	}
+	return cols / g.elems * g.bytes, nil
+}
