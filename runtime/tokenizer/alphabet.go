@@ -1,0 +1,55 @@
+package tokenizer
+
+import "unicode/utf8"
+
+// GPT-2's byte alphabet: byte-level vocabularies write each byte as one printable
+// character. Bytes that are printable in Latin-1 (0x21–0x7E, 0xA1–0xAC,
+// 0xAE–0xFF) stand for themselves; the other 68 are U+0100, U+0101, … in order
+// (OpenAI gpt-2, src/encoder.py, bytes_to_unicode).
+const alphabetExtra = 0x100
+
+// byteOf maps a rune of the alphabet below alphabetExtra+68 to its byte, and
+// others to -1.
+var byteOf = func() (m [alphabetExtra + 68]int16) {
+	for i := range m {
+		m[i] = -1
+	}
+	next := alphabetExtra
+	for b := range 256 {
+		if b >= 0x21 && b <= 0x7E || b >= 0xA1 && b <= 0xAC || b >= 0xAE {
+			m[b] = int16(b)
+		} else {
+			m[next] = int16(b)
+			next++
+		}
+	}
+	return m
+}()
+
+// decodeAlphabet appends the bytes that s, written in the alphabet, stands for.
+// It reports false, and appends nothing, when s has any other character.
+func decodeAlphabet(dst []byte, s string) ([]byte, bool) {
+	n := len(dst)
+	for _, r := range s {
+		if int(r) >= len(byteOf) || byteOf[r] < 0 {
+			return dst[:n], false
+		}
+		dst = append(dst, byte(byteOf[r]))
+	}
+	return dst, true
+}
+
+// appendDecoded is decodeAlphabet for display: characters outside the alphabet
+// stand for themselves.
+func appendDecoded(dst []byte, s string) []byte {
+	for i := 0; i < len(s); {
+		r, w := utf8.DecodeRuneInString(s[i:])
+		if int(r) < len(byteOf) && byteOf[r] >= 0 {
+			dst = append(dst, byte(byteOf[r]))
+		} else {
+			dst = append(dst, s[i:i+w]...)
+		}
+		i += w
+	}
+	return dst
+}

@@ -1,0 +1,35 @@
+package tokenizer
+
+// Piece returns the bytes that id stands for: the text of special tokens too,
+// nothing for unused ones and ids out of range. A piece need not be whole UTF-8.
+// The caller must not change it.
+func (t *Tokenizer) Piece(id int32) []byte {
+	if id < 0 || int(id) >= len(t.ends) {
+		return nil
+	}
+	var start uint32
+	if id > 0 {
+		start = t.ends[id-1]
+	}
+	end := t.ends[id]
+	return t.pieces[start:end:end]
+}
+
+// Decode returns the text of ids: the inverse of [Tokenizer.Encode] without
+// AddSpecial. With special, control and unknown tokens appear as their text,
+// otherwise they are left out; ids out of range always are. The result is the
+// pieces' bytes as they are, so it is valid UTF-8 only if they are together.
+func (t *Tokenizer) Decode(ids []int32, special bool) string {
+	var b []byte
+	for _, id := range ids {
+		if special || !t.hidden(id) {
+			b = append(b, t.Piece(id)...)
+		}
+	}
+	return string(b)
+}
+
+// hidden reports whether id is a token that carries no text for the reader.
+func (t *Tokenizer) hidden(id int32) bool {
+	return id >= 0 && int(id) < len(t.types) && (t.types[id] == typeControl || t.types[id] == typeUnknown)
+}

@@ -1,0 +1,70 @@
+package tokenizer
+
+// EncodeOptions says how [Tokenizer.Encode] treats special tokens.
+type EncodeOptions struct {
+	AddSpecial   bool // put BOS before and EOS after, where the vocabulary asks for them
+	ParseSpecial bool // text that spells a control token becomes that token; without it, it stays text. User-defined tokens are found in any case
+}
+
+// Encode returns the ids of text. Of special tokens that overlap the leftmost
+// wins, then the longest.
+//
+// It differs from llama.cpp in two points that no well-formed prompt shows:
+// bytes that are not UTF-8 are kept, and not replaced by U+FFFD; and control
+// tokens never come out of merges.
+func (t *Tokenizer) Encode(text string, o EncodeOptions) []int32 {
+	var ids []int32
+	if o.AddSpecial && t.addBOS {
+		ids = append(ids, t.bos)
+	}
+	ids = t.appendText(ids, text, o.ParseSpecial, &work{})
+	if o.AddSpecial && t.addEOS {
+		ids = append(ids, t.eos)
+	}
+	return ids
+}
+
+// EncodeChat returns the ids of a rendered chat template: special tokens are
+// parsed, and there is exactly one BOS in front where the vocabulary asks for
+// one, whether or not the template wrote it. No EOS is added: the conversation
+// goes on.
+func (t *Tokenizer) EncodeChat(rendered string) []int32 {
+	ids := t.Encode(rendered, EncodeOptions{ParseSpecial: true})
+	if t.addBOS && (len(ids) == 0 || ids[0] != t.bos) {
+		ids = append([]int32{t.bos}, ids...)
+	}
+	return ids
+}
+
+// work is the working memory of one call, with the counts that tests bound.
+type work struct {
+	merger  merger
+	scanner scanner
+}
+
+// appendText cuts text at its special tokens and encodes what is between them.
+func (t *Tokenizer) appendText(ids []int32, text string, control bool, w *work) []int32 {
+	start := 0
+	for i := 0; i < len(text); {
+		id, n := t.special.match(text[i:], control)
+		if id < 0 {
+			i++
+			continue
+		}
+		ids = t.appendWords(ids, text[start:i], w)
+		ids = append(ids, id)
+		i += n
+		start = i
+	}
+	return t.appendWords(ids, text[start:], w)
+}
+
+// appendWords splits text into words and encodes each.
+func (t *Tokenizer) appendWords(ids []int32, text string, w *work) []int32 {
+	start := 0
+	for _, end := range w.scanner.split(t.split, text) {
+		ids = t.bpe.encode(ids, text[start:end], &w.merger)
+		start = end
+	}
+	return ids
+}

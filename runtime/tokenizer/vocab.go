@@ -1,0 +1,243 @@
+package tokenizer
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// ErrUnsupported is wrapped by [New]'s error when the vocabulary is well formed
+// but of a kind this package cannot run: another tokenizer model, or an unknown
+// pre-tokenizer.
+var ErrUnsupported = errors.New("unsupported tokenizer")
+
+// The values of tokenizer.ggml.token_type.
+const (
+	typeUndefined   = 0
+	typeNormal      = 1
+	typeUnknown     = 2
+	typeControl     = 3
+	typeUserDefined = 4
+	typeUnused      = 5
+	typeByte        = 6
+)
+
+const (
+	// maxTokens bounds the vocabulary: about ten times the largest one known.
+	maxTokens = 4 << 20
+	// maxSpecialLen bounds the text of a token that is looked for in the input,
+	// in bytes. Finding special tokens costs up to this many steps per input
+	// byte; the longest in use have fewer than 100 bytes.
+	maxSpecialLen = 256
+)
+
+// Vocab is what a GGUF header says about the model's tokenizer, under the keys
+// tokenizer.ggml.* and tokenizer.chat_template. [New] keeps parts of the
+// slices; the caller must not change them afterwards.
+type Vocab struct {
+	Model string // tokenizer.ggml.model: the kind of tokenizer; "gpt2" (byte-level BPE) is supported
+	Pre   string // tokenizer.ggml.pre: the pre-tokenizer; "" means "default", as in llama.cpp
+
+	Tokens []string // token texts by id; byte-level ones in GPT-2's byte alphabet
+	Types  []int32  // tokenizer.ggml.token_type by id: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte; empty: all normal
+	Merges []string // "left right", best first
+
+	BOS, EOS, EOT, PAD, UNK int32 // ids of the special tokens, -1 when absent
+
+	AddBOS         bool // tokenizer.ggml.add_bos_token; when the file has no such key, [DefaultAddBOS]
+	AddEOS         bool // tokenizer.ggml.add_eos_token
+	AddSpacePrefix bool // tokenizer.ggml.add_space_prefix; has no meaning for byte-level BPE and is ignored by it
+
+	ChatTemplate string // tokenizer.chat_template, Jinja; "" when absent
+}
+
+// Tokenizer encodes and decodes one model's text. It is immutable and safe for
+// concurrent use. Ids it returns are in [0, Size()).
+type Tokenizer struct {
+	types   []int32
+	pieces  []byte   // the pieces of all tokens, end to end
+	ends    []uint32 // ends[id] is where id's piece ends in pieces
+	split   []stage
+	bpe     bpe
+	special trie
+	eog     map[int32]bool
+
+	bos, eos, eot, pad, unk int32
+	addBOS, addEOS          bool
+
+	chatSource string
+}
+
+// New checks v and builds its tokenizer. Errors are one line and name the GGUF
+// key at fault; those about a kind of tokenizer this package does not have wrap
+// [ErrUnsupported].
+func New(v Vocab) (*Tokenizer, error) {
+	if v.Model != "gpt2" {
+		return nil, fmt.Errorf("%w: tokenizer.ggml.model is %q; only \"gpt2\" (byte-level BPE) can be run", ErrUnsupported, v.Model)
+	}
+	pre, err := lookupPre(v.Pre)
+	if err != nil {
+		return nil, err
+	}
+	n := len(v.Tokens)
+	switch {
+	case n == 0:
+		return nil, errors.New("tokenizer.ggml.tokens is missing or empty")
+	case n > maxTokens:
+		return nil, fmt.Errorf("tokenizer.ggml.tokens has %d entries, more than the limit of %d", n, maxTokens)
+	case len(v.Types) != 0 && len(v.Types) != n:
+		return nil, fmt.Errorf("tokenizer.ggml.token_type has %d entries for %d tokens", len(v.Types), n)
+	}
+
+	t := &Tokenizer{
+		types: make([]int32, n), ends: make([]uint32, n), split: pre.stages,
+		bos: v.BOS, eos: v.EOS, eot: v.EOT, pad: v.PAD, unk: v.UNK,
+		addBOS: v.AddBOS, addEOS: v.AddEOS,
+		chatSource: v.ChatTemplate,
+	}
+	if len(v.Types) == 0 {
+		for i := range t.types {
+			t.types[i] = typeNormal
+		}
+	} else {
+		copy(t.types, v.Types)
+	}
+	byText, err := indexTokens(v.Tokens, t.types)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.checkIDs(); err != nil {
+		return nil, err
+	}
+	t.eog = markEOG(byText, t.types, t.eos, t.eot)
+	if t.eot < 0 {
+		t.eot = findEOT(byText)
+	}
+	if err := t.buildPieces(v.Tokens); err != nil {
+		return nil, err
+	}
+	if t.bpe, err = newBPE(v, t.types, pre.wholeWords); err != nil {
+		return nil, err
+	}
+	if t.special, err = newTrie(v.Tokens, t.types); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// indexTokens maps token texts to ids and refuses duplicates and unknown types.
+// Empty texts are allowed (they can be neither matched nor merged) and left out.
+func indexTokens(tokens []string, types []int32) (map[string]int32, error) {
+	byText := make(map[string]int32, len(tokens))
+	for i, s := range tokens {
+		if ty := types[i]; ty < typeUndefined || ty > typeByte {
+			return nil, fmt.Errorf("tokenizer.ggml.token_type[%d] is %d; known types are 0 to 6", i, ty)
+		}
+		if s == "" {
+			continue
+		}
+		if other, dup := byText[s]; dup {
+			return nil, fmt.Errorf("tokenizer.ggml.tokens[%d] and [%d] are the same token %s", other, i, quote(s))
+		}
+		byText[s] = int32(i)
+	}
+	return byText, nil
+}
+
+// checkIDs checks that the special ids are absent (negative, made -1) or in range.
+func (t *Tokenizer) checkIDs() error {
+	for _, f := range []struct {
+		key string
+		id  *int32
+	}{
+		{"bos_token_id", &t.bos}, {"eos_token_id", &t.eos}, {"eot_token_id", &t.eot},
+		{"padding_token_id", &t.pad}, {"unknown_token_id", &t.unk},
+	} {
+		if *f.id < 0 {
+			*f.id = -1
+		} else if int(*f.id) >= len(t.types) {
+			return fmt.Errorf("tokenizer.ggml.%s is %d, but the vocabulary has %d tokens", f.key, *f.id, len(t.types))
+		}
+	}
+	if t.addBOS && t.bos < 0 {
+		return errors.New("tokenizer.ggml.add_bos_token is set, but there is no tokenizer.ggml.bos_token_id")
+	}
+	if t.addEOS && t.eos < 0 {
+		return errors.New("tokenizer.ggml.add_eos_token is set, but there is no tokenizer.ggml.eos_token_id")
+	}
+	return nil
+}
+
+// buildPieces computes the bytes each token stands for: normal tokens are
+// decoded from the byte alphabet, byte tokens are the byte they name, unused
+// ones are empty, and all others are their text.
+func (t *Tokenizer) buildPieces(tokens []string) error {
+	for i, s := range tokens {
+		switch t.types[i] {
+		case typeNormal, typeUndefined:
+			t.pieces = appendDecoded(t.pieces, s)
+		case typeByte:
+			b, err := parseByteToken(s)
+			if err != nil {
+				return fmt.Errorf("tokenizer.ggml.tokens[%d]: %w", i, err)
+			}
+			t.pieces = append(t.pieces, b)
+		case typeUnused:
+		default:
+			t.pieces = append(t.pieces, s...)
+		}
+		if uint64(len(t.pieces)) > 1<<31 {
+			return fmt.Errorf("tokenizer.ggml.tokens: the texts have more than %d bytes together", 1<<31)
+		}
+		t.ends[i] = uint32(len(t.pieces))
+	}
+	return nil
+}
+
+// parseByteToken reads "<0xHH>", two hexadecimal digits exactly.
+func parseByteToken(s string) (byte, error) {
+	if len(s) == 6 && strings.HasPrefix(s, "<0x") && s[5] == '>' && isHex(s[3]) && isHex(s[4]) {
+		b, err := strconv.ParseUint(s[3:5], 16, 8)
+		return byte(b), err
+	}
+	return 0, fmt.Errorf("%s has type 6 (byte) but is not of the form <0xHH>", quote(s))
+}
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
+}
+
+// quote renders foreign text for an error message, shortened.
+func quote(s string) string {
+	if len(s) > 40 {
+		return strconv.Quote(s[:40]) + "…"
+	}
+	return strconv.Quote(s)
+}
+
+// Size returns the number of tokens in the vocabulary.
+func (t *Tokenizer) Size() int { return len(t.types) }
+
+// BOS returns the beginning-of-sequence id, or -1.
+func (t *Tokenizer) BOS() int32 { return t.bos }
+
+// EOS returns the end-of-sequence id, or -1.
+func (t *Tokenizer) EOS() int32 { return t.eos }
+
+// EOT returns the end-of-turn id, or -1. Where the file does not name one it is
+// found by its text, as in llama.cpp.
+func (t *Tokenizer) EOT() int32 { return t.eot }
+
+// PAD returns the padding id, or -1.
+func (t *Tokenizer) PAD() int32 { return t.pad }
+
+// UNK returns the id for what the vocabulary cannot express, or -1.
+func (t *Tokenizer) UNK() int32 { return t.unk }
+
+// AddBOS reports whether [Tokenizer.Encode] with AddSpecial begins with BOS.
+func (t *Tokenizer) AddBOS() bool { return t.addBOS }
+
+// IsEOG reports whether id ends a generation: the end-of-sequence and
+// end-of-turn tokens and those that are so by their text.
+func (t *Tokenizer) IsEOG(id int32) bool { return t.eog[id] }
