@@ -51,23 +51,28 @@ type File struct {
 
 // Open reads the header of the file at path. It does not keep the file open.
 func Open(path string) (*File, error) {
+	// Before opening, which would wait for ever on a pipe that nobody writes to.
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("gguf: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("gguf: %s: a directory or device, not a file: give the path of a .gguf file", oneLine(path))
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("gguf: %w", err)
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
+	if info, err = f.Stat(); err != nil {
 		return nil, fmt.Errorf("gguf: %w", err)
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("gguf: %s: not a regular file", oneLine(path))
 	}
 	return Read(f, info.Size(), path)
 }
 
 // Read reads the header of a GGUF file of size bytes. Only the header is read, in chunks of
-// 256 KiB; size is what tensors' ranges are checked against. name stands for the file in errors.
+// 64 KiB, so r may hold just the header of a file that is elsewhere; size is what tensors' ranges
+// are checked against. name stands for the file in errors.
 // An error about the contents is an [*Error].
 func Read(r io.ReaderAt, size int64, name string) (*File, error) {
 	if size < 0 {

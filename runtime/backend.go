@@ -1,0 +1,138 @@
+package runtime
+
+import (
+	"context"
+
+	"github.com/starling-swarm/starling/runtime/tokenizer"
+)
+
+// Backend opens layer ranges of models. It is the boundary behind which other engines can come: Engine is the Go one,
+// runtimetest.Fake the second.
+type Backend interface {
+	// Open loads o.Layers of the model at o.Path. It fails rather than load something it cannot compute exactly.
+	Open(o Options) (Executor, error)
+}
+
+// Options say what to open and within which means.
+type Options struct {
+	// Path names a GGUF file, or any part of a split set. A sparse file that holds just the header, the tokenizer and
+	// the tensors of Layers is fine.
+	Path string
+	// Layers is the range to load; the zero Range means all. {n, n} with n the model's layer count loads the head alone.
+	Layers Range
+	// KV is the type in which cache rows are stored. It is part of the numerics profile.
+	KV KVType
+	// Threads is how many threads compute; 0 means GOMAXPROCS. It never changes a bit of any result. Leave two
+	// processors for the network: GOMAXPROCS ≥ Threads + 2 on a machine that also serves.
+	Threads int
+	// MaxKVBytes bounds the sum of all reservations of KV memory; 0 means half of the memory that is available when
+	// the model is opened (2 GiB where the system does not say).
+	MaxKVBytes int64
+}
+
+// KVType is the number format of cache rows.
+type KVType uint8
+
+const (
+	KVF16 KVType = iota // IEEE half precision, clamped to ±65504: the default
+	KVF32               // IEEE single precision, for comparison with float32 references
+)
+
+// Size returns the bytes of one stored element.
+func (t KVType) Size() int {
+	if t == KVF32 {
+		return 4
+	}
+	return 2
+}
+
+// String returns "f16" or "f32".
+func (t KVType) String() string {
+	if t == KVF32 {
+		return "f32"
+	}
+	return "f16"
+}
+
+// Executor is a loaded layer range. All methods are safe for concurrent use.
+type Executor interface {
+	// Config describes the whole model, not only the loaded range.
+	Config() Config
+	// Layers is the loaded range, with the zero Range of Options resolved.
+	Layers() Range
+	// Profile is what another executor must share before numbers may pass between the two.
+	Profile() Profile
+	// Tokenizer is the model's own; never nil.
+	Tokenizer() *tokenizer.Tokenizer
+	// NewSequence reserves KV memory for `capacity` positions (≥ 1) of every layer of Layers, rounded up to whole pages
+	// of 256 positions, and returns an empty sequence. Memory is touched as rows arrive. Errors: *CapacityError when the
+	// reservation does not fit (try again after another sequence was closed), *ContextError when capacity exceeds the
+	// model's context.
+	NewSequence(capacity int) (Sequence, error)
+	// FreeKVBytes is what can still be reserved.
+	FreeKVBytes() int64
+	// Run performs the steps together: rows of several steps share each weight matrix's pass, and every result is the
+	// same as if the steps had run alone. Concurrent calls are serialised in no promised order. Each sequence may appear
+	// in one step only. On error no sequence changed its length and the steps' results are undefined. ctx is checked
+	// while waiting and between layers.
+	// Errors: *StepError (a step that makes no sense: a bug of the caller, or of the peer it speaks for),
+	// *PositionError, *FullError, *NonFiniteError, ctx's error, ErrClosed.
+	Run(ctx context.Context, steps []*Step) error
+	// Close frees the model. It waits for a Run in progress; afterwards every method that computes or reserves gives
+	// ErrClosed. Idempotent. Sequences need not be closed before.
+	Close() error
+}
+
+// Sequence is the KV cache of one conversation for the layers of the executor that made it. Methods may be called from
+// any goroutine, also while a Run uses the sequence: rows below Len never change, so ExportKV, Digest and Len do not
+// wait for it, nor does ImportKV into a layer that the Run does not touch. Truncate, Close, and ImportKV into a layer
+// that is running wait for the Run's end. A layer outside the executor's range is a *LayerError, or 0 rows for Len.
+type Sequence interface {
+	// Len is the number of rows held for that layer.
+	Len(layer int) int
+	// Capacity is the number of positions reserved for each layer.
+	Capacity() int
+	// Truncate drops the rows at positions ≥ n in all layers; layers that hold fewer stay as they are.
+	Truncate(n int)
+	// RowBytes is the size of one position's canonical row: the K vector of every KV head, ascending, then the V vector
+	// of every KV head, each HeadDim elements in the KV type, little endian.
+	RowBytes(layer int) int
+	// ExportKV appends the canonical rows of positions [first, last) of a layer to dst. Needs last ≤ Len(layer)
+	// (else *PositionError).
+	ExportKV(dst []byte, layer, first, last int) ([]byte, error)
+	// ImportKV appends whole canonical rows whose first position is `first` to a layer, as if they had been computed
+	// here. Errors: *PositionError when first ≠ Len(layer), *FullError beyond the capacity, *NonFiniteError for a NaN or
+	// infinity, a plain error for a broken row length. An error changes nothing. rows is not kept.
+	ImportKV(layer, first int, rows []byte) error
+	// Digest is the BLAKE3-256 hash of the canonical rows [0, Len(layer)).
+	Digest(layer int) [32]byte
+	// Close frees the reservation. Idempotent. A closed sequence holds no rows.
+	Close()
+}
+
+// Step is one sequence's part of a Run: N consecutive positions through consecutive layers.
+//
+//	Layers.First == 0              input is Tokens
+//	Layers.First  > 0              input is Seam, the residual stream after layer First−1
+//	Layers.Last   < model layers   Out is the residual stream after layer Last−1
+//	Layers.Last  == model layers   Logits of LogitRows; Out only with KeepHidden
+//	Layers == {n, n}, n = model layers: no layer runs, only the head
+type Step struct {
+	Seq    Sequence // made by the same executor
+	Layers Range    // within the executor's; empty only at the model's end
+	Start  int      // position of row 0; equals Seq.Len(l) for every l in Layers
+	N      int      // rows, ≥ 1
+
+	Tokens []int32   // [N], iff Layers.First == 0
+	Seam   []float32 // [N][Width] row-major, iff Layers.First > 0; not modified, not kept; checked finite
+
+	// LogitRows are row numbers in [0, N), strictly ascending; only with Layers.Last == model layers. May be empty.
+	LogitRows []int
+	// KeepHidden asks for Out also at the model's end (the residual stream before the final norm).
+	KeepHidden bool
+
+	// Out receives [N][Width]. It is reused when its capacity suffices and allocated otherwise; nil when not wanted.
+	Out []float32
+	// Logits receives one [Vocab] per entry of LogitRows, in that order: new memory, the caller's to keep.
+	Logits [][]float32
+}

@@ -1,0 +1,356 @@
+package runtime
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/starling-swarm/starling/kernels"
+	"lukechampine.com/blake3"
+)
+
+// pageRows is the number of positions of a KV page. A page starts at a multiple of it, so a page is a softmax block.
+const pageRows = kernels.AttnBlock
+
+// fallbackMemory stands for the available memory where the system does not say how much there is. Half of it is the
+// default KV limit.
+const fallbackMemory = 4 << 30
+
+// kvBudget counts reserved KV memory of one model.
+type kvBudget struct {
+	mu    sync.Mutex
+	limit int64
+	used  int64
+}
+
+// free returns the bytes that can still be reserved.
+func (b *kvBudget) free() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.limit - b.used
+}
+
+// reserve takes n bytes or fails with *CapacityError.
+func (b *kvBudget) reserve(n int64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n > b.limit-b.used {
+		return &CapacityError{Asked: n, Free: b.limit - b.used}
+	}
+	b.used += n
+	return nil
+}
+
+// release gives n bytes back.
+func (b *kvBudget) release(n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used -= n
+}
+
+// page holds pageRows positions of one layer in exactly one of two formats, as [KV head][K then V][pageRows][HeadDim]: a
+// head's keys and values lie side by side, so that attention reads two straight runs.
+type page struct {
+	half []uint16  // KVF16
+	full []float32 // KVF32
+}
+
+// sequence is the Go engine's Sequence.
+type sequence struct {
+	layers   Range // immutable, as all fields of this group
+	kv       KVType
+	kvHeads  int
+	headDim  int
+	capacity int
+	reserved int64
+	budget   *kvBudget
+
+	mu      sync.RWMutex // Run holds it only to claim and to commit
+	idle    *sync.Cond   // on mu: running changed
+	lens    []int        // [layer − layers.First] rows held
+	pages   [][]page     // [layer − layers.First], grown as rows arrive; never more than the reservation
+	running Range        // layers that a Run appends to, beyond lens; guarded, but stable for that Run itself
+	claimed bool         // a Run uses the sequence
+	closed  bool
+}
+
+func newSequence(layers Range, kv KVType, kvHeads, headDim, capacity int, budget *kvBudget) (*sequence, error) {
+	s := &sequence{
+		layers: layers, kv: kv, kvHeads: kvHeads, headDim: headDim, capacity: capacity, budget: budget,
+		lens: make([]int, layers.Len()), pages: make([][]page, layers.Len()),
+	}
+	s.idle = sync.NewCond(&s.mu)
+	pages := int64(capacity+pageRows-1) / pageRows
+	s.reserved = pages * int64(pageRows*s.rowBytes()) * int64(layers.Len())
+	if err := budget.reserve(s.reserved); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *sequence) rowBytes() int { return 2 * s.kvHeads * s.headDim * s.kv.Size() }
+
+// Len implements Sequence.
+func (s *sequence) Len(layer int) int {
+	if !s.layers.Contains(layer) {
+		return 0
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.lens[layer-s.layers.First]
+}
+
+// Capacity implements Sequence.
+func (s *sequence) Capacity() int { return s.capacity }
+
+// RowBytes implements Sequence.
+func (s *sequence) RowBytes(layer int) int {
+	if !s.layers.Contains(layer) {
+		return 0
+	}
+	return s.rowBytes()
+}
+
+// Truncate implements Sequence.
+func (s *sequence) Truncate(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.claimed {
+		s.idle.Wait()
+	}
+	n = max(n, 0)
+	for l := range s.lens {
+		s.lens[l] = min(s.lens[l], n)
+		s.pages[l] = s.pages[l][:min(len(s.pages[l]), (n+pageRows-1)/pageRows)]
+		clear(s.pages[l][len(s.pages[l]):cap(s.pages[l])])
+	}
+}
+
+// Close implements Sequence.
+func (s *sequence) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.claimed {
+		s.idle.Wait()
+	}
+	if s.closed {
+		return
+	}
+	s.closed = true
+	clear(s.lens)
+	clear(s.pages)
+	s.budget.release(s.reserved)
+}
+
+// claim checks that rows [start, start+n) may be appended to the layers of r, makes room for them and marks the
+// sequence as used by a Run. release ends that.
+func (s *sequence) claim(r Range, start, n int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return ErrClosed
+	case r.Len() > 0 && n > s.capacity-start:
+		return &FullError{Asked: start + n, Capacity: s.capacity}
+	}
+	for l := r.First; l < r.Last; l++ {
+		if held := s.lens[l-s.layers.First]; held != start {
+			return &PositionError{Layer: l, Pos: start, Held: held}
+		}
+	}
+	for l := r.First; l < r.Last; l++ {
+		s.growLocked(l, start+n)
+	}
+	s.claimed, s.running = true, r
+	return nil
+}
+
+// release ends a claim; n rows of the claimed layers become visible (0 after a failure).
+func (s *sequence) release(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for l := s.running.First; l < s.running.Last; l++ {
+		s.lens[l-s.layers.First] += n
+	}
+	s.claimed, s.running = false, Range{}
+	s.idle.Broadcast()
+}
+
+// growLocked makes sure that the pages of rows [0, n) of a layer exist.
+func (s *sequence) growLocked(layer, n int) {
+	i := layer - s.layers.First
+	for len(s.pages[i])*pageRows < n {
+		var p page
+		elems := 2 * s.kvHeads * s.headDim * pageRows
+		if s.kv == KVF32 {
+			p.full = make([]float32, elems)
+		} else {
+			p.half = make([]uint16, elems)
+		}
+		s.pages[i] = append(s.pages[i], p)
+	}
+}
+
+// offset returns where, within its page, position pos of a head's K (part 0) or V (part 1) begins.
+func (s *sequence) offset(head, part, pos int) int {
+	return ((2*head+part)*pageRows + pos%pageRows) * s.headDim
+}
+
+// store writes position pos of a claimed layer: k and v are [KVHeads×HeadDim], finite. Half precision rounds to nearest
+// even and clamps to ±65504. Different positions may be stored at once.
+func (s *sequence) store(layer, pos int, k, v []float32) {
+	p := s.pages[layer-s.layers.First][pos/pageRows]
+	for part, src := range [2][]float32{k, v} {
+		for h := range s.kvHeads {
+			row := src[h*s.headDim : (h+1)*s.headDim]
+			at := s.offset(h, part, pos)
+			if s.kv == KVF32 {
+				copy(p.full[at:at+s.headDim], row)
+				continue
+			}
+			dst := p.half[at : at+s.headDim]
+			for i, x := range row {
+				dst[i] = kernels.ClampF16(x)
+			}
+		}
+	}
+}
+
+// block returns the first n stored positions of a page for one head as float32, [n][HeadDim] each: the stored values
+// themselves for KVF32, widened into buf (2×pageRows×HeadDim) for KVF16. Only for layers of a claim, whose pages hold still.
+func (s *sequence) block(layer, index, head, n int, buf []float32) (k, v []float32) {
+	p := s.pages[layer-s.layers.First][index]
+	size := n * s.headDim
+	atK, atV := s.offset(head, 0, 0), s.offset(head, 1, 0)
+	if s.kv == KVF32 {
+		return p.full[atK : atK+size], p.full[atV : atV+size]
+	}
+	k, v = buf[:size], buf[size:2*size]
+	kernels.WidenF16(k, p.half[atK:atK+size])
+	kernels.WidenF16(v, p.half[atV:atV+size])
+	return k, v
+}
+
+// ExportKV implements Sequence.
+func (s *sequence) ExportKV(dst []byte, layer, first, last int) ([]byte, error) {
+	if !s.layers.Contains(layer) {
+		return dst, &LayerError{Layer: layer, Have: s.layers}
+	}
+	if first < 0 || last < first {
+		return dst, fmt.Errorf("runtime: rows [%d, %d) of layer %d asked for: not a range", first, last, layer)
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return dst, ErrClosed
+	}
+	if held := s.lens[layer-s.layers.First]; last > held {
+		return dst, &PositionError{Layer: layer, Pos: last, Held: held}
+	}
+	return s.appendRowsRLocked(dst, layer, first, last), nil
+}
+
+func (s *sequence) appendRowsRLocked(dst []byte, layer, first, last int) []byte {
+	for pos := first; pos < last; pos++ {
+		p := s.pages[layer-s.layers.First][pos/pageRows]
+		for part := range 2 {
+			for h := range s.kvHeads {
+				at := s.offset(h, part, pos)
+				if s.kv == KVF32 {
+					for _, x := range p.full[at : at+s.headDim] {
+						dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(x))
+					}
+					continue
+				}
+				for _, x := range p.half[at : at+s.headDim] {
+					dst = binary.LittleEndian.AppendUint16(dst, x)
+				}
+			}
+		}
+	}
+	return dst
+}
+
+// ImportKV implements Sequence.
+func (s *sequence) ImportKV(layer, first int, rows []byte) error {
+	if !s.layers.Contains(layer) {
+		return &LayerError{Layer: layer, Have: s.layers}
+	}
+	if len(rows)%s.rowBytes() != 0 {
+		return fmt.Errorf("runtime: %d bytes of KV for layer %d: not a multiple of %d, the bytes of a row", len(rows), layer, s.rowBytes())
+	}
+	if bad := s.firstNonFinite(rows); bad >= 0 {
+		return &NonFiniteError{What: "KV row", Layer: layer, Pos: first + bad}
+	}
+	n := len(rows) / s.rowBytes()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.claimed && s.running.Contains(layer) {
+		s.idle.Wait()
+	}
+	i := layer - s.layers.First
+	switch held := s.lens[i]; {
+	case s.closed:
+		return ErrClosed
+	case first != held:
+		return &PositionError{Layer: layer, Pos: first, Held: held}
+	case n > s.capacity-first:
+		return &FullError{Asked: first + n, Capacity: s.capacity}
+	}
+	s.growLocked(layer, first+n)
+	for pos := first; pos < first+n; pos++ {
+		p := s.pages[i][pos/pageRows]
+		for part := range 2 {
+			for h := range s.kvHeads {
+				at := s.offset(h, part, pos)
+				if s.kv == KVF32 {
+					for d := range p.full[at : at+s.headDim] {
+						p.full[at+d] = math.Float32frombits(binary.LittleEndian.Uint32(rows[4*d:]))
+					}
+				} else {
+					for d := range p.half[at : at+s.headDim] {
+						p.half[at+d] = binary.LittleEndian.Uint16(rows[2*d:])
+					}
+				}
+				rows = rows[s.headDim*s.kv.Size():]
+			}
+		}
+	}
+	s.lens[i] += n
+	return nil
+}
+
+// firstNonFinite returns the first row of canonical rows that holds a NaN or infinity (all exponent bits set), or −1.
+func (s *sequence) firstNonFinite(rows []byte) int {
+	if s.kv == KVF32 {
+		for i := 0; i < len(rows); i += 4 {
+			if binary.LittleEndian.Uint32(rows[i:])&0x7f800000 == 0x7f800000 {
+				return i / s.rowBytes()
+			}
+		}
+		return -1
+	}
+	for i := 0; i < len(rows); i += 2 {
+		if binary.LittleEndian.Uint16(rows[i:])&0x7c00 == 0x7c00 {
+			return i / s.rowBytes()
+		}
+	}
+	return -1
+}
+
+// Digest implements Sequence. It hashes a page at a time.
+func (s *sequence) Digest(layer int) [32]byte {
+	h := blake3.New(32, nil)
+	if s.layers.Contains(layer) {
+		s.mu.RLock()
+		defer s.mu.RUnlock()
+		held := s.lens[layer-s.layers.First]
+		var buf []byte
+		for first := 0; first < held; first += pageRows {
+			buf = s.appendRowsRLocked(buf[:0], layer, first, min(first+pageRows, held))
+			h.Write(buf)
+		}
+	}
+	return [32]byte(h.Sum(nil))
+}

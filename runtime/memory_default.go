@@ -1,0 +1,6 @@
+//go:build !linux
+
+package runtime
+
+// availableMemory is a guess that fits the smallest machines a model runs on.
+func availableMemory() int64 { return fallbackMemory }

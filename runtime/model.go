@@ -1,0 +1,203 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	goruntime "runtime"
+	"sync/atomic"
+
+	"github.com/starling-swarm/starling/kernels"
+	"github.com/starling-swarm/starling/runtime/gguf"
+	"github.com/starling-swarm/starling/runtime/tokenizer"
+)
+
+// Engine is the Go engine as a Backend.
+type Engine struct{}
+
+// Open implements Backend.
+func (Engine) Open(o Options) (Executor, error) {
+	m, err := Open(o)
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Model is a loaded layer range: the Go engine's Executor. Weights are used from the file's mapping.
+type Model struct {
+	// Constant after Open.
+	cfg     Config
+	layers  Range
+	kv      KVType
+	tok     *tokenizer.Tokenizer
+	load    loader
+	rope    ropeTable
+	budget  kvBudget
+	pool    *pool
+	running chan struct{} // capacity 1, holds an element while a Run (or Close) has the fields below
+
+	embed      kernels.Matrix // [Vocab][Width], when layer 0 is here
+	layer      []llamaLayer   // [layers.Len()]
+	outputNorm []float32      // [Width], when the head is here
+	output     kernels.Matrix // [Vocab][Width], when the head is here
+
+	// Owned by whoever holds running.
+	buf    buffers
+	closed atomic.Bool // written by the holder, read by anyone
+}
+
+var _ Executor = (*Model)(nil)
+
+// Open loads a layer range. It checks the whole header, maps the file(s), and looks at every scale of the range's
+// weights, which reads them once. Tensors outside the range are not touched, so the file may be sparse there.
+func Open(o Options) (*Model, error) {
+	set, err := gguf.OpenSet(o.Path)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := InspectSet(set)
+	if err != nil {
+		return nil, err
+	}
+	layers := o.Layers
+	if layers == (Range{}) {
+		layers = Range{0, cfg.Layers}
+	}
+	if !(Range{0, cfg.Layers}).Covers(layers) || layers.Len() == 0 && layers.Last != cfg.Layers {
+		return nil, fmt.Errorf("runtime: layers %d to %d asked for, %s has layers 0 to %d", layers.First, layers.Last-1, o.Path, cfg.Layers-1)
+	}
+	if o.KV > KVF32 {
+		return nil, fmt.Errorf("runtime: KV type %d is not known", o.KV)
+	}
+	tok, err := LoadTokenizer(set)
+	if err != nil {
+		return nil, err
+	}
+	if tok.Size() > cfg.Vocab {
+		return nil, fmt.Errorf("runtime: %s: the tokenizer has %d tokens, the embedding table %d rows", o.Path, tok.Size(), cfg.Vocab)
+	}
+	threads := o.Threads
+	if threads <= 0 {
+		threads = goruntime.GOMAXPROCS(0)
+	}
+	m := &Model{cfg: cfg, layers: layers, kv: o.KV, tok: tok, load: loader{set: set}, running: make(chan struct{}, 1)}
+	if err := m.loadWeights(threads); err != nil {
+		m.load.close()
+		return nil, err
+	}
+	m.budget.limit = o.MaxKVBytes
+	if m.budget.limit <= 0 {
+		m.budget.limit = availableMemory() / 2
+	}
+	m.buf.attend = make([]attendBuf, threads)
+	for i := range m.buf.attend {
+		m.buf.attend[i] = attendBuf{
+			partial: make([]kernels.Partial, attendRows*cfg.Heads/cfg.KVHeads),
+			wide:    make([]float32, 2*pageRows*cfg.HeadDim),
+			scores:  make([]float32, pageRows),
+		}
+	}
+	m.pool = newPool(threads)
+	return m, nil
+}
+
+// loadWeights maps and checks what the range needs: the layers, the rope factors, the embedding table for layer 0, and
+// norm and matrix of the head after the last layer.
+func (m *Model) loadWeights(threads int) (err error) {
+	ld := &m.load
+	var factors []float32
+	if _, ok := ld.set.Tensor("rope_freqs.weight"); ok {
+		if factors, err = ld.vector("rope_freqs.weight"); err != nil {
+			return err
+		}
+		for i, f := range factors {
+			if !(f > 0) {
+				return fmt.Errorf("runtime: %s: tensor rope_freqs.weight: factor %d is %v, not above 0: the file is damaged", ld.set.Meta().Path, i, f)
+			}
+		}
+	}
+	m.rope = newRopeTable(&m.cfg, factors)
+	if m.layers.First == 0 {
+		if m.embed, err = ld.matrix("token_embd.weight"); err != nil {
+			return err
+		}
+	}
+	m.layer = make([]llamaLayer, m.layers.Len())
+	for i := range m.layer {
+		if m.layer[i], err = loadLlamaLayer(ld, m.layers.First+i); err != nil {
+			return err
+		}
+	}
+	if m.layers.Last == m.cfg.Layers {
+		if m.outputNorm, err = ld.vector("output_norm.weight"); err != nil {
+			return err
+		}
+		name := "output.weight"
+		if m.cfg.Tied {
+			name = "token_embd.weight"
+		}
+		if m.output, err = ld.matrix(name); err != nil {
+			return err
+		}
+	}
+	return ld.verify(threads)
+}
+
+// Config implements Executor.
+func (m *Model) Config() Config { return m.cfg }
+
+// Layers implements Executor.
+func (m *Model) Layers() Range { return m.layers }
+
+// Profile implements Executor.
+func (m *Model) Profile() Profile { return NewProfile(m.kv) }
+
+// Tokenizer implements Executor.
+func (m *Model) Tokenizer() *tokenizer.Tokenizer { return m.tok }
+
+// FreeKVBytes implements Executor.
+func (m *Model) FreeKVBytes() int64 { return m.budget.free() }
+
+// NewSequence implements Executor.
+func (m *Model) NewSequence(capacity int) (Sequence, error) {
+	switch {
+	case m.closed.Load():
+		return nil, ErrClosed
+	case capacity < 1:
+		return nil, fmt.Errorf("runtime: a sequence of %d positions asked for", capacity)
+	case capacity > m.cfg.Context:
+		return nil, &ContextError{Asked: capacity, Limit: m.cfg.Context}
+	}
+	s, err := newSequence(m.layers, m.kv, m.cfg.KVHeads, m.cfg.HeadDim, capacity, &m.budget)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// lock waits for the right to run.
+func (m *Model) lock(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case m.running <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (m *Model) unlock() { <-m.running }
+
+// Close implements Executor.
+func (m *Model) Close() error {
+	m.running <- struct{}{}
+	defer m.unlock()
+	if m.closed.Swap(true) {
+		return nil
+	}
+	m.pool.close()
+	m.embed, m.layer, m.output = kernels.Matrix{}, nil, kernels.Matrix{}
+	return m.load.close()
+}
