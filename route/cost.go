@@ -1,0 +1,175 @@
+package route
+
+// Prediction is what a plan should cost, by the formulas of the package comment. Times in seconds.
+type Prediction struct {
+	FillSeconds       float64 `json:"fill_seconds"`        // the first chunk's way through the route
+	PeriodSeconds     float64 `json:"period_seconds"`      // per chunk after that: the slowest part
+	Bottleneck        string  `json:"bottleneck"`          // which part that is, in words
+	PrefillSeconds    float64 `json:"prefill_seconds"`     // fill and all periods
+	KVTailSeconds     float64 `json:"kv_tail_seconds"`     // cache rows still on the way after the last seam
+	HeadSeconds       float64 `json:"head_seconds"`        // output head for one token
+	FirstTokenSeconds float64 `json:"first_token_seconds"` // prefill, tail and head
+	TokenSeconds      float64 `json:"token_seconds"`       // per decoded token after the first
+	TotalSeconds      float64 `json:"total_seconds"`
+	SeamBytes         int64   `json:"seam_bytes"` // hidden states that cross links, decoding included
+	KVBytes           int64   `json:"kv_bytes"`   // cache rows that cross links, decoding included
+
+	// Ranges are the parts in layer order, the decoder's last.
+	Ranges []RangePrediction `json:"ranges"`
+}
+
+// RangePrediction is one peer's share. Times in seconds per chunk; bytes over the whole request.
+type RangePrediction struct {
+	Peer           string  `json:"peer"`
+	Layers         Range   `json:"layers"`
+	ComputeSeconds float64 `json:"compute_seconds"`
+	SendSeconds    float64 `json:"send_seconds"`
+	SeamBytes      int64   `json:"seam_bytes"`
+	KVBytes        int64   `json:"kv_bytes"`
+}
+
+// setting is what a cost depends on beside the ranges.
+type setting struct {
+	dec       int
+	chunk     float64
+	periods   float64 // chunks after the first: T/c − 1
+	pipelined bool    // decoded tokens walk the route
+	kv        bool    // cache rows go to the decoder
+}
+
+func (in *instance) setting(dec, chunk int, shape Shape, kv bool) setting {
+	return setting{
+		dec:       dec,
+		chunk:     float64(chunk),
+		periods:   float64(in.req.PromptTokens)/float64(chunk) - 1,
+		pipelined: shape == Pipelined,
+		kv:        kv,
+	}
+}
+
+// computeTime returns seconds per chunk for peer p on layers [a, b): C of the package comment.
+func (in *instance) computeTime(s *setting, p, a, b int) float64 {
+	if a == b {
+		return 0
+	}
+	peer := &in.peers[p]
+	batch := s.chunk * (in.flops[b] - in.flops[a]) / peer.PrefillFlops
+	read := (in.weight[b] - in.weight[a]) / peer.DecodeBytesPerSec
+	return (1+peer.Load)*max(batch, read) + PassOverhead
+}
+
+// sendTime returns seconds per chunk of p's uplink for the seam to n and the cache rows to the decoder: X.
+func (in *instance) sendTime(s *setting, p, a, b, n int) float64 {
+	seam := s.chunk * float64(in.model.SeamBytes)
+	kv := in.rowBytes(s, a, b) * s.chunk
+	toDecoder := in.net.rate[p][s.dec]
+	if n == s.dec {
+		return (seam + kv) / toDecoder
+	}
+	return max((seam+kv)/in.peers[p].Up, seam/in.net.rate[p][n], kv/toDecoder)
+}
+
+// rowBytes returns the cache bytes per token that the owner of [a, b) sends: 0 where none are handed over.
+func (in *instance) rowBytes(s *setting, a, b int) float64 {
+	if !s.kv {
+		return 0
+	}
+	return in.kv[b] - in.kv[a]
+}
+
+// hopTime returns seconds from p to n for one chunk's seam: H.
+func (in *instance) hopTime(s *setting, p, n int) float64 {
+	return in.net.rtt[p][n]/2 + s.chunk*float64(in.model.SeamBytes)/in.net.rate[p][n]
+}
+
+// walkTime returns seconds a decoded token spends at stage p and on its way to n. The stage isn't free for the
+// next token before its cache row is out.
+func (in *instance) walkTime(s *setting, p, a, b, n int) float64 {
+	pass := in.readTime(p, in.weight[b]-in.weight[a], in.kv[b]-in.kv[a]) + PassOverhead
+	hop := in.net.rtt[p][n]/2 + float64(in.model.SeamBytes)/in.net.rate[p][n]
+	return max(pass+hop, in.rowBytes(s, a, b)/in.net.rate[p][s.dec])
+}
+
+// readTime returns seconds for peer p to read weights and the cache of the average decoded token.
+func (in *instance) readTime(p int, weights, kvPerToken float64) float64 {
+	peer := &in.peers[p]
+	return (1 + peer.Load) * (weights + kvPerToken*in.context) / peer.DecodeBytesPerSec
+}
+
+// headTime returns seconds for one token's logits on peer d.
+func (in *instance) headTime(d int) float64 {
+	peer := &in.peers[d]
+	return (1 + peer.Load) * max(in.model.HeadFlops/peer.PrefillFlops, float64(in.model.HeadBytes)/peer.DecodeBytesPerSec)
+}
+
+// decoderStep returns the decoder's own seconds per decoded token when its range begins at x.
+func (in *instance) decoderStep(s *setting, x int) float64 {
+	if !s.pipelined {
+		x = 0
+	}
+	last := in.model.Layers
+	return in.readTime(s.dec, in.weight[last]-in.weight[x]+float64(in.model.HeadBytes), in.kv[last]-in.kv[x]) + PassOverhead
+}
+
+// inflow returns seconds per chunk of the decoder's downlink for the last seam and everyone's cache rows.
+func (in *instance) inflow(s *setting, x int) float64 {
+	return s.chunk * (float64(in.model.SeamBytes) + in.rowBytes(s, 0, x)) / in.peers[s.dec].Down
+}
+
+// predict returns the cost of a feasible route.
+func (in *instance) predict(r route) Prediction {
+	s := in.setting(r.dec, r.chunk, r.shape, r.kv)
+	var out Prediction
+	slower := func(t float64, p int, what string) {
+		if t > out.PeriodSeconds {
+			out.PeriodSeconds, out.Bottleneck = t, what+" of "+in.peers[p].ID
+		}
+	}
+	var step float64
+	if len(r.peers) > 0 {
+		trip := in.net.rtt[r.dec][r.peers[0]] / 2
+		out.FillSeconds += trip
+		if s.pipelined {
+			step += trip
+		}
+	}
+	moved := int64(in.req.PromptTokens)
+	if s.pipelined {
+		moved += int64(in.steps)
+	}
+	for i, p := range r.peers {
+		a, b := r.span(i)
+		n := r.next(i)
+		compute, send := in.computeTime(&s, p, a, b), in.sendTime(&s, p, a, b, n)
+		slower(compute, p, "compute")
+		slower(send, p, "uplink")
+		out.FillSeconds += compute + in.hopTime(&s, p, n)
+		out.KVTailSeconds = max(out.KVTailSeconds, s.chunk*in.rowBytes(&s, a, b)/in.net.rate[p][r.dec])
+		if s.pipelined {
+			step += in.walkTime(&s, p, a, b, n)
+		}
+		out.Ranges = append(out.Ranges, RangePrediction{
+			Peer: in.peers[p].ID, Layers: Range{a, b}, ComputeSeconds: compute, SendSeconds: send,
+			SeamBytes: in.model.SeamBytes * moved, KVBytes: int64(in.rowBytes(&s, a, b)) * moved,
+		})
+	}
+	x := r.start()
+	own := in.computeTime(&s, r.dec, x, in.model.Layers)
+	slower(own, r.dec, "compute")
+	if len(r.peers) > 0 {
+		slower(in.inflow(&s, x), r.dec, "downlink")
+		out.KVTailSeconds = max(out.KVTailSeconds, s.chunk*in.rowBytes(&s, 0, x)/in.peers[r.dec].Down)
+	}
+	out.Ranges = append(out.Ranges, RangePrediction{Peer: in.peers[r.dec].ID, Layers: Range{x, in.model.Layers}, ComputeSeconds: own})
+	for _, part := range out.Ranges {
+		out.SeamBytes += part.SeamBytes
+		out.KVBytes += part.KVBytes
+	}
+	out.FillSeconds += own
+	out.PrefillSeconds = out.FillSeconds + float64(s.periods)*out.PeriodSeconds
+	out.HeadSeconds = in.headTime(r.dec)
+	out.FirstTokenSeconds = out.PrefillSeconds + out.KVTailSeconds + out.HeadSeconds
+	out.TokenSeconds = step + in.decoderStep(&s, x)
+	out.TotalSeconds = out.FirstTokenSeconds + in.steps*out.TokenSeconds
+	return out
+}

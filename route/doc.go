@@ -1,0 +1,58 @@
+// Package route decides which peer runs which layers for one prompt, and who decodes.
+//
+// It is pure: values in, a [Plan] out. It has no clock and no sockets, and it knows no architecture: a [Model]
+// is bytes, FLOPs, cache bytes and legal cuts as numbers; a [Peer] is what a node offers and how fast it was measured.
+// The same offers, links and request give the same plan on every machine, in whatever order they are handed over.
+//
+// # Shapes
+//
+//	local      one peer holds everything and does everything
+//	across     stages prefill side by side; the decoder, which holds the whole model, receives
+//	           every KV row as it is made and then decodes alone
+//	pipelined  the decoder holds its own layers and the head only; decoded tokens walk the route too
+//
+// A route is a list of remote stages, ascending and contiguous from layer 0, then the decoder's own range, which may
+// be empty but for the head. A peer runs any legal sub-range of what it holds, and appears at most once.
+//
+// # Cost
+//
+// All times are seconds. T is the number of prompt tokens, N of new ones, c the chunk (c ≤ T), d the decoder.
+// For a peer p and layers r: F(r) FLOPs per token, W(r) weight bytes, K(r) cache bytes per token; q(p) = 1 + load is
+// the queueing factor; rate(p,n) = min(up of p, down of n, link p→n); rtt/2 is a one-way trip.
+//
+//	compute  C(p,r)    = q·max(c·F/prefill, W/decode) + PassOverhead        (a small chunk is bound by reading weights)
+//	sending  X(p,r,n)  = max(c·(seam+K)/up, c·seam/rate(p,n), c·K/rate(p,d)),  or c·(seam+K)/rate(p,d) when n is d
+//	hop      H(p,n)    = rtt(p,n)/2 + c·seam/rate(p,n)
+//	period   S         = max over stages of C and X, over the decoder of C(d) and c·(seam+ΣK)/down(d)
+//	fill               = rtt(d,first)/2 + Σ over stages (C + H) + C(d)
+//	prefill            = fill + (T/c − 1)·S
+//	KV tail            = max(max over stages c·K/rate(p,d), c·ΣK/down(d))    (the last chunk's cache rows)
+//	head               = q(d)·max(headFLOPs/prefill, headBytes/decode)
+//	first token        = prefill + KV tail + head
+//	token, local       = q(d)·(W + headBytes + K·(T + N/2))/decode + PassOverhead
+//	token, pipelined   = rtt(d,first)/2 + Σ over stages walk + q(d)·(W(d) + headBytes + K(d)·(T + N/2))/decode + PassOverhead
+//	         walk      = max(q·(W + K·(T + N/2))/decode + PassOverhead + rtt(p,n)/2 + seam/rate(p,n), K/rate(p,d))
+//	total              = first token + (N − 1)·token
+//
+// K counts in sending, tail and walk only where cache rows go to the decoder: always in the across shape; in the
+// pipelined one when the decoder has memory for them (without them, losing a stage means replaying the prompt).
+// A decoder with no layers of its own has C(d) = 0. The asking user's link to the decoder is not part of the cost.
+//
+// Memory: a stage needs K(its layers)·(T+N) bytes of free cache; the decoder needs that for all layers wherever cache
+// rows go to it, and for its own otherwise.
+//
+// # Choice
+//
+// The cheapest total wins, with two preferences inside stated margins. The asking user's own machine decodes when
+// [Request.PreferSelf] is set and that costs at most [SelfMargin] more. Then local decoding is taken over pipelined with
+// the cache at the decoder, and that over pipelined without, when it costs at most [RobustMargin] more, because a plan
+// that owes nobody anything survives losses. Equal costs go to fewer stages, then to the lowest peer IDs.
+//
+// # Search
+//
+// For every decoder, chunk size and shape, labels (cost so far, slowest stage so far, KV tail so far, peers used) are
+// pushed over the legal cuts from layer 0 on; a label that another one beats in everything is dropped, as is one whose
+// lower bound exceeds the best plan known. With up to [ExactPeers] usable peers nothing else is dropped, so the
+// result is the optimum over the chunk sizes tried. With more, the search runs on a pool of the most promising peers
+// with a bounded number of labels per position, and local search over all peers improves what it found.
+package route

@@ -1,0 +1,102 @@
+package route
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// String is p in one line.
+func (p Plan) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s:", p.Shape)
+	for _, s := range p.Stages {
+		fmt.Fprintf(&b, " %s %s →", s.Peer, s.Layers)
+	}
+	fmt.Fprintf(&b, " %s %s decodes", p.Decoder, p.DecoderLayers)
+	return b.String()
+}
+
+// Explain is p as the table that `starling plan` prints: ranges, predicted times and bytes, who sees what, and one
+// line per peer. It ends with a newline.
+func (p Plan) Explain() string {
+	var b strings.Builder
+	c := p.Predicted
+	fmt.Fprintf(&b, "%s plan for %d prompt tokens and %d new ones, in chunks of %d\n\n", p.Shape, p.PromptTokens, p.NewTokens, p.Chunk)
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "\tpeer\tlayers\tcompute/chunk\tsend/chunk\tseams\tKV\tsees")
+	for i, r := range c.Ranges {
+		last := i == len(c.Ranges)-1
+		name, send := fmt.Sprint(i+1), secondsText(r.SendSeconds)
+		if last {
+			name, send = "decoder", "–"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, r.Peer, r.Layers, secondsText(r.ComputeSeconds), send,
+			bytesText(float64(r.SeamBytes)), bytesText(float64(r.KVBytes)), p.sees(i, last))
+	}
+	w.Flush()
+	fmt.Fprintf(&b, "\nfirst token  %s  (prefill %s, last KV %s, head %s)\n", secondsText(c.FirstTokenSeconds), secondsText(c.PrefillSeconds), secondsText(c.KVTailSeconds), secondsText(c.HeadSeconds))
+	if p.NewTokens > 1 {
+		fmt.Fprintf(&b, "then         %s per token, %.3g tokens/s\n", secondsText(c.TokenSeconds), 1/c.TokenSeconds)
+	}
+	fmt.Fprintf(&b, "total        %s\n", secondsText(c.TotalSeconds))
+	fmt.Fprintf(&b, "slowest      %s, %s per chunk\n", c.Bottleneck, secondsText(c.PeriodSeconds))
+	if len(p.Stages) > 0 {
+		fmt.Fprintf(&b, "over links   %s of seams, %s of KV\n", bytesText(float64(c.SeamBytes)), bytesText(float64(c.KVBytes)))
+		if !p.KVToDecoder {
+			b.WriteString("note         the decoder doesn't get everyone's KV: losing a peer means replaying the prompt\n")
+		}
+	}
+	b.WriteString("\n")
+	for _, r := range p.Reasons {
+		mark := "–"
+		if r.Used {
+			mark = "+"
+		}
+		fmt.Fprintf(&b, "%s %s  %s\n", mark, r.Peer, r.Text)
+	}
+	return b.String()
+}
+
+// sees says what range i learns of the prompt. A layer server can recover the text from hidden states; nothing here
+// says otherwise.
+func (p Plan) sees(i int, decoder bool) string {
+	switch {
+	case decoder && p.KVToDecoder:
+		return "the text, everyone's KV"
+	case decoder:
+		return "the text"
+	case i == 0:
+		return "token IDs"
+	}
+	return "seams"
+}
+
+// secondsText writes a time in three digits and a fitting unit.
+func secondsText(s float64) string {
+	switch {
+	case s == 0:
+		return "0"
+	case s < 0.001:
+		return fmt.Sprintf("%.3g µs", s*1e6)
+	case s < 1:
+		return fmt.Sprintf("%.3g ms", s*1e3)
+	case s < 100:
+		return fmt.Sprintf("%.3g s", s)
+	case s < 1e9:
+		return time.Duration(s * 1e9).Round(time.Second).String()
+	}
+	return fmt.Sprintf("%.3g s", s)
+}
+
+// bytesText writes a size in three digits and a decimal unit.
+func bytesText(n float64) string {
+	units := []string{"B", "kB", "MB", "GB", "TB", "PB", "EB"}
+	i := 0
+	for n >= 999.5 && i < len(units)-1 {
+		n /= 1000
+		i++
+	}
+	return fmt.Sprintf("%.3g %s", n, units[i])
+}

@@ -1,0 +1,224 @@
+package route
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// instance is one planning problem with names resolved: peers by index in ID order, sums by layer position.
+type instance struct {
+	model  *Model
+	req    Request
+	peers  []Peer         // distinct, by ID, defaults filled in
+	times  map[string]int // how often each ID was offered
+	bounds []int          // legal positions, 0 and Layers included
+	net    network
+
+	// Prefix sums: the entry at position x is the sum over layers before x.
+	flops, weight, kv []float64
+
+	tokens  float64 // prompt + new: what cache memory must hold
+	context float64 // cached positions an average decoded token reads
+	steps   float64 // decoded tokens after the first
+
+	barred  []string // per peer: why it can't be used at all; "" if it can
+	guessed []string // per peer: what was not measured; "" if all was
+}
+
+// newInstance expects a checked model.
+func newInstance(m Model, peers []Peer, links []Link, r Request) *instance {
+	in := &instance{
+		model:   &m,
+		req:     r,
+		bounds:  m.bounds(),
+		flops:   make([]float64, m.Layers+1),
+		weight:  make([]float64, m.Layers+1),
+		kv:      make([]float64, m.Layers+1),
+		tokens:  float64(r.PromptTokens) + float64(r.NewTokens),
+		context: float64(r.PromptTokens) + float64(r.NewTokens)/2,
+		steps:   float64(max(r.NewTokens-1, 0)),
+	}
+	for i := range m.Layers {
+		in.flops[i+1] = in.flops[i] + m.LayerFlops[i]
+		in.weight[i+1] = in.weight[i] + float64(m.LayerWeightBytes[i])
+		in.kv[i+1] = in.kv[i] + float64(m.KVBytesPerToken[i])
+	}
+	in.peers, in.times = distinct(peers)
+	in.barred, in.guessed = make([]string, len(in.peers)), make([]string, len(in.peers))
+	for i := range in.peers {
+		in.guessed[i] = in.peers[i].unmeasured()
+		in.barred[i] = in.bar(&in.peers[i])
+		in.peers[i] = in.peers[i].withDefaults()
+	}
+	in.net = newNetwork(in.peers, links)
+	return in
+}
+
+// bar says why a peer is of no use for this request, whatever the others do; "" if it may be.
+func (in *instance) bar(p *Peer) string {
+	if why, out := in.req.Exclude[p.ID]; out {
+		if why == "" {
+			return "excluded by the request"
+		}
+		return "excluded: " + why
+	}
+	if why := p.fault(in.model.Layers); why != "" {
+		return why
+	}
+	if p.Context > 0 && float64(p.Context) < in.tokens {
+		return fmt.Sprintf("takes sessions of %d tokens at most; this one needs %.0f", p.Context, in.tokens)
+	}
+	if p.Head && !p.NoDecode {
+		return "" // could decode with no layers of its own
+	}
+	holds := false
+	for i, a := range in.bounds[:len(in.bounds)-1] {
+		b := in.bounds[i+1]
+		if !p.Holds.Contains(Range{a, b}) {
+			continue
+		}
+		holds = true
+		if in.fits(p, a, b) {
+			return ""
+		}
+	}
+	switch {
+	case holds:
+		return fmt.Sprintf("has %s of cache free, too little for %.0f tokens of any of its layers", bytesText(float64(p.KVFreeBytes)), in.tokens)
+	case p.Holds.Len() > 0:
+		return fmt.Sprintf("holds only %s, which no legal cut allows to run alone", p.Holds)
+	}
+	return "holds no layers of this model"
+}
+
+// fits reports whether p can reserve the cache of layers [a, b) for the whole session.
+func (in *instance) fits(p *Peer, a, b int) bool {
+	return (in.kv[b]-in.kv[a])*in.tokens <= float64(p.KVFreeBytes)
+}
+
+// index returns the index of a peer by name, or −1.
+func (in *instance) index(id string) int {
+	i, ok := slices.BinarySearchFunc(in.peers, id, func(p Peer, id string) int { return cmp.Compare(p.ID, id) })
+	if !ok {
+		return -1
+	}
+	return i
+}
+
+// route is a plan over indexes: peers[i] runs [ends[i−1], ends[i]), the decoder what is left.
+type route struct {
+	shape Shape
+	peers []int
+	ends  []int
+	dec   int
+	chunk int
+	kv    bool // cache rows go to the decoder
+}
+
+// start returns where the decoder's own range begins.
+func (r *route) start() int {
+	if len(r.ends) == 0 {
+		return 0
+	}
+	return r.ends[len(r.ends)-1]
+}
+
+// span returns the layers [a, b) of stage i.
+func (r *route) span(i int) (a, b int) {
+	if i > 0 {
+		a = r.ends[i-1]
+	}
+	return a, r.ends[i]
+}
+
+// next returns who receives the seam of stage i.
+func (r *route) next(i int) int {
+	if i+1 < len(r.peers) {
+		return r.peers[i+1]
+	}
+	return r.dec
+}
+
+// feasible says why the model and the offers don't allow r; "" if they do. It doesn't look at what a request forces.
+func (in *instance) feasible(r route) string {
+	remote := len(r.peers) > 0
+	switch {
+	case r.shape == Local && (remote || r.kv):
+		return "a local plan has no stages and moves no cache"
+	case r.shape == Across && (!remote || !r.kv):
+		return "a plan across peers has stages, and their cache goes to the decoder"
+	case r.shape == Pipelined && !remote:
+		return "a pipelined plan has stages"
+	case r.shape < Local || r.shape > Pipelined:
+		return fmt.Sprintf("a plan can't have shape %v", r.shape)
+	}
+	used := map[int]bool{r.dec: true}
+	for i, p := range r.peers {
+		a, b := r.span(i)
+		if used[p] {
+			return fmt.Sprintf("peer %s is used twice", in.peers[p].ID)
+		}
+		used[p] = true
+		if why := in.stageFault(p, a, b); why != "" {
+			return fmt.Sprintf("stage %d: %s", i+1, why)
+		}
+	}
+	if why := in.decoderFault(r.dec, r.start(), r.shape != Pipelined, r.kv); why != "" {
+		return "decoder: " + why
+	}
+	return ""
+}
+
+// stageFault says why peer p can't run [a, b) as a remote stage.
+func (in *instance) stageFault(p, a, b int) string {
+	peer := &in.peers[p]
+	switch {
+	case in.barred[p] != "":
+		return fmt.Sprintf("peer %s %s", peer.ID, in.barred[p])
+	case !in.legal(a) || !in.legal(b):
+		return fmt.Sprintf("the model can't be cut at %d and %d", a, b)
+	case !peer.Holds.Contains(Range{a, b}):
+		return fmt.Sprintf("peer %s holds %s, not %s", peer.ID, peer.Holds, Range{a, b})
+	case a == 0 && !peer.Embed:
+		return fmt.Sprintf("peer %s lacks the embedding table that the first stage needs", peer.ID)
+	case !in.fits(peer, a, b):
+		return fmt.Sprintf("peer %s lacks cache memory for %s", peer.ID, Range{a, b})
+	}
+	return ""
+}
+
+// decoderFault says why peer d can't decode with its own prefill range from x on. whole: it decodes all layers alone.
+// kv: it receives everyone's cache rows.
+func (in *instance) decoderFault(d, x int, whole, kv bool) string {
+	peer := &in.peers[d]
+	all := Range{0, in.model.Layers}
+	own := Range{x, in.model.Layers}
+	switch {
+	case in.barred[d] != "":
+		return fmt.Sprintf("peer %s %s", peer.ID, in.barred[d])
+	case peer.NoDecode:
+		return fmt.Sprintf("peer %s serves layers only", peer.ID)
+	case !peer.Head:
+		return fmt.Sprintf("peer %s lacks the output head", peer.ID)
+	case !in.legal(x):
+		return fmt.Sprintf("the model can't be cut at %d", x)
+	case whole && !peer.Holds.Contains(all):
+		return fmt.Sprintf("peer %s holds %s, not all %d layers", peer.ID, peer.Holds, all.Last)
+	case (whole || x == 0) && !peer.Embed:
+		return fmt.Sprintf("peer %s lacks the embedding table", peer.ID)
+	case !peer.Holds.Contains(own):
+		return fmt.Sprintf("peer %s holds %s, not %s", peer.ID, peer.Holds, own)
+	case (whole || kv) && !in.fits(peer, 0, all.Last):
+		return fmt.Sprintf("peer %s lacks cache memory for all layers", peer.ID)
+	case !in.fits(peer, x, all.Last):
+		return fmt.Sprintf("peer %s lacks cache memory for %s", peer.ID, own)
+	}
+	return ""
+}
+
+// legal reports whether a range may begin or end at x.
+func (in *instance) legal(x int) bool {
+	_, ok := slices.BinarySearch(in.bounds, x)
+	return ok
+}

@@ -1,0 +1,119 @@
+package route
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Model is what planning needs to know of a model: sizes and costs as numbers, taken from its card.
+type Model struct {
+	// Layers is the number of layers; layer indexes below run from 0 to Layers−1.
+	Layers int `json:"layers"`
+	// LayerWeightBytes is the stored size of each layer, which one decoded token reads once. Length Layers.
+	LayerWeightBytes []int64 `json:"layer_weight_bytes"`
+	// HeadBytes is what one decoded token reads of the output head, tied or not.
+	HeadBytes int64 `json:"head_bytes"`
+	// EmbedBytes is the stored size of the token embedding table.
+	EmbedBytes int64 `json:"embed_bytes"`
+	// LayerFlops is FLOPs per token of each layer. Length Layers.
+	LayerFlops []float64 `json:"layer_flops"`
+	// HeadFlops is FLOPs of the output head for one token.
+	HeadFlops float64 `json:"head_flops"`
+	// KVBytesPerToken is what one token adds to each layer's cache, in bytes. Length Layers.
+	KVBytesPerToken []int64 `json:"kv_bytes_per_token"`
+	// SeamBytes is one token's hidden state between two layers, in bytes.
+	SeamBytes int64 `json:"seam_bytes"`
+	// Cuts are the layer indexes before which the model may be cut, ascending, without 0 and Layers.
+	Cuts []int `json:"cuts"`
+	// Context is the longest prompt plus answer in tokens; 0 is no limit.
+	Context int `json:"context"`
+}
+
+// Limits on a model's figures: they come from a file header, and beyond these the sums below would lose exactness.
+const (
+	maxLayers     = 1 << 14
+	maxBytes      = 1 << 50 // weights of one layer or table
+	maxTokenBytes = 1 << 28 // one token's cache rows in all layers, or its seam
+	maxTokens     = 1 << 27
+)
+
+// check returns an error wrapping [ErrModel] when the figures are unusable.
+func (m *Model) check() error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: %s", ErrModel, fmt.Sprintf(format, args...))
+	}
+	if m.Layers < 1 || m.Layers > maxLayers {
+		return bad("%d layers; 1 to %d are possible", m.Layers, maxLayers)
+	}
+	for _, f := range []struct {
+		name string
+		n    int
+	}{
+		{"layer weight sizes", len(m.LayerWeightBytes)},
+		{"layer FLOPs", len(m.LayerFlops)},
+		{"cache bytes per token", len(m.KVBytesPerToken)},
+	} {
+		if f.n != m.Layers {
+			return bad("%d %s for %d layers", f.n, f.name, m.Layers)
+		}
+	}
+	for _, b := range slices.Concat(m.LayerWeightBytes, []int64{m.HeadBytes, m.EmbedBytes}) {
+		if b < 0 || b > maxBytes {
+			return bad("a size of %d bytes; 0 to %d are possible", b, int64(maxBytes))
+		}
+	}
+	var rows int64
+	for _, b := range append(slices.Clone(m.KVBytesPerToken), m.SeamBytes) {
+		if rows += b; b < 0 || b > maxTokenBytes || rows > maxTokenBytes {
+			return bad("cache rows or a seam of %d bytes per token; 0 to %d in all are possible", b, int64(maxTokenBytes))
+		}
+	}
+	for _, f := range append(slices.Clone(m.LayerFlops), m.HeadFlops) {
+		if !(f >= 0) || f > math.MaxInt64 {
+			return bad("%g FLOPs per token", f)
+		}
+	}
+	for i, c := range m.Cuts {
+		if c <= 0 || c >= m.Layers || i > 0 && c <= m.Cuts[i-1] {
+			return bad("cuts %v are not ascending inside 1–%d", m.Cuts, m.Layers-1)
+		}
+	}
+	if m.Context < 0 || m.Context > maxTokens {
+		return bad("a context of %d tokens", m.Context)
+	}
+	return nil
+}
+
+// bounds returns every position where a range may begin or end: 0, the legal cuts, Layers.
+func (m *Model) bounds() []int {
+	b := make([]int, 0, len(m.Cuts)+2)
+	b = append(b, 0)
+	b = append(b, m.Cuts...)
+	return append(b, m.Layers)
+}
+
+// Range is the layers First, …, Last−1 (half open). First == Last is an empty range.
+type Range struct {
+	First int `json:"first"`
+	Last  int `json:"last"`
+}
+
+// Len returns the number of layers in r.
+func (r Range) Len() int { return r.Last - r.First }
+
+// Contains reports whether every layer of o is in r. An empty o is in every range.
+func (r Range) Contains(o Range) bool {
+	return o.Len() == 0 || r.First <= o.First && o.Last <= r.Last
+}
+
+// String writes r the way people count: inclusive, with the number of layers, as in "layers 0–9 (10)".
+func (r Range) String() string {
+	switch {
+	case r.Len() <= 0:
+		return "no layers"
+	case r.Len() == 1:
+		return fmt.Sprintf("layer %d (1)", r.First)
+	}
+	return fmt.Sprintf("layers %d–%d (%d)", r.First, r.Last-1, r.Len())
+}

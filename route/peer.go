@@ -1,0 +1,180 @@
+package route
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Peer is one node's offer for the model, with its speeds as measured (0: not measured, the defaults below apply).
+type Peer struct {
+	ID string `json:"id"`
+	// Holds is the layers on its disk, verified. It may be asked for any legal part of them.
+	Holds Range `json:"holds"`
+	// Head and Embed say whether it holds the output head and the token embedding table.
+	Head  bool `json:"head"`
+	Embed bool `json:"embed"`
+	// NoDecode is its owner's wish to serve layers only.
+	NoDecode bool `json:"no_decode,omitempty"`
+	// PrefillFlops is FLOP/s on batches of tokens.
+	PrefillFlops float64 `json:"prefill_flops"`
+	// DecodeBytesPerSec is how fast it reads weights and cache when it computes a single token.
+	DecodeBytesPerSec float64 `json:"decode_bytes_per_sec"`
+	// KVFreeBytes is the cache memory it can reserve for this session.
+	KVFreeBytes int64 `json:"kv_free_bytes"`
+	// Context is the longest session it accepts, in tokens; 0 is the model's own limit.
+	Context int `json:"context,omitempty"`
+	// Up and Down are its network capacity in bytes/s, shared by all its links.
+	Up   float64 `json:"up"`
+	Down float64 `json:"down"`
+	// Load is the number of sessions it already runs.
+	Load float64 `json:"load,omitempty"`
+	// Self marks the asking user's own machine.
+	Self bool `json:"self,omitempty"`
+	// Trust is the class its swarm gives it; printed, not priced.
+	Trust string `json:"trust,omitempty"`
+}
+
+// Link is what was measured between two peers. RTT counts in both directions unless the reverse link says
+// otherwise; BytesPerSec counts from From to To only.
+type Link struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+	// RTT is the round-trip time in seconds; 0 is not measured.
+	RTT float64 `json:"rtt"`
+	// BytesPerSec is the throughput; 0 is not measured: the peers' own Up and Down decide.
+	BytesPerSec float64 `json:"bytes_per_sec"`
+}
+
+// Figures for what nobody has measured yet: a modest home machine on a home line. They are meant to be a little
+// pessimistic, so that a measured peer is preferred to an unknown one.
+const (
+	DefaultRTT               = 0.050  // s
+	DefaultUp                = 2.5e6  // bytes/s: 20 Mbit/s
+	DefaultDown              = 12.5e6 // bytes/s: 100 Mbit/s
+	DefaultPrefillFlops      = 2e10   // FLOP/s
+	DefaultDecodeBytesPerSec = 4e9    // bytes/s
+)
+
+// PassOverhead is what one pass through one stage costs beside arithmetic and bytes: scheduling, framing and
+// waking workers, in seconds.
+const PassOverhead = 0.001
+
+// fault says what is impossible about the peer's figures, which come from strangers; "" if nothing is.
+func (p *Peer) fault(layers int) string {
+	for _, f := range []struct {
+		name  string
+		value float64
+	}{
+		{"prefill speed", p.PrefillFlops}, {"decode speed", p.DecodeBytesPerSec},
+		{"uplink", p.Up}, {"downlink", p.Down}, {"load", p.Load},
+	} {
+		if !(f.value >= 0) || math.IsInf(f.value, 1) {
+			return fmt.Sprintf("offers an impossible %s of %g", f.name, f.value)
+		}
+	}
+	if p.KVFreeBytes < 0 || p.Context < 0 {
+		return fmt.Sprintf("offers an impossible %d bytes of cache or context of %d", p.KVFreeBytes, p.Context)
+	}
+	if p.Holds.First < 0 || p.Holds.Last < p.Holds.First || p.Holds.Last > layers {
+		return fmt.Sprintf("says it holds layers [%d, %d) of a model with %d", p.Holds.First, p.Holds.Last, layers)
+	}
+	return ""
+}
+
+// orDefault returns v, or the default where nothing was measured.
+func orDefault(v, def float64) float64 {
+	if v == 0 {
+		return def
+	}
+	return v
+}
+
+// unmeasured names the figures that the defaults stand in for; "" if there are none.
+func (p *Peer) unmeasured() string {
+	var out []string
+	for _, f := range []struct {
+		name  string
+		value float64
+	}{
+		{"prefill speed", p.PrefillFlops}, {"decode speed", p.DecodeBytesPerSec}, {"uplink", p.Up}, {"downlink", p.Down},
+	} {
+		if f.value == 0 {
+			out = append(out, f.name)
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// withDefaults fills in what was not measured.
+func (p Peer) withDefaults() Peer {
+	p.PrefillFlops = orDefault(p.PrefillFlops, DefaultPrefillFlops)
+	p.DecodeBytesPerSec = orDefault(p.DecodeBytesPerSec, DefaultDecodeBytesPerSec)
+	p.Up = orDefault(p.Up, DefaultUp)
+	p.Down = orDefault(p.Down, DefaultDown)
+	return p
+}
+
+// distinct returns the peers sorted by ID, each ID once, and how often each was offered. A node that announced
+// itself twice has one machine: of differing offers the one that sorts first as text is kept, so that the
+// order of the input never matters.
+func distinct(peers []Peer) ([]Peer, map[string]int) {
+	sorted := slices.Clone(peers)
+	slices.SortFunc(sorted, func(a, b Peer) int {
+		if c := cmp.Compare(a.ID, b.ID); c != 0 {
+			return c
+		}
+		return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b))
+	})
+	times := make(map[string]int, len(sorted))
+	for _, p := range sorted {
+		times[p.ID]++
+	}
+	return slices.CompactFunc(sorted, func(a, b Peer) bool { return a.ID == b.ID }), times
+}
+
+// network is the links as matrices over peer indexes.
+type network struct {
+	rtt  [][]float64 // s, both ways
+	rate [][]float64 // bytes/s from row to column, all three limits applied
+}
+
+// newNetwork builds the matrices. Where a link is reported twice the slower figures count; impossible ones don't.
+func newNetwork(peers []Peer, links []Link) network {
+	index := make(map[string]int, len(peers))
+	for i, p := range peers {
+		index[p.ID] = i
+	}
+	n := network{rtt: make([][]float64, len(peers)), rate: make([][]float64, len(peers))}
+	for i := range peers {
+		n.rtt[i] = make([]float64, len(peers))
+		n.rate[i] = make([]float64, len(peers))
+		for j := range peers {
+			n.rate[i][j] = min(peers[i].Up, peers[j].Down)
+		}
+	}
+	usable := func(v float64) bool { return v > 0 && !math.IsInf(v, 1) }
+	for _, l := range links {
+		i, okFrom := index[l.From]
+		j, okTo := index[l.To]
+		if !okFrom || !okTo || i == j {
+			continue
+		}
+		if usable(l.RTT) {
+			n.rtt[i][j] = max(n.rtt[i][j], l.RTT)
+		}
+		if usable(l.BytesPerSec) {
+			n.rate[i][j] = min(n.rate[i][j], l.BytesPerSec)
+		}
+	}
+	for i := range peers {
+		for j := range i {
+			a, b := n.rtt[i][j], n.rtt[j][i]
+			n.rtt[i][j] = orDefault(a, orDefault(b, DefaultRTT))
+			n.rtt[j][i] = orDefault(b, orDefault(a, DefaultRTT))
+		}
+	}
+	return n
+}

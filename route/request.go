@@ -1,0 +1,170 @@
+package route
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Shape is how prefill and decoding are laid over the peers. The zero value leaves the choice to the planner.
+type Shape uint8
+
+// The shapes; the package comment describes them.
+const (
+	Any Shape = iota
+	Local
+	Across
+	Pipelined
+)
+
+var shapeNames = []string{"any", "local", "across", "pipelined"}
+
+// String returns the lower-case name.
+func (s Shape) String() string {
+	if int(s) < len(shapeNames) {
+		return shapeNames[s]
+	}
+	return fmt.Sprintf("Shape(%d)", uint8(s))
+}
+
+// ParseShape is the inverse of [Shape.String]; the empty string is [Any].
+func ParseShape(name string) (Shape, error) {
+	if name == "" {
+		return Any, nil
+	}
+	if i := slices.Index(shapeNames, name); i >= 0 {
+		return Shape(i), nil
+	}
+	return Any, fmt.Errorf("route: no shape %q: use any, local, across or pipelined", name)
+}
+
+// MarshalText makes the name the JSON form.
+func (s Shape) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText parses a name.
+func (s *Shape) UnmarshalText(b []byte) (err error) {
+	*s, err = ParseShape(string(b))
+	return err
+}
+
+// Request is one prompt and what its owner insists on.
+type Request struct {
+	PromptTokens int `json:"prompt_tokens"` // at least 1
+	NewTokens    int `json:"new_tokens"`    // 0 prefills only
+	// Chunk is the tokens that travel together; 0 leaves the choice to the planner. Longer than the prompt
+	// means the whole prompt.
+	Chunk int `json:"chunk,omitempty"`
+	// Shape forces a shape.
+	Shape Shape `json:"shape,omitempty"`
+	// Cuts forces where the ranges end: k cuts make k remote stages and the decoder's range after them. The last
+	// cut may be Model.Layers: then the decoder runs no layers in prefill.
+	Cuts []int `json:"cuts,omitempty"`
+	// Assign forces the peers of the ranges, in layer order, the decoder's range last; "" leaves one to the
+	// planner. With Cuts it may be shorter than the ranges; without, its length is the number of ranges.
+	Assign []string `json:"assign,omitempty"`
+	// Decoder forces the decoder.
+	Decoder string `json:"decoder,omitempty"`
+	// PreferSelf takes the asking user's machine as decoder when that costs at most SelfMargin more.
+	PreferSelf bool `json:"prefer_self,omitempty"`
+	// Exclude names peers that must not be used, each with the reason to print.
+	Exclude map[string]string `json:"exclude,omitempty"`
+	// Include names peers that must be used, as a stage or as the decoder.
+	Include []string `json:"include,omitempty"`
+}
+
+// Margins inside which a preference beats a lower cost.
+const (
+	SelfMargin   = 0.25 // the asking user's machine as decoder
+	RobustMargin = 0.10 // local decoding over pipelined; cache at the decoder over none
+)
+
+// chunkSizes are the chunks the planner tries, beside the whole prompt where it is shorter than the largest.
+// Smaller ones are bound by reading weights, larger ones cost fill time and activation memory.
+var chunkSizes = []int{16, 32, 64, 128, 256, 512}
+
+// chunks returns the chunk sizes to try, ascending.
+func (r *Request) chunks() []int {
+	if r.Chunk > 0 {
+		return []int{min(r.Chunk, r.PromptTokens)}
+	}
+	var out []int
+	for _, c := range chunkSizes {
+		if c < r.PromptTokens {
+			out = append(out, c)
+		}
+	}
+	if r.PromptTokens <= chunkSizes[len(chunkSizes)-1] {
+		out = append(out, r.PromptTokens)
+	}
+	return out
+}
+
+// check returns an error wrapping [ErrContext] or [ErrConstraint] when r asks for what the model can't do.
+func (r *Request) check(m *Model) error {
+	if r.PromptTokens < 1 || r.NewTokens < 0 || r.PromptTokens > maxTokens || r.NewTokens > maxTokens {
+		return constraintf("a plan needs at least 1 prompt token and 0 new ones, not %d and %d", r.PromptTokens, r.NewTokens)
+	}
+	if need := r.PromptTokens + r.NewTokens; m.Context > 0 && need > m.Context {
+		return &ContextError{Need: need, Context: m.Context}
+	}
+	if r.Chunk < 0 {
+		return constraintf("a chunk of %d tokens", r.Chunk)
+	}
+	if r.Shape > Pipelined {
+		return constraintf("unknown shape %d", r.Shape)
+	}
+	for i, c := range r.Cuts {
+		if i > 0 && c <= r.Cuts[i-1] {
+			return constraintf("cuts %v are not ascending", r.Cuts)
+		}
+		if c != m.Layers && !slices.Contains(m.Cuts, c) {
+			return constraintf("the model can't be cut before layer %d; it can before %s", c, listCuts(m.Cuts))
+		}
+	}
+	if r.Shape == Local && len(r.Cuts) > 0 {
+		return constraintf("a local plan has no cuts, and %v were asked for", r.Cuts)
+	}
+	if len(r.Cuts) > 0 && len(r.Assign) > len(r.Cuts)+1 {
+		return constraintf("%d peers assigned to %d ranges", len(r.Assign), len(r.Cuts)+1)
+	}
+	return r.checkNames()
+}
+
+// checkNames refuses lists that contradict themselves.
+func (r *Request) checkNames() error {
+	seen := make(map[string]bool)
+	for _, id := range r.Assign {
+		if id != "" && seen[id] {
+			return constraintf("peer %s is assigned twice; a plan uses a peer once", id)
+		}
+		seen[id] = true
+	}
+	if last := r.assignedDecoder(); last != "" && r.Decoder != "" && last != r.Decoder {
+		return constraintf("the last range is assigned to %s, but the decoder is to be %s", last, r.Decoder)
+	}
+	for _, id := range slices.Concat(r.Assign, r.Include, []string{r.Decoder}) {
+		if why, out := r.Exclude[id]; id != "" && out {
+			return constraintf("peer %s is asked for and excluded (%s)", id, why)
+		}
+	}
+	return nil
+}
+
+// assignedDecoder returns the peer that Assign gives the last range, or "".
+func (r *Request) assignedDecoder() string {
+	if len(r.Assign) == 0 || len(r.Cuts) > 0 && len(r.Assign) <= len(r.Cuts) {
+		return ""
+	}
+	return r.Assign[len(r.Assign)-1]
+}
+
+// listCuts writes legal cuts, shortened in the middle when they are many.
+func listCuts(cuts []int) string {
+	if len(cuts) == 0 {
+		return "none"
+	}
+	if n := len(cuts); n > 12 {
+		return fmt.Sprintf("%d, %d, %d, …, %d", cuts[0], cuts[1], cuts[2], cuts[n-1])
+	}
+	s := fmt.Sprint(cuts)
+	return s[1 : len(s)-1]
+}

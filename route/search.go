@@ -1,0 +1,374 @@
+package route
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+)
+
+// best returns the route to take, or false if there is none.
+func (in *instance) best() (route, bool) {
+	var usable []int
+	for i := range in.peers {
+		if in.barred[i] == "" {
+			usable = append(usable, i)
+		}
+	}
+	c := newChoice(in)
+	if len(usable) <= ExactPeers {
+		c.search(usable, 1) // a quick plan, whose cost prunes the exact search
+		c.search(usable, 0)
+		return c.pick()
+	}
+	for _, size := range poolSizes {
+		pool := in.pool(usable, size)
+		c.search(pool, poolWidth)
+		if _, ok := c.pick(); ok {
+			c.improve(usable)
+			return c.pick()
+		}
+	}
+	return route{}, false
+}
+
+// search offers c the routes over the peers in pool (indexes, ascending, at most 64). width bounds the labels kept
+// per position and peer; 0 keeps all that may lead to the optimum.
+func (c *choice) search(pool []int, width int) {
+	in := c.in
+	for _, d := range pool {
+		if !in.mayDecode(d) {
+			continue
+		}
+		for _, chunk := range in.req.chunks() {
+			if in.wants(Local) {
+				c.local(d, chunk)
+			}
+			if in.req.Shape == Local {
+				continue
+			}
+			if in.wants(Across) && in.decoderFault(d, in.model.Layers, true, true) == "" {
+				newFrontier(c, pool, width, in.setting(d, chunk, Across, true)).run()
+			}
+			if in.wants(Pipelined) && in.decoderFault(d, in.model.Layers, false, true) == "" {
+				newFrontier(c, pool, width, in.setting(d, chunk, Pipelined, true)).run()
+			}
+			if in.wants(Pipelined) && in.decoderFault(d, in.model.Layers, false, false) == "" {
+				newFrontier(c, pool, width, in.setting(d, chunk, Pipelined, false)).run()
+			}
+		}
+	}
+}
+
+func (in *instance) wants(s Shape) bool { return in.req.Shape == Any || in.req.Shape == s }
+
+// mayDecode reports whether the request lets peer d decode.
+func (in *instance) mayDecode(d int) bool {
+	id := in.peers[d].ID
+	if want := in.req.Decoder; want != "" && want != id {
+		return false
+	}
+	want := in.req.assignedDecoder()
+	return want == "" || want == id
+}
+
+// local offers the plan in which d does everything.
+func (c *choice) local(d, chunk int) {
+	in := c.in
+	if len(in.req.Cuts) > 0 || len(in.req.Assign) > 1 || in.decoderFault(d, 0, true, false) != "" {
+		return
+	}
+	for _, id := range in.req.Include {
+		if id != in.peers[d].ID {
+			return
+		}
+	}
+	s := in.setting(d, chunk, Local, false)
+	c.offer(&s, route{shape: Local, dec: d, chunk: chunk})
+}
+
+// label is a partial route: the stages before position at are decided, and peer runs from there on.
+type label struct {
+	cost    float64 // everything additive so far: fill, and all walks of decoded tokens
+	period  float64 // slowest part so far, seconds per chunk
+	tail    float64 // longest KV tail so far
+	bound   float64 // no completion costs less
+	used    uint64  // peers in the route, peer included, as bits of the pool
+	peer    int8    // index into the pool
+	prev    int32   // label before, −1 at the first stage
+	at      int16   // index into bounds
+	dropped bool    // a later label beats it
+}
+
+// frontier is one search: fixed decoder, chunk and shape.
+type frontier struct {
+	c     *choice
+	in    *instance
+	set   setting
+	shape Shape
+	pool  []int
+	width int
+
+	ends    []int     // positions where ranges may end: all bounds, or the forced cuts
+	must    uint64    // pool bits of the peers that have to be used
+	decBit  uint64    // pool bit of the decoder
+	speed   []float64 // per pool peer: FLOP/s with its queue
+	fillMin []float64 // per position: least compute seconds per chunk for the layers from there on
+	walkMin []float64 // same for a decoded token, all steps
+	labels  []label
+	open    [][][]int32 // [position][pool peer]: labels waiting
+}
+
+func newFrontier(c *choice, pool []int, width int, s setting) *frontier {
+	in := c.in
+	f := &frontier{c: c, in: in, set: s, shape: Across, pool: pool, width: width, ends: in.bounds}
+	if s.pipelined {
+		f.shape = Pipelined
+	}
+	if len(in.req.Cuts) > 0 {
+		f.ends = append([]int{0}, in.req.Cuts...)
+	}
+	for i, p := range pool {
+		f.speed = append(f.speed, in.peers[p].PrefillFlops/(1+in.peers[p].Load))
+		if p == s.dec {
+			f.decBit = 1 << i
+		}
+		if slices.Contains(in.req.Include, in.peers[p].ID) {
+			f.must |= 1 << i
+		}
+	}
+	f.bounds()
+	f.open = make([][][]int32, len(f.ends))
+	for i := range f.open {
+		f.open[i] = make([][]int32, len(pool))
+	}
+	return f
+}
+
+// bounds fills in the cheapest conceivable rest of a route from each position: every layer by its fastest holder.
+func (f *frontier) bounds() {
+	in := f.in
+	layers := in.model.Layers
+	fill, walk := make([]float64, layers+1), make([]float64, layers+1)
+	for x := layers - 1; x >= 0; x-- {
+		fill[x], walk[x] = math.Inf(1), math.Inf(1)
+		for i, p := range f.pool {
+			if h := in.peers[p].Holds; h.First <= x && x < h.Last {
+				fill[x] = min(fill[x], f.set.chunk*in.model.LayerFlops[x]/f.speed[i])
+				walk[x] = min(walk[x], in.readTime(p, float64(in.model.LayerWeightBytes[x]), float64(in.model.KVBytesPerToken[x])))
+			}
+		}
+		fill[x] += fill[x+1]
+		walk[x] += walk[x+1]
+	}
+	f.fillMin, f.walkMin = make([]float64, len(f.ends)), make([]float64, len(f.ends))
+	for i, x := range f.ends {
+		f.fillMin[i] = fill[x]
+		if f.set.pipelined {
+			f.walkMin[i] = in.steps * walk[x]
+		}
+	}
+}
+
+// run pushes labels from the first layer to the last.
+func (f *frontier) run() {
+	for i, p := range f.pool {
+		if p == f.set.dec || !f.in.peers[p].Embed {
+			continue
+		}
+		trip := f.in.net.rtt[f.set.dec][p] / 2
+		l := label{cost: trip, peer: int8(i), prev: -1, used: 1<<i | f.decBit}
+		if f.set.pipelined {
+			l.cost += f.in.steps * trip
+		}
+		f.push(l)
+	}
+	for at := range f.open {
+		for i := range f.pool {
+			for _, id := range f.open[at][i] {
+				if l := f.labels[id]; !l.dropped {
+					f.extend(id, l)
+				}
+			}
+		}
+	}
+}
+
+// extend gives the label's peer every possible range, and the rest to every possible successor.
+func (f *frontier) extend(id int32, l label) {
+	in, s := f.in, &f.set
+	p := f.pool[l.peer]
+	peer := &in.peers[p]
+	a := f.ends[l.at]
+	for end := int(l.at) + 1; end < len(f.ends); end++ {
+		b := f.ends[end]
+		if b > peer.Holds.Last || !in.fits(peer, a, b) {
+			break
+		}
+		compute := in.computeTime(s, p, a, b)
+		if l.cost+s.periods*compute > f.c.limit(s) {
+			break
+		}
+		if f.finishes(l, end) {
+			f.finish(id, l, b, compute)
+		}
+		for i, n := range f.pool {
+			if l.used&(1<<i) == 0 && end+1 < len(f.ends) && f.canStart(n, end) {
+				next := f.after(l, compute, b, n)
+				next.peer, next.at, next.prev = int8(i), int16(end), id
+				next.used |= 1 << i
+				f.push(next)
+			}
+		}
+		if len(in.req.Cuts) > 0 {
+			break
+		}
+	}
+}
+
+// after returns l with its peer's range [.., b) done and the seam handed to n.
+func (f *frontier) after(l label, compute float64, b, n int) label {
+	in, s := f.in, &f.set
+	p, a := f.pool[l.peer], f.ends[l.at]
+	l.cost += compute + in.hopTime(s, p, n)
+	if s.pipelined {
+		l.cost += in.steps * in.walkTime(s, p, a, b, n)
+	}
+	l.period = max(l.period, compute, in.sendTime(s, p, a, b, n))
+	l.tail = max(l.tail, s.chunk*in.rowBytes(s, a, b)/in.net.rate[p][s.dec])
+	return l
+}
+
+// canStart reports whether peer n can run at least the range after position end.
+func (f *frontier) canStart(n, end int) bool {
+	peer := &f.in.peers[n]
+	a, b := f.ends[end], f.ends[end+1]
+	return peer.Holds.First <= a && b <= peer.Holds.Last && f.in.fits(peer, a, b)
+}
+
+// finishes reports whether the decoder may take over at position end, by what the request forces.
+func (f *frontier) finishes(l label, end int) bool {
+	in := f.in
+	if len(in.req.Cuts) > 0 && end != len(f.ends)-1 {
+		return false
+	}
+	if n := len(in.req.Assign); len(in.req.Cuts) == 0 && n > 0 && f.stages(l)+1 != n {
+		return false
+	}
+	return f.must&^l.used == 0
+}
+
+// stages returns the number of stages in l; the decoder's bit is not one.
+func (f *frontier) stages(l label) int { return bits.OnesCount64(l.used) - 1 }
+
+// finish completes l with the decoder from layer x on, and offers the route.
+func (f *frontier) finish(id int32, l label, x int, compute float64) {
+	in, s := f.in, &f.set
+	if in.decoderFault(s.dec, x, !s.pipelined, s.kv) != "" {
+		return
+	}
+	l = f.after(l, compute, x, s.dec)
+	own := in.computeTime(s, s.dec, x, in.model.Layers)
+	period := max(l.period, own, in.inflow(s, x))
+	tail := max(l.tail, s.chunk*in.rowBytes(s, 0, x)/in.peers[s.dec].Down)
+	total := l.cost + own + s.periods*period + tail + in.headTime(s.dec) + in.steps*in.decoderStep(s, x)
+	if total > f.c.limit(s) {
+		return
+	}
+	r := route{shape: f.shape, dec: s.dec, chunk: int(s.chunk), kv: s.kv, ends: []int{x}}
+	for i := id; i >= 0; i = f.labels[i].prev {
+		r.peers = append(r.peers, f.pool[f.labels[i].peer])
+		if at := f.labels[i].at; at > 0 {
+			r.ends = append(r.ends, f.ends[at])
+		}
+	}
+	slices.Reverse(r.peers)
+	slices.Reverse(r.ends)
+	f.c.offer(s, r)
+}
+
+// push enters a label unless it can't lead to a better route, and drops those it beats.
+func (f *frontier) push(l label) {
+	if !f.assigned(l) || l.at == 0 && !f.canStart(f.pool[l.peer], 0) {
+		return
+	}
+	l.bound = f.lower(l)
+	if l.bound > f.c.limit(&f.set) {
+		return
+	}
+	list := f.open[l.at][l.peer]
+	for _, id := range list {
+		if old := &f.labels[id]; !old.dropped && f.beats(old, &l) {
+			return
+		}
+	}
+	kept := list[:0]
+	worst := -1
+	for _, id := range list {
+		if old := &f.labels[id]; f.beats(&l, old) {
+			old.dropped = true
+			continue
+		}
+		kept = append(kept, id)
+		if worst < 0 || f.labels[id].bound >= f.labels[kept[worst]].bound {
+			worst = len(kept) - 1
+		}
+	}
+	if f.width > 0 && len(kept) >= f.width {
+		if l.bound >= f.labels[kept[worst]].bound {
+			f.open[l.at][l.peer] = kept
+			return
+		}
+		f.labels[kept[worst]].dropped = true
+		kept = slices.Delete(kept, worst, worst+1)
+	}
+	f.labels = append(f.labels, l)
+	f.open[l.at][l.peer] = append(kept, int32(len(f.labels)-1))
+}
+
+// assigned reports whether the request lets l's peer be the stage it is.
+func (f *frontier) assigned(l label) bool {
+	stage := f.stages(l) - 1
+	assign := f.in.req.Assign
+	if len(f.in.req.Cuts) == 0 && len(assign) > 0 && stage >= len(assign)-1 {
+		return false
+	}
+	id := f.in.peers[f.pool[l.peer]].ID
+	if stage < len(assign) && assign[stage] != "" {
+		return assign[stage] == id
+	}
+	return !slices.Contains(assign, id)
+}
+
+// beats reports that whatever completes b completes a, and never for more. Both are at the same position and peer.
+func (f *frontier) beats(a, b *label) bool {
+	if a.cost > b.cost || a.period > b.period || a.tail > b.tail {
+		return false
+	}
+	if f.must&b.used&^a.used != 0 {
+		return false // a still has to fit in a peer that b has
+	}
+	if len(f.in.req.Assign) > 0 {
+		return a.used == b.used // the number of stages counts, and who is left
+	}
+	return a.used&^b.used == 0
+}
+
+// lower returns a bound on the cost of every completion of l.
+func (f *frontier) lower(l label) float64 {
+	in, s := f.in, &f.set
+	var free float64 // of everyone who may still compute: this peer, the unused, the decoder
+	for i, speed := range f.speed {
+		if bit := uint64(1) << i; i == int(l.peer) || bit == f.decBit || l.used&bit == 0 {
+			free += speed
+		}
+	}
+	a := f.ends[l.at]
+	share := s.chunk * (in.flops[in.model.Layers] - in.flops[a]) / free
+	step := 0.0
+	if s.pipelined {
+		step = in.steps * (float64(in.model.HeadBytes)/in.peers[s.dec].DecodeBytesPerSec + PassOverhead)
+	} else {
+		step = in.steps * in.decoderStep(s, 0)
+	}
+	return l.cost + f.fillMin[l.at] + f.walkMin[l.at] + s.periods*max(l.period, share*(1-epsilon)) + l.tail + in.headTime(s.dec) + step
+}
