@@ -20,7 +20,7 @@ type attendTask struct {
 type attendBuf struct {
 	partial []kernels.Partial // [attendRows × heads of a group]
 	wide    []float32         // [2][pageRows][HeadDim]: a page's keys and values of one head
-	scores  []float32         // [pageRows]
+	scratch []float32         // [pageRows+HeadDim], AttendBlock's
 }
 
 // attend computes dst[r][head] = Σ_pos softmax(q[r][head]·K[pos]/√HeadDim)·V[pos] over the stored positions 0 … rows[r].pos
@@ -51,7 +51,7 @@ func (m *Model) attend(l int, rows []row, dst, q []float32) {
 				}
 				for h := range task.heads {
 					at := ((task.first+i)*c.Heads + task.head + h) * c.HeadDim
-					kernels.AttendBlock(&parts[i*task.heads+h], q[at:at+c.HeadDim], k[:visible*c.HeadDim], v[:visible*c.HeadDim], visible, scale, buf.scores)
+					kernels.AttendBlock(&parts[i*task.heads+h], q[at:at+c.HeadDim], k[:visible*c.HeadDim], v[:visible*c.HeadDim], visible, scale, buf.scratch)
 				}
 			}
 		}

@@ -109,30 +109,3 @@ type Sequence interface {
 	// Close frees the reservation. Idempotent. A closed sequence holds no rows.
 	Close()
 }
-
-// Step is one sequence's part of a Run: N consecutive positions through consecutive layers.
-//
-//	Layers.First == 0              input is Tokens
-//	Layers.First  > 0              input is Seam, the residual stream after layer First−1
-//	Layers.Last   < model layers   Out is the residual stream after layer Last−1
-//	Layers.Last  == model layers   Logits of LogitRows; Out only with KeepHidden
-//	Layers == {n, n}, n = model layers: no layer runs, only the head
-type Step struct {
-	Seq    Sequence // made by the same executor
-	Layers Range    // within the executor's; empty only at the model's end
-	Start  int      // position of row 0; equals Seq.Len(l) for every l in Layers
-	N      int      // rows, ≥ 1
-
-	Tokens []int32   // [N], iff Layers.First == 0
-	Seam   []float32 // [N][Width] row-major, iff Layers.First > 0; not modified, not kept; checked finite
-
-	// LogitRows are row numbers in [0, N), strictly ascending; only with Layers.Last == model layers. May be empty.
-	LogitRows []int
-	// KeepHidden asks for Out also at the model's end (the residual stream before the final norm).
-	KeepHidden bool
-
-	// Out receives [N][Width]. It is reused when its capacity suffices and allocated otherwise; nil when not wanted.
-	Out []float32
-	// Logits receives one [Vocab] per entry of LogitRows, in that order: new memory, the caller's to keep.
-	Logits [][]float32
-}

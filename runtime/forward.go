@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 
 	"github.com/starling-swarm/starling/kernels"
@@ -23,9 +22,12 @@ type row struct {
 
 // Run implements Executor.
 func (m *Model) Run(ctx context.Context, steps []*Step) error {
+	if err := CheckSteps(&m.cfg, m.layers, steps); err != nil {
+		return err
+	}
 	for i, s := range steps {
-		if err := m.checkStep(i, s, steps[:i]); err != nil {
-			return err
+		if seq, ok := s.Seq.(*sequence); !ok || seq.budget != &m.budget {
+			return &StepError{i, "its sequence was not made by this executor"}
 		}
 	}
 	if err := m.lock(ctx); err != nil {
@@ -57,47 +59,6 @@ func releaseAll(steps []*Step, keep bool) {
 		}
 		s.Seq.(*sequence).release(n)
 	}
-}
-
-// checkStep refuses a step that cannot be run whatever the cache holds. earlier are the steps before it.
-func (m *Model) checkStep(i int, s *Step, earlier []*Step) error {
-	c := &m.cfg
-	bad := func(format string, args ...any) error { return &StepError{i, fmt.Sprintf(format, args...)} }
-	seq, ok := s.Seq.(*sequence)
-	switch {
-	case !ok || seq.budget != &m.budget:
-		return bad("its sequence was not made by this executor")
-	case !m.layers.Covers(s.Layers):
-		return bad("layers [%d, %d) of an executor that has %v", s.Layers.First, s.Layers.Last, m.layers)
-	case s.Layers.Len() == 0 && s.Layers.Last != c.Layers:
-		return bad("no layers, at layer %d of %d", s.Layers.First, c.Layers)
-	case s.N < 1 || s.Start < 0 || s.N > c.Context-s.Start:
-		return bad("positions %d to %d of a context of %d", s.Start, s.Start+s.N-1, c.Context)
-	case s.Layers.First == 0 && (len(s.Tokens) != s.N || s.Seam != nil):
-		return bad("%d tokens and %d seam values for %d rows from layer 0 on", len(s.Tokens), len(s.Seam), s.N)
-	case s.Layers.First > 0 && (len(s.Seam) != s.N*c.Width || s.Tokens != nil):
-		return bad("%d seam values and %d tokens for %d rows of %d from layer %d on", len(s.Seam), len(s.Tokens), s.N, c.Width, s.Layers.First)
-	case len(s.LogitRows) > 0 && s.Layers.Last != c.Layers:
-		return bad("logits asked for after layer %d of %d", s.Layers.Last, c.Layers)
-	}
-	for _, id := range s.Tokens {
-		if id < 0 || int(id) >= c.Vocab {
-			return bad("token %d of a vocabulary of %d", id, c.Vocab)
-		}
-	}
-	last := -1
-	for _, r := range s.LogitRows {
-		if r <= last || r >= s.N {
-			return bad("logit row %d after %d of %d rows", r, last, s.N)
-		}
-		last = r
-	}
-	for _, e := range earlier {
-		if e.Seq == s.Seq {
-			return bad("its sequence has two steps in this Run")
-		}
-	}
-	return nil
 }
 
 // forward computes the steps, whose sequences are claimed. Layers go in ascending order, all steps that have a layer

@@ -94,7 +94,7 @@ func Open(o Options) (*Model, error) {
 		m.buf.attend[i] = attendBuf{
 			partial: make([]kernels.Partial, attendRows*cfg.Heads/cfg.KVHeads),
 			wide:    make([]float32, 2*pageRows*cfg.HeadDim),
-			scores:  make([]float32, pageRows),
+			scratch: make([]float32, pageRows+cfg.HeadDim),
 		}
 	}
 	m.pool = newPool(threads)
