@@ -1,0 +1,191 @@
+package runtimetest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync"
+
+	"github.com/starling-swarm/starling/runtime"
+	"lukechampine.com/blake3"
+)
+
+// sequence is Fake's runtime.Sequence. Cache rows are kept as their canonical bytes.
+type sequence struct {
+	exec     *executor
+	capacity int
+	reserved int64
+
+	mu      sync.Mutex
+	idle    *sync.Cond    // on mu: claimed changed
+	rows    [][]byte      // [layer − first]
+	running runtime.Range // layers that a Run appends to
+	visible int           // rows of those layers that others may see
+	claimed bool
+	closed  bool
+}
+
+func (s *sequence) rowBytes() int { return s.exec.cfg.KVRowBytes(s.exec.kv) }
+
+func (s *sequence) Capacity() int { return s.capacity }
+
+func (s *sequence) RowBytes(layer int) int {
+	if !s.exec.layers.Contains(layer) {
+		return 0
+	}
+	return s.rowBytes()
+}
+
+func (s *sequence) Len(layer int) int {
+	if !s.exec.layers.Contains(layer) {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lenLocked(layer)
+}
+
+// lenLocked leaves out rows of a Run in progress.
+func (s *sequence) lenLocked(layer int) int {
+	if s.claimed && s.running.Contains(layer) {
+		return s.visible
+	}
+	return len(s.rows[layer-s.exec.layers.First]) / s.rowBytes()
+}
+
+func (s *sequence) Truncate(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.claimed {
+		s.idle.Wait()
+	}
+	s.cutLocked(s.exec.layers, n)
+}
+
+func (s *sequence) cutLocked(r runtime.Range, n int) {
+	for l := r.First; l < r.Last; l++ {
+		rows := &s.rows[l-s.exec.layers.First]
+		*rows = (*rows)[:min(len(*rows), max(n, 0)*s.rowBytes())]
+	}
+}
+
+func (s *sequence) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.claimed {
+		s.idle.Wait()
+	}
+	if s.closed {
+		return
+	}
+	s.closed = true
+	clear(s.rows)
+	s.exec.mu.Lock()
+	s.exec.free += s.reserved
+	s.exec.mu.Unlock()
+}
+
+func (s *sequence) claim(r runtime.Range, start, n int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return runtime.ErrClosed
+	case r.Len() > 0 && n > s.capacity-start:
+		return &runtime.FullError{Asked: start + n, Capacity: s.capacity}
+	}
+	for l := r.First; l < r.Last; l++ {
+		if held := s.lenLocked(l); held != start {
+			return &runtime.PositionError{Layer: l, Pos: start, Held: held}
+		}
+	}
+	s.claimed, s.running, s.visible = true, r, start
+	return nil
+}
+
+func (s *sequence) release(start int, keep bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !keep {
+		s.cutLocked(s.running, start)
+	}
+	s.claimed, s.running = false, runtime.Range{}
+	s.idle.Broadcast()
+}
+
+// add appends a row to a claimed layer.
+func (s *sequence) add(layer int, row []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := layer - s.exec.layers.First
+	s.rows[i] = append(s.rows[i], row...)
+}
+
+// until returns the first n rows of a claimed layer.
+func (s *sequence) until(layer, n int) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rows[layer-s.exec.layers.First][:n*s.rowBytes()]
+}
+
+func (s *sequence) ExportKV(dst []byte, layer, first, last int) ([]byte, error) {
+	if !s.exec.layers.Contains(layer) {
+		return dst, &runtime.LayerError{Layer: layer, Have: s.exec.layers}
+	}
+	if first < 0 || last < first {
+		return dst, fmt.Errorf("runtimetest: rows [%d, %d) of layer %d asked for: not a range", first, last, layer)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return dst, runtime.ErrClosed
+	}
+	if held := s.lenLocked(layer); last > held {
+		return dst, &runtime.PositionError{Layer: layer, Pos: last, Held: held}
+	}
+	return append(dst, s.rows[layer-s.exec.layers.First][first*s.rowBytes():last*s.rowBytes()]...), nil
+}
+
+func (s *sequence) ImportKV(layer, first int, rows []byte) error {
+	if !s.exec.layers.Contains(layer) {
+		return &runtime.LayerError{Layer: layer, Have: s.exec.layers}
+	}
+	if len(rows)%s.rowBytes() != 0 {
+		return fmt.Errorf("runtimetest: %d bytes of KV for layer %d: not a multiple of %d, the bytes of a row", len(rows), layer, s.rowBytes())
+	}
+	for i := 0; i < len(rows); i += s.exec.kv.Size() {
+		bad := binary.LittleEndian.Uint16(rows[i:])&0x7c00 == 0x7c00
+		if s.exec.kv == runtime.KVF32 {
+			bad = binary.LittleEndian.Uint32(rows[i:])&0x7f800000 == 0x7f800000
+		}
+		if bad {
+			return &runtime.NonFiniteError{What: "KV row", Layer: layer, Pos: first + i/s.rowBytes()}
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.claimed && s.running.Contains(layer) {
+		s.idle.Wait()
+	}
+	n := len(rows) / s.rowBytes()
+	switch held := s.lenLocked(layer); {
+	case s.closed:
+		return runtime.ErrClosed
+	case first != held:
+		return &runtime.PositionError{Layer: layer, Pos: first, Held: held}
+	case n > s.capacity-first:
+		return &runtime.FullError{Asked: first + n, Capacity: s.capacity}
+	}
+	i := layer - s.exec.layers.First
+	s.rows[i] = append(s.rows[i], rows...)
+	return nil
+}
+
+func (s *sequence) Digest(layer int) [32]byte {
+	var rows []byte
+	if s.exec.layers.Contains(layer) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		rows = s.rows[layer-s.exec.layers.First][:s.lenLocked(layer)*s.rowBytes()]
+	}
+	return blake3.Sum256(rows)
+}
