@@ -2,7 +2,7 @@ package kernels
 
 import "math"
 
-// Exp returns e^x with an error below 0.75 units in the last place (denormal results: one unit). Exp(±0) = 1,
+// Exp returns e^x with an error below 0.9 units in the last place (denormal results: one unit). Exp(±0) = 1,
 // Exp(-Inf) = +0, Exp(NaN) is NaN. Above 88.72284 it is +Inf, below -104 it is +0.
 //
 // Sequence (float32): n = nearest-even(round(x·log2 e)); r = x - n·ln2, in two parts, the first of which is exact;

@@ -1,0 +1,212 @@
+package kernels
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// canary is what outputs are surrounded with.
+var canary = math.Float32frombits(0x7fabcdef)
+
+func canaries(n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = canary
+	}
+	return x
+}
+
+func isCanary(f float32) bool { return math.Float32bits(f) == math.Float32bits(canary) }
+
+func prepare(t testing.TB, x []float32, rows, cols int, form Form) *Activations {
+	t.Helper()
+	a := new(Activations)
+	if err := a.Prepare(x, rows, cols, form); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// TestMatMul compares every type with the reference, in all rows and several ranges of outputs at once, and looks for
+// writes outside.
+func TestMatMul(t *testing.T) {
+	for _, typ := range allTypes {
+		t.Run(typ.String(), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(4, uint64(typ)))
+			elems, _ := typ.Block()
+			for range 25 {
+				cols := elems * (1 + r.IntN(4))
+				if elems == 1 {
+					cols = 1 + r.IntN(600)
+				}
+				rows, outputs := 1+r.IntN(2*rowTile+2), 1+r.IntN(9)
+				w := testMatrix(r, typ, outputs, cols)
+				x := testActivations(r, rows, cols)
+				a := prepare(t, x, rows, cols, typ.Form())
+				first := r.IntN(outputs)
+				last := first + 1 + r.IntN(outputs-first)
+				stride := outputs + r.IntN(3)
+				dst := canaries(8 + rows*stride)
+				MatMul(dst[4:4+(rows-1)*stride+last], stride, &w, a, first, last)
+				for i, got := range dst {
+					row, o := (i-4)/stride, (i-4)%stride
+					if i < 4 || row >= rows || o < first || o >= last {
+						if !isCanary(got) {
+							t.Fatalf("wrote outside: index %d (row %d, output %d)", i, row, o)
+						}
+						continue
+					}
+					if want := refDot(typ, w.row(o), x[row*cols:(row+1)*cols]); !sameFloat(got, want) {
+						t.Fatalf("row %d of %d, output %d, %d columns: %x, want %x", row, rows, o, cols, got, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestMatMulSaturated takes the largest integers there can be: extreme weights against ±127 whose signs follow the
+// weights, oppose them, alternate or are random. It would show any overflow of the packed sums.
+func TestMatMulSaturated(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 5))
+	for _, typ := range allTypes {
+		if typ.Form() == Dense {
+			continue
+		}
+		elems, bytes := typ.Block()
+		for trial := range 200 {
+			w := testMatrix(r, typ, 1, elems)
+			for i := range w.Data {
+				w.Data[i] = []byte{0, 0xff, 0x0f, 0xf0, 0x80, 0x7f, 0x88, 0x77}[[]int{trial % 8, r.IntN(8), r.IntN(2), r.IntN(4)}[trial/8%4]]
+			}
+			scale := func(at int) { w.Data[at], w.Data[at+1] = 0, 0x3c } // 1
+			switch typ {
+			case Q6_K:
+				scale(bytes - 2)
+			case Q4_1, Q5_1, Q4_K, Q5_K:
+				scale(2)
+				fallthrough
+			default:
+				scale(0)
+			}
+			q := refUnpack(typ, w.Data).q
+			x := make([]float32, elems)
+			for i := range x {
+				x[i] = 1
+				flip := false
+				switch trial % 5 {
+				case 1:
+					flip = q[i] < 0
+				case 2:
+					flip = q[i] >= 0
+				case 3:
+					flip = i%2 == 0
+				case 4:
+					flip = r.IntN(2) == 0
+				}
+				if flip {
+					x[i] = -1
+				}
+			}
+			dst := []float32{0}
+			MatMul(dst, 1, &w, prepare(t, x, 1, elems, typ.Form()), 0, 1)
+			if want := refDot(typ, w.Data, x); !sameFloat(dst[0], want) {
+				t.Fatalf("%v: %v, want %v", typ, dst[0], want)
+			}
+		}
+	}
+}
+
+// TestMatMulIndependent computes one product whole, one row at a time, one output at a time and with rows prepared by
+// ranges into a dirty Activations: all the same bits.
+func TestMatMulIndependent(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 6))
+	var dirty Activations
+	for _, typ := range allTypes {
+		const rows, outputs, cols = 2*rowTile + 3, 11, 512
+		w := testMatrix(r, typ, outputs, cols)
+		x := testActivations(r, rows, cols)
+		whole := make([]float32, rows*outputs)
+		MatMul(whole, outputs, &w, prepare(t, x, rows, cols, typ.Form()), 0, outputs)
+
+		dirty.Reset(rows, cols, typ.Form())
+		for _, span := range [][2]int{{5, rows}, {0, 2}, {2, 5}} {
+			if err := dirty.PrepareRows(x, span[0], span[1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pieces := make([]float32, rows*outputs)
+		for o := 0; o < outputs; {
+			n := min(1+r.IntN(3), outputs-o)
+			MatMul(pieces, outputs, &w, &dirty, o, o+n)
+			o += n
+		}
+		single := make([]float32, outputs)
+		for i := range rows {
+			MatMul(single, outputs, &w, prepare(t, x[i*cols:], 1, cols, typ.Form()), 0, outputs)
+			for o := range outputs {
+				want := whole[i*outputs+o]
+				if !sameFloat(single[o], want) || !sameFloat(pieces[i*outputs+o], want) {
+					t.Fatalf("%v row %d, output %d: whole %x, row alone %x, by pieces %x", typ, i, o, want, single[o], pieces[i*outputs+o])
+				}
+			}
+		}
+	}
+}
+
+func TestMatMulNothing(t *testing.T) {
+	w := testMatrix(rand.New(rand.NewPCG(7, 7)), Q4_0, 3, 32)
+	MatMul(nil, 0, &w, prepare(t, nil, 0, 32, Q8x32), 0, 3)
+	MatMul(nil, 0, &w, prepare(t, make([]float32, 32), 1, 32, Q8x32), 2, 2)
+}
+
+func TestMatMulPanics(t *testing.T) {
+	w := testMatrix(rand.New(rand.NewPCG(8, 8)), Q4_0, 3, 64)
+	x := make([]float32, 128)
+	dst := make([]float32, 6)
+	for name, f := range map[string]func(){
+		"wrong form":    func() { MatMul(dst, 3, &w, prepare(t, x, 2, 64, Dense), 0, 3) },
+		"wrong columns": func() { MatMul(dst, 3, &w, prepare(t, x, 2, 32, Q8x32), 0, 3) },
+		"range":         func() { MatMul(dst, 3, &w, prepare(t, x, 2, 64, Q8x32), 0, 4) },
+		"negative":      func() { MatMul(dst, 3, &w, prepare(t, x, 2, 64, Q8x32), -1, 3) },
+		"short":         func() { MatMul(dst[:5], 3, &w, prepare(t, x, 2, 64, Q8x32), 0, 3) },
+		"stride":        func() { MatMul(dst, 2, &w, prepare(t, x, 2, 64, Q8x32), 0, 3) },
+		"no type":       func() { MatMul(dst, 3, &Matrix{Type: 5, Rows: 3, Cols: 64}, prepare(t, x, 2, 64, Dense), 0, 3) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			f()
+		}()
+	}
+}
+
+func BenchmarkMatMul(b *testing.B) {
+	for _, c := range []struct {
+		typ                 Type
+		outputs, cols, rows int
+	}{{Q4_0, 576, 1536, 8}, {Q4_1, 576, 1536, 1}, {Q4_1, 576, 1536, 8}, {Q5_0, 576, 1536, 8}, {Q5_1, 576, 1536, 8}, {Q8_0, 576, 1536, 1}, {Q8_0, 576, 1536, 8},
+		{Q4_K, 576, 1536, 1}, {Q4_K, 576, 1536, 8}, {Q5_K, 576, 1536, 8}, {Q6_K, 576, 1536, 1}, {Q6_K, 576, 1536, 8}, {F32, 576, 576, 8}, {F16, 576, 576, 1}, {F16, 576, 576, 8}} {
+		b.Run(fmt.Sprintf("%v/%dx%d/rows=%d", c.typ, c.outputs, c.cols, c.rows), func(b *testing.B) {
+			r := rand.New(rand.NewPCG(9, 9))
+			w := testMatrix(r, c.typ, c.outputs, c.cols)
+			x := make([]float32, c.rows*c.cols)
+			for i := range x {
+				x[i] = float32(r.NormFloat64())
+			}
+			a := prepare(b, x, c.rows, c.cols, c.typ.Form())
+			dst := make([]float32, c.rows*c.outputs)
+			for b.Loop() {
+				MatMul(dst, c.outputs, &w, a, 0, c.outputs)
+			}
+			ops := 2 * float64(c.outputs*c.cols*c.rows) * float64(b.N)
+			b.ReportMetric(ops/float64(b.Elapsed().Nanoseconds()), "GOPS")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
