@@ -2,6 +2,7 @@ package route
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -54,7 +55,11 @@ func (p Plan) Explain() string {
 		if r.Used {
 			mark = "+"
 		}
-		fmt.Fprintf(&b, "%s %s  %s\n", mark, r.Peer, r.Text)
+		name := r.Peer
+		if !plain(name) {
+			name = strconv.QuoteToASCII(name)
+		}
+		fmt.Fprintf(&b, "%s %s  %s\n", mark, name, r.Text)
 	}
 	return b.String()
 }

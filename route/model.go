@@ -2,7 +2,6 @@ package route
 
 import (
 	"fmt"
-	"math"
 	"slices"
 )
 
@@ -36,6 +35,7 @@ const (
 	maxBytes      = 1 << 50 // weights of one layer or table
 	maxTokenBytes = 1 << 28 // one token's cache rows in all layers, or its seam
 	maxTokens     = 1 << 27
+	maxFlops      = 1e18 // per token and layer
 )
 
 // check returns an error wrapping [ErrModel] when the figures are unusable.
@@ -70,7 +70,7 @@ func (m *Model) check() error {
 		}
 	}
 	for _, f := range append(slices.Clone(m.LayerFlops), m.HeadFlops) {
-		if !(f >= 0) || f > math.MaxInt64 {
+		if !(f >= 0 && f <= maxFlops) {
 			return bad("%g FLOPs per token", f)
 		}
 	}

@@ -3,9 +3,10 @@ package route
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Peer is one node's offer for the model, with its speeds as measured (0: not measured, the defaults below apply).
@@ -62,26 +63,47 @@ const (
 // waking workers, in seconds.
 const PassOverhead = 0.001
 
+// Speeds and loads outside these limits are no measurements. They also keep every predicted time finite.
+const (
+	minSpeed = 1.0  // FLOP/s, bytes/s
+	maxSpeed = 1e18 // same
+	maxLoad  = 1e4  // sessions
+	maxRTT   = 600  // s
+)
+
 // fault says what is impossible about the peer's figures, which come from strangers; "" if nothing is.
 func (p *Peer) fault(layers int) string {
+	if !plain(p.ID) {
+		return "has a name that isn't 1 to 128 visible characters"
+	}
 	for _, f := range []struct {
 		name  string
 		value float64
 	}{
-		{"prefill speed", p.PrefillFlops}, {"decode speed", p.DecodeBytesPerSec},
-		{"uplink", p.Up}, {"downlink", p.Down}, {"load", p.Load},
+		{"prefill speed", p.PrefillFlops}, {"decode speed", p.DecodeBytesPerSec}, {"uplink", p.Up}, {"downlink", p.Down},
 	} {
-		if !(f.value >= 0) || math.IsInf(f.value, 1) {
+		if f.value != 0 && !(f.value >= minSpeed && f.value <= maxSpeed) {
 			return fmt.Sprintf("offers an impossible %s of %g", f.name, f.value)
 		}
 	}
+	if !(p.Load >= 0 && p.Load <= maxLoad) {
+		return fmt.Sprintf("offers an impossible load of %g", p.Load)
+	}
 	if p.KVFreeBytes < 0 || p.Context < 0 {
-		return fmt.Sprintf("offers an impossible %d bytes of cache or context of %d", p.KVFreeBytes, p.Context)
+		return fmt.Sprintf("offers an impossible cache of %d bytes or context of %d tokens", p.KVFreeBytes, p.Context)
 	}
 	if p.Holds.First < 0 || p.Holds.Last < p.Holds.First || p.Holds.Last > layers {
 		return fmt.Sprintf("says it holds layers [%d, %d) of a model with %d", p.Holds.First, p.Holds.Last, layers)
 	}
 	return ""
+}
+
+// plain reports whether a peer's name can be printed as it is.
+func plain(id string) bool {
+	if id == "" || len(id) > 128 || !utf8.ValidString(id) {
+		return false
+	}
+	return !strings.ContainsFunc(id, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) })
 }
 
 // orDefault returns v, or the default where nothing was measured.
@@ -155,17 +177,16 @@ func newNetwork(peers []Peer, links []Link) network {
 			n.rate[i][j] = min(peers[i].Up, peers[j].Down)
 		}
 	}
-	usable := func(v float64) bool { return v > 0 && !math.IsInf(v, 1) }
 	for _, l := range links {
 		i, okFrom := index[l.From]
 		j, okTo := index[l.To]
 		if !okFrom || !okTo || i == j {
 			continue
 		}
-		if usable(l.RTT) {
+		if l.RTT > 0 && l.RTT <= maxRTT {
 			n.rtt[i][j] = max(n.rtt[i][j], l.RTT)
 		}
-		if usable(l.BytesPerSec) {
+		if l.BytesPerSec >= minSpeed && l.BytesPerSec <= maxSpeed {
 			n.rate[i][j] = min(n.rate[i][j], l.BytesPerSec)
 		}
 	}

@@ -14,15 +14,25 @@ func (in *instance) best() (route, bool) {
 			usable = append(usable, i)
 		}
 	}
-	c := newChoice(in)
 	if len(usable) <= ExactPeers {
-		c.search(usable, 1) // a quick plan, whose cost prunes the exact search
-		c.search(usable, 0)
-		return c.pick()
+		return in.exact(usable)
 	}
+	return in.heuristic(usable)
+}
+
+// exact returns the optimum over the usable peers.
+func (in *instance) exact(usable []int) (route, bool) {
+	c := newChoice(in)
+	c.search(usable, 1) // a quick plan, whose cost prunes the search proper
+	c.search(usable, 0)
+	return c.pick()
+}
+
+// heuristic returns a good route over any number of usable peers.
+func (in *instance) heuristic(usable []int) (route, bool) {
+	c := newChoice(in)
 	for _, size := range poolSizes {
-		pool := in.pool(usable, size)
-		c.search(pool, poolWidth)
+		c.search(in.pool(usable, size), poolWidth)
 		if _, ok := c.pick(); ok {
 			c.improve(usable)
 			return c.pick()
