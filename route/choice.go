@@ -85,7 +85,7 @@ func (c *choice) least() float64 {
 
 // offer enters a feasible route.
 func (c *choice) offer(s *setting, r route) {
-	total := c.in.predict(r).TotalSeconds
+	total := c.in.total(r)
 	f := c.slot(s)
 	if total < f.total*(1-epsilon) || total <= f.total*(1+epsilon) && c.in.compare(r, f.route) < 0 {
 		r.peers, r.ends = slices.Clone(r.peers), slices.Clone(r.ends)

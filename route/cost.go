@@ -116,15 +116,36 @@ func (in *instance) inflow(s *setting, x int) float64 {
 	return s.chunk * (float64(in.model.SeamBytes) + in.rowBytes(s, 0, x)) / in.peers[s.dec].Down
 }
 
-// predict returns the cost of a feasible route.
+// total returns what a feasible route costs in all.
+func (in *instance) total(r route) float64 { return in.price(r, nil).TotalSeconds }
+
+// predict returns the cost of a feasible route in every detail.
 func (in *instance) predict(r route) Prediction {
-	s := in.setting(r.dec, r.chunk, r.shape, r.kv)
-	var out Prediction
-	slower := func(t float64, p int, what string) {
-		if t > out.PeriodSeconds {
-			out.PeriodSeconds, out.Bottleneck = t, what+" of "+in.peers[p].ID
+	parts := make([]RangePrediction, 0, len(r.peers)+1)
+	out := in.price(r, func(part RangePrediction) { parts = append(parts, part) })
+	out.Ranges = parts
+	for _, part := range parts {
+		out.SeamBytes += part.SeamBytes
+		out.KVBytes += part.KVBytes
+		switch {
+		case out.Bottleneck != "":
+		case part.ComputeSeconds == out.PeriodSeconds:
+			out.Bottleneck = "compute of " + part.Peer
+		case part.SendSeconds == out.PeriodSeconds:
+			out.Bottleneck = "uplink of " + part.Peer
 		}
 	}
+	if out.Bottleneck == "" {
+		out.Bottleneck = "downlink of " + in.peers[r.dec].ID
+	}
+	return out
+}
+
+// price computes a route's times and, if detail is not nil, hands it the parts in layer order.
+func (in *instance) price(r route, detail func(RangePrediction)) Prediction {
+	s := in.setting(r.dec, r.chunk, r.shape, r.kv)
+	last := in.model.Layers
+	var out Prediction
 	var step float64
 	if len(r.peers) > 0 {
 		trip := in.net.rtt[r.dec][r.peers[0]] / 2
@@ -141,32 +162,31 @@ func (in *instance) predict(r route) Prediction {
 		a, b := r.span(i)
 		n := r.next(i)
 		compute, send := in.computeTime(&s, p, a, b), in.sendTime(&s, p, a, b, n)
-		slower(compute, p, "compute")
-		slower(send, p, "uplink")
+		out.PeriodSeconds = max(out.PeriodSeconds, compute, send)
 		out.FillSeconds += compute + in.hopTime(&s, p, n)
 		out.KVTailSeconds = max(out.KVTailSeconds, s.chunk*in.rowBytes(&s, a, b)/in.net.rate[p][r.dec])
 		if s.pipelined {
 			step += in.walkTime(&s, p, a, b, n)
 		}
-		out.Ranges = append(out.Ranges, RangePrediction{
-			Peer: in.peers[p].ID, Layers: Range{a, b}, ComputeSeconds: compute, SendSeconds: send,
-			SeamBytes: in.model.SeamBytes * moved, KVBytes: int64(in.rowBytes(&s, a, b)) * moved,
-		})
+		if detail != nil {
+			detail(RangePrediction{
+				Peer: in.peers[p].ID, Layers: Range{a, b}, ComputeSeconds: compute, SendSeconds: send,
+				SeamBytes: in.model.SeamBytes * moved, KVBytes: int64(in.rowBytes(&s, a, b)) * moved,
+			})
+		}
 	}
 	x := r.start()
-	own := in.computeTime(&s, r.dec, x, in.model.Layers)
-	slower(own, r.dec, "compute")
+	own := in.computeTime(&s, r.dec, x, last)
+	out.PeriodSeconds = max(out.PeriodSeconds, own)
 	if len(r.peers) > 0 {
-		slower(in.inflow(&s, x), r.dec, "downlink")
+		out.PeriodSeconds = max(out.PeriodSeconds, in.inflow(&s, x))
 		out.KVTailSeconds = max(out.KVTailSeconds, s.chunk*in.rowBytes(&s, 0, x)/in.peers[r.dec].Down)
 	}
-	out.Ranges = append(out.Ranges, RangePrediction{Peer: in.peers[r.dec].ID, Layers: Range{x, in.model.Layers}, ComputeSeconds: own})
-	for _, part := range out.Ranges {
-		out.SeamBytes += part.SeamBytes
-		out.KVBytes += part.KVBytes
+	if detail != nil {
+		detail(RangePrediction{Peer: in.peers[r.dec].ID, Layers: Range{x, last}, ComputeSeconds: own})
 	}
 	out.FillSeconds += own
-	out.PrefillSeconds = out.FillSeconds + float64(s.periods)*out.PeriodSeconds
+	out.PrefillSeconds = out.FillSeconds + s.periods*out.PeriodSeconds
 	out.HeadSeconds = in.headTime(r.dec)
 	out.FirstTokenSeconds = out.PrefillSeconds + out.KVTailSeconds + out.HeadSeconds
 	out.TokenSeconds = step + in.decoderStep(&s, x)

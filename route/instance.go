@@ -170,7 +170,42 @@ func (in *instance) feasible(r route) string {
 	return ""
 }
 
-// stageFault says why peer p can't run [a, b) as a remote stage.
+// allows is feasible without the words.
+func (in *instance) allows(r *route) bool {
+	remote := len(r.peers) > 0
+	switch r.shape {
+	case Local:
+		if remote || r.kv {
+			return false
+		}
+	case Across:
+		if !remote || !r.kv {
+			return false
+		}
+	case Pipelined:
+		if !remote {
+			return false
+		}
+	default:
+		return false
+	}
+	for i, p := range r.peers {
+		a, b := r.span(i)
+		if p == r.dec || slices.Contains(r.peers[:i], p) || !in.canRun(p, a, b) {
+			return false
+		}
+	}
+	return in.canDecode(r.dec, r.start(), r.shape != Pipelined, r.kv)
+}
+
+// canRun reports whether peer p can run [a, b) as a remote stage.
+func (in *instance) canRun(p, a, b int) bool {
+	peer := &in.peers[p]
+	return peer.Holds.First <= a && b <= peer.Holds.Last && in.barred[p] == "" && (a > 0 || peer.Embed) &&
+		in.fits(peer, a, b) && in.legal(a) && in.legal(b)
+}
+
+// stageFault says why peer p can't run [a, b) as a remote stage; "" where canRun is true.
 func (in *instance) stageFault(p, a, b int) string {
 	peer := &in.peers[p]
 	switch {
@@ -188,8 +223,23 @@ func (in *instance) stageFault(p, a, b int) string {
 	return ""
 }
 
-// decoderFault says why peer d can't decode with its own prefill range from x on. whole: it decodes all layers alone.
-// kv: it receives everyone's cache rows.
+// canDecode reports whether peer d can decode with its own prefill range from x on. whole: it decodes all layers
+// alone. kv: it receives everyone's cache rows.
+func (in *instance) canDecode(d, x int, whole, kv bool) bool {
+	peer, last := &in.peers[d], in.model.Layers
+	if in.barred[d] != "" || peer.NoDecode || !peer.Head || !in.legal(x) {
+		return false
+	}
+	if whole && !peer.Holds.Contains(Range{0, last}) || (whole || x == 0) && !peer.Embed {
+		return false
+	}
+	if whole || kv {
+		return peer.Holds.Contains(Range{x, last}) && in.fits(peer, 0, last)
+	}
+	return peer.Holds.Contains(Range{x, last}) && in.fits(peer, x, last)
+}
+
+// decoderFault says why peer d can't decode; "" where canDecode is true.
 func (in *instance) decoderFault(d, x int, whole, kv bool) string {
 	peer := &in.peers[d]
 	all := Range{0, in.model.Layers}

@@ -14,7 +14,7 @@ func (c *choice) improve(usable []int) {
 			return
 		}
 		try := func(n route) {
-			if c.in.obeys(n) && c.in.feasible(n) == "" {
+			if c.in.allows(&n) && c.in.obeys(n) {
 				s := c.in.setting(n.dec, n.chunk, n.shape, n.kv)
 				c.offer(&s, n)
 			}
@@ -94,40 +94,49 @@ func (in *instance) with(r route, p int, yield func(route)) {
 	if p == r.dec || slices.Contains(r.peers, p) {
 		return
 	}
-	for i := range r.peers {
-		n := r
-		n.peers = slices.Clone(r.peers)
-		n.peers[i] = p
-		yield(n)
-	}
 	n := r
 	n.dec = p
 	yield(n)
+	for i := range r.peers {
+		if a, b := r.span(i); in.canRun(p, a, b) {
+			n := r
+			n.peers = slices.Clone(r.peers)
+			n.peers[i] = p
+			yield(n)
+		}
+	}
 	for i := 0; i <= len(r.peers); i++ {
 		a, last := r.start(), in.model.Layers
 		if i < len(r.peers) {
 			a, last = r.span(i)
 		}
 		for _, b := range in.bounds {
-			if b <= a || b > last {
-				continue
-			}
-			n := r
-			if r.shape == Local {
-				n.shape, n.kv = Across, true
-			}
-			n.peers = slices.Insert(slices.Clone(r.peers), i, p)
-			n.ends = slices.Insert(slices.Clone(r.ends), i, b)
-			if i < len(r.peers) && b == last {
-				continue
-			}
-			yield(n)
-			if i < len(r.peers) { // p takes the second part
-				n.peers = slices.Clone(n.peers)
-				n.peers[i], n.peers[i+1] = n.peers[i+1], n.peers[i]
-				yield(n)
+			if b > a && b <= last {
+				in.split(r, i, a, b, last, p, yield)
 			}
 		}
+	}
+}
+
+// split yields r with range i = [a, last) cut at b, and p on one side of it. The decoder may be left with nothing.
+func (in *instance) split(r route, i, a, b, last, p int, yield func(route)) {
+	stage := i < len(r.peers)
+	if stage && b == last {
+		return
+	}
+	n := r
+	if r.shape == Local {
+		n.shape, n.kv = Across, true
+	}
+	if in.canRun(p, a, b) {
+		n.ends = slices.Insert(slices.Clone(r.ends), i, b)
+		n.peers = slices.Insert(slices.Clone(r.peers), i, p)
+		yield(n)
+	}
+	if stage && in.canRun(p, b, last) {
+		n.ends = slices.Insert(slices.Clone(r.ends), i, b)
+		n.peers = slices.Insert(slices.Clone(r.peers), i+1, p)
+		yield(n)
 	}
 }
 
@@ -135,10 +144,10 @@ func (in *instance) with(r route, p int, yield func(route)) {
 func (in *instance) cheapestWith(r route, p int) (best route, total float64) {
 	total = math.Inf(1)
 	in.with(r, p, func(n route) {
-		if in.feasible(n) != "" || !in.obeys(n) {
+		if !in.allows(&n) || !in.obeys(n) {
 			return
 		}
-		if t := in.predict(n).TotalSeconds; t < total {
+		if t := in.total(n); t < total {
 			best, total = n, t
 		}
 	})

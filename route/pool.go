@@ -63,10 +63,10 @@ func (in *instance) decoders(usable []int) []int {
 	var out []int
 	alone := make(map[int]bool)
 	for _, i := range usable {
-		if !in.mayDecode(i) || in.decoderFault(i, in.model.Layers, false, false) != "" {
+		if !in.mayDecode(i) || !in.canDecode(i, in.model.Layers, false, false) {
 			continue
 		}
-		alone[i] = in.decoderFault(i, in.model.Layers, true, true) == ""
+		alone[i] = in.canDecode(i, in.model.Layers, true, true)
 		out = append(out, i)
 	}
 	speed := func(i int) float64 { return in.peers[i].DecodeBytesPerSec / (1 + in.peers[i].Load) }

@@ -136,7 +136,7 @@ func TestHeuristicIsNearTheOptimum(t *testing.T) {
 		n++
 	}
 	t.Logf("%d problems: mean ratio to the optimum %.4f, worst %.4f", n, sum/float64(n), worst)
-	if n < 80 || sum/float64(n) > 1.02 || worst > 1.5 {
+	if n < 80 || sum/float64(n) > 1.02 || worst > 2 {
 		t.Errorf("%d problems: mean ratio %.4f, worst %.4f", n, sum/float64(n), worst)
 	}
 }

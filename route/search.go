@@ -56,13 +56,13 @@ func (c *choice) search(pool []int, width int) {
 			if in.req.Shape == Local {
 				continue
 			}
-			if in.wants(Across) && in.decoderFault(d, in.model.Layers, true, true) == "" {
+			if in.wants(Across) && in.canDecode(d, in.model.Layers, true, true) {
 				newFrontier(c, pool, width, in.setting(d, chunk, Across, true)).run()
 			}
-			if in.wants(Pipelined) && in.decoderFault(d, in.model.Layers, false, true) == "" {
+			if in.wants(Pipelined) && in.canDecode(d, in.model.Layers, false, true) {
 				newFrontier(c, pool, width, in.setting(d, chunk, Pipelined, true)).run()
 			}
-			if in.wants(Pipelined) && in.decoderFault(d, in.model.Layers, false, false) == "" {
+			if in.wants(Pipelined) && in.canDecode(d, in.model.Layers, false, false) {
 				newFrontier(c, pool, width, in.setting(d, chunk, Pipelined, false)).run()
 			}
 		}
@@ -84,7 +84,7 @@ func (in *instance) mayDecode(d int) bool {
 // local offers the plan in which d does everything.
 func (c *choice) local(d, chunk int) {
 	in := c.in
-	if len(in.req.Cuts) > 0 || len(in.req.Assign) > 1 || in.decoderFault(d, 0, true, false) != "" {
+	if len(in.req.Cuts) > 0 || len(in.req.Assign) > 1 || !in.canDecode(d, 0, true, false) {
 		return
 	}
 	for _, id := range in.req.Include {
@@ -273,7 +273,7 @@ func (f *frontier) stages(l label) int { return bits.OnesCount64(l.used) - 1 }
 // finish completes l with the decoder from layer x on, and offers the route.
 func (f *frontier) finish(id int32, l label, x int, compute float64) {
 	in, s := f.in, &f.set
-	if in.decoderFault(s.dec, x, !s.pipelined, s.kv) != "" {
+	if !in.canDecode(s.dec, x, !s.pipelined, s.kv) {
 		return
 	}
 	l = f.after(l, compute, x, s.dec)
