@@ -23,7 +23,7 @@ const (
 	MaxAddr        = 256 // text form of a multiaddr
 	MaxTrust       = 64  // name of a trust class
 	signatureBytes = 64  // Ed25519
-	minOfferBytes  = 200 // every field of an offer at its shortest
+	minOfferBytes  = 215 // every field of an offer at its shortest
 )
 
 // DomainOffer separates offers from the other things that a peer's key signs.
@@ -179,9 +179,10 @@ func (p *Presence) decode(d *Decoder) {
 }
 
 // OffersPush replaces everything that the receiver holds from the sender;
-// without offers it withdraws them.
+// without offers it withdraws them. Seq is the number of each offer in it.
 type OffersPush struct {
 	Presence
+	Seq    uint64
 	Offers []Offer
 }
 
@@ -190,6 +191,7 @@ func (*OffersPush) Type() Type { return TypeOffersPush }
 
 func (m *OffersPush) encode(e *Encoder) {
 	m.Presence.encode(e)
+	e.U64(m.Seq)
 	e.U32(uint32(len(m.Offers)))
 	for i := range m.Offers {
 		m.Offers[i].encode(e)
@@ -198,6 +200,7 @@ func (m *OffersPush) encode(e *Encoder) {
 
 func (m *OffersPush) decode(d *Decoder) {
 	m.Presence.decode(d)
+	m.Seq = d.U64()
 	n := d.Count(MaxOwnOffers, minOfferBytes)
 	if n == 0 {
 		return
@@ -234,8 +237,9 @@ func (m *OffersPull) decode(d *Decoder) {
 // OffersReply answers a push (without offers) or a pull.
 type OffersReply struct {
 	Presence
-	Conflict  bool // another node is running with the asker's key
-	Truncated bool // more matched
+	Floor     uint64 // lowest sequence number that the receiver believes of the asker
+	Conflict  bool   // another node is running with the asker's key
+	Truncated bool   // more matched
 	Offers    []HeldOffer
 }
 
@@ -244,6 +248,7 @@ func (*OffersReply) Type() Type { return TypeOffersReply }
 
 func (m *OffersReply) encode(e *Encoder) {
 	m.Presence.encode(e)
+	e.U64(m.Floor)
 	e.Bool(m.Conflict)
 	e.Bool(m.Truncated)
 	e.U32(uint32(len(m.Offers)))
@@ -255,6 +260,7 @@ func (m *OffersReply) encode(e *Encoder) {
 
 func (m *OffersReply) decode(d *Decoder) {
 	m.Presence.decode(d)
+	m.Floor = d.U64()
 	m.Conflict = d.Bool()
 	m.Truncated = d.Bool()
 	n := d.Count(MaxOffersReply, 4+minOfferBytes)

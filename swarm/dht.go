@@ -1,0 +1,227 @@
+package swarm
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"time"
+
+	"github.com/ipfs/go-cid"
+	dht "github.com/libp2p/go-libp2p-kad-dht"
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/peerstore"
+	"github.com/libp2p/go-libp2p/core/protocol"
+	"github.com/libp2p/go-libp2p/p2p/discovery/mdns"
+	"github.com/multiformats/go-multihash"
+)
+
+// Times of announcing and looking.
+const (
+	announceEvery = 10 * time.Minute
+	announceRetry = time.Second      // when nobody could be told
+	announceLimit = 30 * time.Second // for one record
+	meetSoon      = time.Second      // doubles up to meetEvery
+	meetEvery     = time.Minute
+	meetEnough    = 16 // connections at which looking for more ends
+	lookupLimit   = 10 * time.Second
+)
+
+// What nodes announce about themselves in the swarm's DHT.
+var (
+	memberKey  = sha256.Sum256([]byte("starling/member/1"))
+	trackerKey = sha256.Sum256([]byte("starling/tracker/1"))
+)
+
+// startDHT joins the swarm's own Kademlia DHT, whose protocol contains the
+// swarm ID. It carries provider records only.
+func (h *Host) startDHT(boot []peer.AddrInfo) error {
+	mode := dht.ModeServer
+	if h.cfg.Client {
+		mode = dht.ModeClient
+	}
+	d, err := dht.New(h.lp,
+		dht.ProtocolPrefix(protocol.ID("/starling/"+h.info.ID)),
+		dht.Mode(mode),
+		dht.DisableValues(),
+		dht.BootstrapPeers(boot...),
+	)
+	if err != nil {
+		return fmt.Errorf("DHT: %w", err)
+	}
+	h.dht = d
+	return nil
+}
+
+// joinedDHT tells the announcer that there are new peers to tell.
+func (h *Host) joinedDHT() {
+	select {
+	case h.found <- struct{}{}:
+	default:
+	}
+}
+
+// recordKey is the DHT's key for one of ours.
+func recordKey(key [32]byte) cid.Cid {
+	mh, err := multihash.Encode(key[:], multihash.SHA2_256)
+	if err != nil {
+		panic("swarm: multihash: " + err.Error()) // 32 bytes are always right
+	}
+	return cid.NewCidV1(cid.Raw, mh)
+}
+
+// Announce tells the swarm's DHT, now and every ten minutes, that this node
+// has what key stands for (a model ID, say). A client announces nothing.
+func (h *Host) Announce(key [32]byte) {
+	h.mu.Lock()
+	h.announced[key] = true
+	h.mu.Unlock()
+	h.joinedDHT()
+}
+
+// Withdraw ends Announce; records that are out live on until they expire, so
+// finders must ask the peer.
+func (h *Host) Withdraw(key [32]byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.announced, key)
+}
+
+// Lookup returns up to max peers, without this node, that announced key. It
+// takes as long as ctx allows, ten seconds at most; what was found until then
+// counts.
+func (h *Host) Lookup(ctx context.Context, key [32]byte, max int) ([]PeerID, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
+	defer cancel()
+	if h.dht.RoutingTable().Size() == 0 {
+		return nil, fmt.Errorf("lookup: no other node of swarm %s has been reached yet", h.info.ID)
+	}
+	var peers []PeerID
+	for info := range h.dht.FindProvidersAsync(ctx, recordKey(key), max+1) {
+		if info.ID == h.lp.ID() || len(peers) == max {
+			continue
+		}
+		h.lp.Peerstore().AddAddrs(info.ID, info.Addrs, peerstore.TempAddrTTL)
+		peers = append(peers, info.ID.String())
+	}
+	return peers, nil
+}
+
+// announceLoop keeps this node's provider records in the DHT.
+func (h *Host) announceLoop(ctx context.Context) {
+	if h.cfg.Client {
+		return
+	}
+	wait := time.Duration(0)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.found:
+			if !sleep(ctx, 100*time.Millisecond) { // let identify finish
+				return
+			}
+		case <-time.After(wait):
+		}
+		wait = announceEvery
+		if h.dht.RoutingTable().Size() == 0 {
+			wait = announceRetry
+			continue
+		}
+		for _, key := range h.announcements() {
+			if err := h.provide(ctx, key); err != nil && ctx.Err() == nil {
+				h.logf("announcement failed: %v; trying on", oneLine(err))
+				wait = announceRetry
+			}
+		}
+	}
+}
+
+func (h *Host) announcements() [][32]byte {
+	keys := [][32]byte{memberKey}
+	if h.cfg.Tracker {
+		keys = append(keys, trackerKey)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for k := range h.announced {
+		keys = append(keys, k)
+	}
+	return keys
+}
+
+func (h *Host) provide(ctx context.Context, key [32]byte) error {
+	ctx, cancel := context.WithTimeout(ctx, announceLimit)
+	defer cancel()
+	return h.dht.Provide(ctx, recordKey(key), true)
+}
+
+// meetLoop finds trackers and, while few are connected, members.
+func (h *Host) meetLoop(ctx context.Context) {
+	for wait := meetSoon; sleep(ctx, wait); {
+		if h.dht.RoutingTable().Size() == 0 {
+			wait = meetSoon
+			continue
+		}
+		wait = min(2*wait, meetEvery)
+		if len(h.Connected()) < meetEnough {
+			h.meet(ctx, memberKey, meetEnough)
+		}
+		if len(h.knownTrackers()) < maxTrackers {
+			h.meet(ctx, trackerKey, maxTrackers)
+		}
+	}
+}
+
+// meet connects to peers that announced key.
+func (h *Host) meet(ctx context.Context, key [32]byte, max int) {
+	peers, err := h.Lookup(ctx, key, max)
+	if err != nil {
+		return
+	}
+	for _, p := range peers {
+		id, err := decodePeer(p)
+		if err != nil || ctx.Err() != nil {
+			continue
+		}
+		// Peers that are gone stay in the DHT for a while: libp2p's back-off
+		// keeps us from dialling them again and again.
+		dial, cancel := context.WithTimeout(ctx, findTimeout)
+		if h.lp.Network().Connectedness(id) != network.Connected {
+			err = h.lp.Connect(dial, peer.AddrInfo{ID: id})
+		}
+		cancel()
+		if err == nil && key == trackerKey {
+			h.noteTracker(p, true)
+		}
+	}
+}
+
+// startMDNS announces and looks for nodes of this swarm on the local network.
+// A network that can't do multicast is no reason not to run.
+func (h *Host) startMDNS() {
+	s := mdns.NewMdnsService(h.lp, "_"+h.info.ID[:12]+"._udp", (*lanPeers)(h))
+	if err := s.Start(); err != nil {
+		h.logf("no discovery on the local network: %v", err)
+		return
+	}
+	h.mdns = s
+}
+
+// lanPeers is a Host as mDNS sees it.
+type lanPeers Host
+
+// HandlePeerFound implements mdns.Notifee.
+func (l *lanPeers) HandlePeerFound(info peer.AddrInfo) {
+	h := (*Host)(l)
+	if info.ID == h.lp.ID() {
+		return
+	}
+	h.goDo(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, findTimeout)
+		defer cancel()
+		if err := h.lp.Connect(ctx, info); err == nil {
+			h.joinedDHT()
+		}
+	})
+}

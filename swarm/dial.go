@@ -1,0 +1,201 @@
+package swarm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/peerstore"
+	"github.com/libp2p/go-libp2p/core/protocol"
+	lpswarm "github.com/libp2p/go-libp2p/p2p/net/swarm"
+	"github.com/libp2p/go-libp2p/p2p/protocol/ping"
+	ma "github.com/multiformats/go-multiaddr"
+	"github.com/multiformats/go-multistream"
+
+	"github.com/starling-swarm/starling/swarm/wire"
+)
+
+// Timeouts of dialling.
+const (
+	openTimeout = 15 * time.Second // for Open, if its context has no deadline
+	findTimeout = 5 * time.Second  // for asking the DHT where a peer is
+	pingTimeout = 3 * time.Second
+)
+
+// ErrNoProtocol is wrapped by Open when the peer answered but doesn't serve the
+// protocol. It may also come from the stream's first Read.
+var ErrNoProtocol = errors.New("the peer doesn't serve this protocol (it has another version or role)")
+
+// Open opens a stream to peer for protocol. It connects if needed, at the
+// addresses from earlier contact, from offers, or from the DHT, and never uses
+// a limited relay. The caller owns the stream.
+func (h *Host) Open(ctx context.Context, peer PeerID, protocolID string) (*Stream, error) {
+	id, err := decodePeer(peer)
+	if err != nil {
+		return nil, err
+	}
+	if id == h.lp.ID() {
+		return nil, fmt.Errorf("open %s: %s is this node itself", protocolID, peer)
+	}
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, openTimeout)
+		defer cancel()
+	}
+	if err := h.connect(ctx, id); err != nil {
+		return nil, fmt.Errorf("open %s: %w", protocolID, err)
+	}
+	s, err := h.lp.NewStream(network.WithNoDial(ctx, "connected above"), id, protocol.ID(protocolID))
+	if err != nil {
+		var unsupported multistream.ErrNotSupported[protocol.ID]
+		if errors.As(err, &unsupported) {
+			return nil, fmt.Errorf("open %s to %s: %w", protocolID, peer, ErrNoProtocol)
+		}
+		return nil, fmt.Errorf("open %s to %s: %w", protocolID, peer, oneLine(err))
+	}
+	return h.newStream(s), nil
+}
+
+// connect makes sure that there is a connection to id.
+func (h *Host) connect(ctx context.Context, id peer.ID) error {
+	if h.lp.Network().Connectedness(id) == network.Connected {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	addrs := parseAddrs(h.book.addrs(id.String(), time.Now()))
+	h.lp.Peerstore().AddAddrs(id, addrs, peerstore.TempAddrTTL)
+	h.clearBackoff(id)
+	err := h.lp.Connect(ctx, peer.AddrInfo{ID: id})
+	if err == nil || ctx.Err() != nil {
+		return dialError(id, err)
+	}
+	find, cancel := context.WithTimeout(ctx, findTimeout)
+	defer cancel()
+	known := len(h.lp.Peerstore().Addrs(id))
+	info, findErr := h.dht.FindPeer(find, id)
+	if findErr != nil || len(info.Addrs) == 0 {
+		if known == 0 {
+			return fmt.Errorf("no address of %s is known; is it in this swarm and running?", id)
+		}
+		return dialError(id, err)
+	}
+	h.clearBackoff(id)
+	return dialError(id, h.lp.Connect(ctx, info))
+}
+
+// clearBackoff lets addresses be dialled that failed a moment ago: our own
+// callers decide when to try again.
+func (h *Host) clearBackoff(id peer.ID) {
+	if s, ok := h.lp.Network().(*lpswarm.Swarm); ok {
+		s.Backoff().Clear(id)
+	}
+}
+
+// measure pings a connected peer and records the round-trip time.
+func (h *Host) measure(ctx context.Context, id peer.ID) error {
+	ctx, cancel := context.WithTimeout(network.WithNoDial(ctx, "measure"), pingTimeout)
+	defer cancel()
+	select {
+	case r := <-ping.Ping(ctx, h.lp, id):
+		if r.Error != nil {
+			return r.Error
+		}
+		h.mu.Lock()
+		h.rtts[id.String()] = r.RTT
+		h.mu.Unlock()
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// recontact checks once whether a peer whose connection was lost is still
+// there, so that its offers don't outlive it.
+func (h *Host) recontact(ctx context.Context, p PeerID) {
+	ctx, cancel := context.WithTimeout(ctx, findTimeout)
+	defer cancel()
+	id, err := decodePeer(p)
+	if err != nil || !sleep(ctx, 200*time.Millisecond) {
+		return
+	}
+	if err := h.connect(ctx, id); err != nil {
+		h.logf("%s is gone: %v", p, err)
+	}
+}
+
+// parseAddrs keeps the addresses that make sense; they come from the network.
+func parseAddrs(addrs []string) []ma.Multiaddr {
+	var good []ma.Multiaddr
+	for _, s := range addrs {
+		a, err := ma.NewMultiaddr(s)
+		if err != nil {
+			continue
+		}
+		if _, err := a.ValueForProtocol(ma.P_CIRCUIT); err == nil {
+			continue
+		}
+		good = append(good, a)
+	}
+	return good
+}
+
+// parseBootstrap groups full multiaddrs by the peer that they lead to.
+func parseBootstrap(addrs []string) ([]peer.AddrInfo, error) {
+	var all []ma.Multiaddr
+	for _, s := range addrs {
+		a, err := ma.NewMultiaddr(s)
+		if err != nil {
+			return nil, fmt.Errorf("address %q: %w", s, err)
+		}
+		if _, err := peer.AddrInfoFromP2pAddr(a); err != nil {
+			return nil, fmt.Errorf("address %q: it must end in /p2p/<peer ID> (see \"starling status\" on that node)", s)
+		}
+		all = append(all, a)
+	}
+	return peer.AddrInfosFromP2pAddrs(all...)
+}
+
+// dialError turns libp2p's many-line errors into one that names the cause.
+func dialError(id peer.ID, err error) error {
+	if err == nil {
+		return nil
+	}
+	var refused *wire.JoinRefused
+	if errors.As(err, &refused) {
+		return fmt.Errorf("%s refuses this node: %w", id, refused)
+	}
+	var dial *lpswarm.DialError
+	if !errors.As(err, &dial) || len(dial.DialErrors) == 0 {
+		if errors.Is(err, lpswarm.ErrNoAddresses) {
+			return fmt.Errorf("no address of %s is known; is it in this swarm and running?", id)
+		}
+		return fmt.Errorf("%s can't be reached: %w", id, oneLine(err))
+	}
+	seen := map[string]bool{}
+	var causes []string
+	for _, e := range dial.DialErrors {
+		if text := fmt.Sprintf("%s: %v", e.Address, oneLine(e.Cause)); !seen[text] && len(causes) < 3 {
+			seen[text], causes = true, append(causes, text)
+		}
+	}
+	return fmt.Errorf("%s can't be reached (%s)", id, strings.Join(causes, "; "))
+}
+
+// oneLine returns err with its text on one line.
+func oneLine(err error) error {
+	if err == nil || !strings.Contains(err.Error(), "\n") {
+		return err
+	}
+	return &flatError{err}
+}
+
+type flatError struct{ err error }
+
+func (e *flatError) Error() string { return strings.Join(strings.Fields(e.err.Error()), " ") }
+func (e *flatError) Unwrap() error { return e.err }

@@ -1,0 +1,21 @@
+// Package swarm is everything that libp2p does for Starling: a node's identity,
+// its connections, who it lets in, how it finds others, and the offers that
+// say what each peer holds. No libp2p type leaves it; a peer is the text of its
+// peer ID, a stream is a net.Conn.
+//
+// Files, along the life of a node:
+//
+//	identity.go    the Ed25519 key and its signatures
+//	swarms.go      swarms that this data folder knows; create.go makes one
+//	invite.go      invites: make, redeem; join.go uses one
+//	revoke.go      the owner's list of peers that are no longer members
+//	member.go      who is a member, by certificate
+//	admit.go       the exchange that every connection of a private swarm starts with
+//	host.go        Start and Close; the only file that calls libp2p.New
+//	limits.go      windows, dial order, resource limits
+//	stream.go      Stream, Handle, Listener
+//	dial.go        Open: find addresses, connect
+//	bootstrap.go   keeps the node in the swarm for as long as it runs
+//	dht.go         who is where: provider records, mDNS
+//	offer.go       Offer; book.go what is known of others'; track.go the exchange
+package swarm

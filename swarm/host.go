@@ -1,0 +1,378 @@
+package swarm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/libp2p/go-libp2p"
+	dht "github.com/libp2p/go-libp2p-kad-dht"
+	"github.com/libp2p/go-libp2p/core/connmgr"
+	"github.com/libp2p/go-libp2p/core/crypto"
+	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/pnet"
+	"github.com/libp2p/go-libp2p/core/transport"
+	"github.com/libp2p/go-libp2p/p2p/muxer/yamux"
+	lpconnmgr "github.com/libp2p/go-libp2p/p2p/net/connmgr"
+	"github.com/libp2p/go-libp2p/p2p/security/noise"
+	tls "github.com/libp2p/go-libp2p/p2p/security/tls"
+	quic "github.com/libp2p/go-libp2p/p2p/transport/quic"
+	"github.com/libp2p/go-libp2p/p2p/transport/quicreuse"
+	"github.com/libp2p/go-libp2p/p2p/transport/tcp"
+	"github.com/libp2p/go-libp2p/p2p/transport/tcpreuse"
+	ma "github.com/multiformats/go-multiaddr"
+)
+
+// Config says how a node takes part in a swarm.
+type Config struct {
+	// Identity is the node's key. Two running nodes must not share one.
+	Identity *Identity
+
+	// Dir is the data folder, where a private swarm's certificate and
+	// revocation list are kept. A public swarm needs none.
+	Dir string
+
+	// Swarm is the swarm to take part in.
+	Swarm *Info
+
+	// Listen are the multiaddrs to listen on, TCP and QUIC
+	// ("/ip4/0.0.0.0/tcp/4141", "/ip4/0.0.0.0/udp/4141/quic-v1"). None: the
+	// node only dials.
+	Listen []string
+
+	// Bootstrap are full multiaddrs besides those of Swarm.
+	Bootstrap []string
+
+	// LAN announces and finds nodes by mDNS.
+	LAN bool
+
+	// Tracker announces the node as one that collects everyone's offers.
+	Tracker bool
+
+	// Client makes a node that uses the swarm and announces nothing.
+	Client bool
+
+	// Logf gets one line per event worth telling; nil for silence.
+	Logf func(format string, args ...any)
+
+	publishEvery time.Duration // 0: publishEvery
+}
+
+func (c *Config) validate() error {
+	switch {
+	case c.Identity == nil:
+		return errors.New("swarm: no identity")
+	case c.Swarm == nil:
+		return errors.New("swarm: no swarm to take part in")
+	case c.Client && c.Tracker:
+		return errors.New("swarm: a client can't be a tracker")
+	case !c.Swarm.Public && c.Dir == "":
+		return errors.New("swarm: a private swarm needs a data folder")
+	}
+	return c.Swarm.check()
+}
+
+// Host is a running node's place in one swarm. Its methods may be called
+// concurrently.
+type Host struct {
+	cfg      Config
+	info     *Info
+	store    *Swarms
+	members  *membership // nil in a public swarm
+	instance uint64      // tells two runs of one identity apart
+	logf     func(string, ...any)
+
+	lp    host.Host
+	dht   *dht.IpfsDHT
+	mdns  interface{ Close() error } // nil without LAN
+	book  *offerBook
+	kick  chan struct{} // publish soon
+	found chan struct{} // the DHT gained peers: announce soon
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+
+	mu           sync.Mutex
+	wg           sync.WaitGroup // adds under mu while !closed
+	closed       bool
+	own          []Offer
+	seq          uint64               // of the latest push
+	sent         map[PeerID]uint64    // seq that the peer has acknowledged
+	trackers     map[PeerID]bool      // said so themselves
+	contacts     map[PeerID]time.Time // peers whose last connection stands, since
+	rtts         map[PeerID]time.Duration
+	announced    map[[32]byte]bool
+	onDisconnect []func(PeerID)
+	conflict     error
+}
+
+// Start joins the swarm and returns at once, whether or not anyone can be
+// reached: bootstrap nodes are tried until they answer, for as long as the host
+// lives. ctx bounds only the start; Close ends the host.
+func Start(ctx context.Context, cfg Config) (*Host, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if cfg.Logf == nil {
+		cfg.Logf = func(string, ...any) {}
+	}
+	if cfg.publishEvery == 0 {
+		cfg.publishEvery = publishEvery
+	}
+	boot, err := parseBootstrap(mergeAddrs(cfg.Swarm.Bootstrap, cfg.Bootstrap))
+	if err != nil {
+		return nil, err
+	}
+	h := &Host{
+		cfg: cfg, info: cfg.Swarm, store: OpenSwarms(cfg.Dir), instance: rand.Uint64(), logf: cfg.Logf,
+		book: newOfferBook(), kick: make(chan struct{}, 1), found: make(chan struct{}, 1),
+		seq:  uint64(time.Now().UnixNano()),
+		sent: map[PeerID]uint64{}, trackers: map[PeerID]bool{}, contacts: map[PeerID]time.Time{},
+		rtts: map[PeerID]time.Duration{}, announced: map[[32]byte]bool{},
+	}
+	if h.members, err = loadMembership(h.store, h.info, cfg.Identity.ID(), h.logf); err != nil {
+		return nil, err
+	}
+	var admit admission
+	if h.members != nil {
+		admit = h.members.admission()
+	}
+	if h.lp, err = newLibp2p(cfg.Identity, cfg.Listen, admit); err != nil {
+		return nil, err
+	}
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	h.lp.Network().Notify(&network.NotifyBundle{ConnectedF: h.connected, DisconnectedF: h.disconnected})
+	h.Handle(trackProtocol, h.serveTrack)
+	if err := h.startDHT(boot); err != nil {
+		h.cancel()
+		h.lp.Close()
+		return nil, err
+	}
+	if cfg.LAN {
+		h.startMDNS()
+	}
+	for _, b := range boot {
+		if b.ID != cfg.Identity.id {
+			h.goDo(func(ctx context.Context) { h.keepConnected(ctx, b) })
+		}
+	}
+	h.goDo(h.announceLoop)
+	h.goDo(h.meetLoop)
+	h.goDo(h.publishLoop)
+	h.goDo(h.sweepLoop)
+	return h, nil
+}
+
+// newLibp2p makes a libp2p host: QUIC and TCP, TLS 1.3 before Noise, no relays,
+// no port mapping, no contact with anyone unless told. With admit, no connection
+// exists before it passed.
+func newLibp2p(id *Identity, listen []string, admit admission) (host.Host, error) {
+	key, err := id.libp2pKey()
+	if err != nil {
+		return nil, err
+	}
+	limits, err := newResourceManager()
+	if err != nil {
+		return nil, err
+	}
+	conns, err := lpconnmgr.NewConnManager(lowConns, highConns)
+	if err != nil {
+		return nil, err
+	}
+	gate := func(t transport.Transport, err error) (transport.Transport, error) {
+		if err != nil || admit == nil {
+			return t, err
+		}
+		return &gatedTransport{t, admit}, nil
+	}
+	addrs := libp2p.NoListenAddrs
+	if len(listen) > 0 {
+		addrs = libp2p.ListenAddrStrings(listen...)
+	}
+	h, err := libp2p.New(
+		libp2p.Identity(key),
+		addrs,
+		libp2p.DisableRelay(),
+		libp2p.DisableMetrics(),
+		libp2p.UserAgent("starling"),
+		libp2p.Transport(func(u transport.Upgrader, rm network.ResourceManager, shared *tcpreuse.ConnMgr) (transport.Transport, error) {
+			return gate(tcp.NewTCPTransport(u, rm, shared))
+		}),
+		libp2p.Transport(func(key crypto.PrivKey, cm *quicreuse.ConnManager, psk pnet.PSK, g connmgr.ConnectionGater, rm network.ResourceManager) (transport.Transport, error) {
+			return gate(quic.NewTransport(key, cm, psk, g, rm))
+		}),
+		libp2p.Security(tls.ID, tls.New),
+		libp2p.Security(noise.ID, noise.New),
+		libp2p.Muxer(yamux.ID, newMuxer()),
+		libp2p.ResourceManager(limits),
+		libp2p.ConnectionManager(conns),
+		libp2p.DialRanker(rankDials),
+		libp2p.UDPBlackHoleSuccessCounter(nil), // an outage must not end dialling
+		libp2p.IPv6BlackHoleSuccessCounter(nil),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("network: %w (if the address is in use, choose another port)", oneLine(err))
+	}
+	return h, nil
+}
+
+// goDo runs f in a goroutine that Close waits for; after Close it does nothing.
+func (h *Host) goDo(f func(ctx context.Context)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.closed {
+		h.wg.Go(func() { f(h.ctx) })
+	}
+}
+
+// Close withdraws this node's offers, closes every connection and waits for the
+// host's goroutines. Calling it again does nothing.
+func (h *Host) Close() error {
+	h.mu.Lock()
+	closed := h.closed
+	h.closed = true
+	h.mu.Unlock()
+	if closed {
+		return nil
+	}
+	h.withdraw()
+	h.cancel()
+	var errs []error
+	if h.mdns != nil {
+		errs = append(errs, h.mdns.Close())
+	}
+	errs = append(errs, h.dht.Close(), h.lp.Close())
+	h.wg.Wait()
+	return errors.Join(errs...)
+}
+
+// ID returns this node's peer ID.
+func (h *Host) ID() PeerID { return h.lp.ID().String() }
+
+// Addrs returns the full multiaddrs under which this node can be dialled.
+func (h *Host) Addrs() []string {
+	addrs, err := peer.AddrInfoToP2pAddrs(&peer.AddrInfo{ID: h.lp.ID(), Addrs: h.lp.Addrs()})
+	if err != nil {
+		return nil
+	}
+	return addrStrings(addrs)
+}
+
+func addrStrings(addrs []ma.Multiaddr) []string {
+	s := make([]string, len(addrs))
+	for i, a := range addrs {
+		s[i] = a.String()
+	}
+	return s
+}
+
+// Swarm returns the description of the host's swarm.
+func (h *Host) Swarm() *Info { return h.info }
+
+// Connected returns the peers with at least one open connection.
+func (h *Host) Connected() []PeerID {
+	ids := h.lp.Network().Peers()
+	peers := make([]PeerID, len(ids))
+	for i, id := range ids {
+		peers[i] = id.String()
+	}
+	return peers
+}
+
+// RTT returns the round-trip time to peer as last measured, 0 if it never was.
+func (h *Host) RTT(peer PeerID) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.rtts[peer]
+}
+
+// OnDisconnect calls f, on a goroutine of its own, each time the last
+// connection to a peer is gone.
+func (h *Host) OnDisconnect(f func(peer PeerID)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.onDisconnect = append(h.onDisconnect, f)
+}
+
+// IdentityConflict returns an error if another running node has been seen to
+// use this node's key.
+func (h *Host) IdentityConflict() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.conflict
+}
+
+// connected runs for every new connection. In a private swarm its peer has
+// shown a certificate, which may have been revoked since.
+func (h *Host) connected(_ network.Network, c network.Conn) {
+	p := c.RemotePeer().String()
+	if err := h.members.admits(p); err != nil {
+		h.goDo(func(context.Context) { c.Close() })
+		return
+	}
+	h.mu.Lock()
+	_, again := h.contacts[p]
+	h.contacts[p] = time.Now()
+	h.mu.Unlock()
+	if again {
+		return
+	}
+	h.goDo(func(ctx context.Context) {
+		h.measure(ctx, c.RemotePeer())
+		h.pullList(ctx, p)
+	})
+	h.kickPublisher()
+}
+
+// disconnected runs when a connection is gone.
+func (h *Host) disconnected(n network.Network, c network.Conn) {
+	if len(n.ConnsToPeer(c.RemotePeer())) > 0 {
+		return
+	}
+	p := c.RemotePeer().String()
+	h.mu.Lock()
+	_, known := h.contacts[p]
+	delete(h.contacts, p)
+	delete(h.sent, p)
+	fs := h.onDisconnect
+	h.mu.Unlock()
+	if !known {
+		return
+	}
+	for _, f := range fs {
+		h.goDo(func(context.Context) { f(p) })
+	}
+	if h.book.has(p, time.Now()) {
+		h.goDo(func(ctx context.Context) { h.recontact(ctx, p) })
+	}
+}
+
+// sweepLoop closes connections of members whose certificates ran out.
+func (h *Host) sweepLoop(ctx context.Context) {
+	if h.members == nil {
+		return
+	}
+	for sleep(ctx, time.Minute) {
+		h.closeForbidden()
+	}
+}
+
+// sleep waits for d and reports whether ctx still stands.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,78 @@
+package swarm
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/starling-swarm/starling/swarm/wire"
+)
+
+// DefaultOfferTTL is an offer's life if its maker doesn't say.
+const DefaultOfferTTL = 3 * time.Minute
+
+// Offer says what one peer holds of one model, how fast it is and how much
+// room it has. Offers are hints: speeds are for the reader to check.
+type Offer struct {
+	Peer      PeerID        // who made it; SetOffers fills it in
+	Seq       uint64        // newer offers have higher numbers; SetOffers fills it in
+	TTL       time.Duration // life from receipt, at most 10 minutes
+	Model     [32]byte      // model ID
+	ModelName string        // for people
+	First     int           // layers [First, Last)
+	Last      int
+	Embed     bool     // has the token embedding
+	Head      bool     // has the output head
+	NoDecode  bool     // won't be a decoder
+	Profile   [32]byte // numerics profile
+	Trust     string   // trust class that the peer claims
+
+	PrefillFlops      float64 // FLOP/s over many tokens
+	DecodeBytesPerSec float64 // weight bytes per second for one token
+	UpBytesPerSec     float64
+	DownBytesPerSec   float64
+	KVFreeBytes       int64
+	Context           int     // longest context in tokens
+	Load              float64 // 0 idle, 1 full
+
+	Addrs []string // multiaddrs without /p2p; SetOffers fills them in
+}
+
+// toWire makes the signed form.
+func (o *Offer) toWire(swarm string, by *Identity) (wire.Offer, error) {
+	if o.First < 0 || o.Last < o.First || o.Last > 1<<16 || o.Context < 0 {
+		return wire.Offer{}, fmt.Errorf("offer: layers [%d,%d) with context %d make no sense", o.First, o.Last, o.Context)
+	}
+	w := wire.Offer{
+		Swarm: swarm, Peer: o.Peer, Seq: o.Seq, TTL: uint32(o.TTL / time.Second),
+		Model: o.Model, ModelName: o.ModelName, First: uint32(o.First), Last: uint32(o.Last),
+		Embed: o.Embed, Head: o.Head, NoDecode: o.NoDecode, Profile: o.Profile, Trust: o.Trust,
+		PrefillFlops: o.PrefillFlops, DecodeBytesPerSec: o.DecodeBytesPerSec,
+		UpBytesPerSec: o.UpBytesPerSec, DownBytesPerSec: o.DownBytesPerSec,
+		KVFreeBytes: o.KVFreeBytes, Context: uint32(o.Context), Load: o.Load, Addrs: o.Addrs,
+	}
+	if err := wire.CheckOffer(&w); err != nil {
+		return wire.Offer{}, err
+	}
+	copy(w.Signature[:], by.Sign(wire.DomainOffer, w.SigningBytes()))
+	return w, nil
+}
+
+// fromWire is toWire's inverse; the signature was checked when w came in.
+func fromWire(w *wire.Offer) Offer {
+	return Offer{
+		Peer: w.Peer, Seq: w.Seq, TTL: time.Duration(w.TTL) * time.Second,
+		Model: w.Model, ModelName: w.ModelName, First: int(w.First), Last: int(w.Last),
+		Embed: w.Embed, Head: w.Head, NoDecode: w.NoDecode, Profile: w.Profile, Trust: w.Trust,
+		PrefillFlops: w.PrefillFlops, DecodeBytesPerSec: w.DecodeBytesPerSec,
+		UpBytesPerSec: w.UpBytesPerSec, DownBytesPerSec: w.DownBytesPerSec,
+		KVFreeBytes: w.KVFreeBytes, Context: int(w.Context), Load: w.Load, Addrs: w.Addrs,
+	}
+}
+
+// verifyOffer checks what makes an offer its peer's, in this swarm.
+func verifyOffer(w *wire.Offer, swarm string) error {
+	if w.Swarm != swarm {
+		return fmt.Errorf("offer of %s is for swarm %s", w.Peer, w.Swarm)
+	}
+	return VerifySignature(w.Peer, wire.DomainOffer, w.SigningBytes(), w.Signature[:])
+}
