@@ -35,7 +35,7 @@ func FakeConfig() runtime.Config {
 	c := runtime.Config{
 		Arch: "fake", Name: "fake", Layers: 6, Width: 8, Heads: 2, KVHeads: 1, HeadDim: 4, RopeDim: 4, FFN: 16,
 		Vocab: FakeTokenizer().Size(), Context: 4096, Eps: 1e-5, RopeBase: 10000, RopeScale: 1,
-		EmbedBytes: 8 * 260, HeadBytes: 8 * 260, LayerFlops: 1000, AttnFlops: 32, HeadFlops: 4000,
+		EmbedBytes: 2000, HeadBytes: 2000, LayerFlops: 1000, AttnFlops: 32, HeadFlops: 4000,
 	}
 	for range c.Layers {
 		c.LayerBytes = append(c.LayerBytes, 1000)
@@ -46,6 +46,15 @@ func FakeConfig() runtime.Config {
 // FakeTokenizer has the 256 bytes as tokens 0 to 255 in their own order, then <|endoftext|> (256), <|im_start|> and
 // <|im_end|>.
 var FakeTokenizer = sync.OnceValue(func() *tokenizer.Tokenizer {
+	t, err := tokenizer.New(fakeVocab())
+	if err != nil {
+		panic(err) // fakeVocab is a constant
+	}
+	return t
+})
+
+// fakeVocab is the vocabulary of FakeTokenizer.
+func fakeVocab() tokenizer.Vocab {
 	v := tokenizer.Vocab{Model: "gpt2", Pre: "gpt-2", BOS: -1, EOS: 256, EOT: 258, PAD: -1, UNK: -1}
 	spare := rune(256) // GPT-2's alphabet writes unprintable bytes as the letters from U+0100 on
 	for b := range rune(256) {
@@ -59,12 +68,8 @@ var FakeTokenizer = sync.OnceValue(func() *tokenizer.Tokenizer {
 	}
 	v.Tokens = append(v.Tokens, "<|endoftext|>", "<|im_start|>", "<|im_end|>")
 	v.Types = append(v.Types, 3, 3, 3)
-	t, err := tokenizer.New(v)
-	if err != nil {
-		panic(err) // the vocabulary above is a constant
-	}
-	return t
-})
+	return v
+}
 
 // Open implements runtime.Backend. Of the options it heeds Path (as the name of the model; no file is read), Layers, KV
 // and MaxKVBytes (0: 1 GiB).

@@ -1,0 +1,50 @@
+package runtime_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/starling-swarm/starling/kernels"
+	"github.com/starling-swarm/starling/runtime"
+	"github.com/starling-swarm/starling/runtime/runtimetest"
+)
+
+// tiny writes a model and returns its path.
+func tiny(t testing.TB, m runtimetest.TinyModel) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "tiny.gguf")
+	if err := m.Write(path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestExecutor runs the conformance suite over the three ways in which activations are prepared, both KV types, tied
+// and untied heads and several thread counts.
+func TestExecutor(t *testing.T) {
+	for i, c := range []struct {
+		typ     kernels.Type
+		kv      runtime.KVType
+		threads int
+		tied    bool
+	}{
+		{kernels.F32, runtime.KVF32, 1, false},
+		{kernels.Q4_1, runtime.KVF16, 2, true},
+		{kernels.Q6_K, runtime.KVF16, 4, false},
+	} {
+		if raceEnabled && i != 1 {
+			continue
+		}
+		t.Run(fmt.Sprintf("%v,%v,threads=%d", c.typ, c.kv, c.threads), func(t *testing.T) {
+			path := tiny(t, runtimetest.TinyModel{Seed: uint64(c.typ), Type: c.typ, Tied: c.tied})
+			runtimetest.TestExecutor(t, func(r runtime.Range) runtime.Executor {
+				m, err := runtime.Open(runtime.Options{Path: path, Layers: r, KV: c.kv, Threads: c.threads, MaxKVBytes: 32 << 20})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return m
+			})
+		})
+	}
+}

@@ -1,0 +1,171 @@
+package runtimetest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+
+	"github.com/starling-swarm/starling/kernels"
+	"github.com/starling-swarm/starling/runtime/gguf"
+)
+
+// TinyModel describes a llama model with random weights, small enough to be written by every test that needs one. Its
+// tokenizer is that of FakeTokenizer. It has 2 KV heads of 32 elements; with matrices of K types 8 query heads, width 256
+// and 256 hidden elements, otherwise 4, 64 and 96.
+type TinyModel struct {
+	Seed   uint64
+	Layers int          // 0: 3
+	Type   kernels.Type // of all matrices
+	Tied   bool         // no output.weight
+	// Meta adds metadata, or replaces that of the same key.
+	Meta map[string]gguf.Value
+	// Drop names a tensor or key to leave out.
+	Drop string
+	// Extra, if not nil, may add tensors after all others.
+	Extra func(w *gguf.Writer)
+}
+
+// Write writes the model to a new file at path.
+func (t TinyModel) Write(path string) error {
+	const headDim, kvHeads = 32, 2
+	layers, heads, width, ffn := t.Layers, 4, 64, 96
+	if layers == 0 {
+		layers = 3
+	}
+	if t.Type.Form() == kernels.Q8x256 {
+		heads, width, ffn = 8, 256, 256
+	}
+	w := &gguf.Writer{}
+	vocab := FakeTokenizer().Size()
+	meta := []struct {
+		key string
+		v   gguf.Value
+	}{
+		{"general.architecture", gguf.ValueOf("llama")},
+		{"general.name", gguf.ValueOf("tiny")},
+		{"llama.block_count", gguf.ValueOf(uint32(layers))},
+		{"llama.context_length", gguf.ValueOf(uint32(2048))},
+		{"llama.embedding_length", gguf.ValueOf(uint32(width))},
+		{"llama.feed_forward_length", gguf.ValueOf(uint32(ffn))},
+		{"llama.attention.head_count", gguf.ValueOf(uint32(heads))},
+		{"llama.attention.head_count_kv", gguf.ValueOf(uint32(kvHeads))},
+		{"llama.attention.key_length", gguf.ValueOf(uint32(headDim))},
+		{"llama.attention.value_length", gguf.ValueOf(uint32(headDim))},
+		{"llama.attention.layer_norm_rms_epsilon", gguf.ValueOf(float32(1e-5))},
+		{"llama.rope.dimension_count", gguf.ValueOf(uint32(headDim))},
+		{"llama.rope.freq_base", gguf.ValueOf(float32(10000))},
+		{"tokenizer.ggml.model", gguf.ValueOf("gpt2")},
+		{"tokenizer.ggml.pre", gguf.ValueOf("gpt-2")},
+		{"tokenizer.ggml.tokens", gguf.ArrayOf(fakeVocab().Tokens)},
+		{"tokenizer.ggml.token_type", gguf.ArrayOf(fakeVocab().Types)},
+		{"tokenizer.ggml.eos_token_id", gguf.ValueOf(uint32(fakeVocab().EOS))},
+	}
+	for _, kv := range meta {
+		if _, replaced := t.Meta[kv.key]; !replaced && kv.key != t.Drop {
+			w.Set(kv.key, kv.v)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(t.Meta)) {
+		w.Set(key, t.Meta[key])
+	}
+	rng := rand.New(rand.NewPCG(t.Seed, 1))
+	matrix := func(name string, rows, cols int) {
+		if name == t.Drop {
+			return
+		}
+		w.AddTensor(name, gguf.Type(t.Type), []uint64{uint64(cols), uint64(rows)}, randomBlocks(rng, t.Type, rows, cols))
+	}
+	norm := func(name string) {
+		if name == t.Drop {
+			return
+		}
+		var b []byte
+		for range width {
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(0.5+rng.Float32()))
+		}
+		w.AddTensor(name, gguf.Type(kernels.F32), []uint64{uint64(width)}, b)
+	}
+	matrix("token_embd.weight", vocab, width)
+	for l := range layers {
+		blk := func(name string) string { return fmt.Sprintf("blk.%d.%s.weight", l, name) }
+		norm(blk("attn_norm"))
+		matrix(blk("attn_q"), heads*headDim, width)
+		matrix(blk("attn_k"), kvHeads*headDim, width)
+		matrix(blk("attn_v"), kvHeads*headDim, width)
+		matrix(blk("attn_output"), width, heads*headDim)
+		norm(blk("ffn_norm"))
+		matrix(blk("ffn_gate"), ffn, width)
+		matrix(blk("ffn_up"), ffn, width)
+		matrix(blk("ffn_down"), width, ffn)
+	}
+	norm("output_norm.weight")
+	if !t.Tied {
+		matrix("output.weight", vocab, width)
+	}
+	if t.Extra != nil {
+		t.Extra(w)
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	if _, err := w.WriteTo(f); err != nil {
+		f.Close()
+		return err
+	}
+	return f.Close()
+}
+
+// randomBlocks makes a matrix of random weights of about ±1/√cols: random quants under random scales of the right size.
+func randomBlocks(rng *rand.Rand, t kernels.Type, rows, cols int) []byte {
+	size := 2 / math.Sqrt(float64(cols))
+	elems, bytes := t.Block()
+	b := make([]byte, rows*cols/elems*bytes)
+	half := func(at int, v float64) {
+		binary.LittleEndian.PutUint16(b[at:], kernels.F32ToF16(float32(v*(0.5+rng.Float64()))))
+	}
+	for at := 0; at < len(b); at += bytes {
+		x := (rng.Float64() - 0.5) * 2 * size
+		switch t {
+		case kernels.F32:
+			binary.LittleEndian.PutUint32(b[at:], math.Float32bits(float32(x)))
+			continue
+		case kernels.F16:
+			binary.LittleEndian.PutUint16(b[at:], kernels.F32ToF16(float32(x)))
+			continue
+		case kernels.BF16:
+			binary.LittleEndian.PutUint16(b[at:], uint16(math.Float32bits(float32(x))>>16))
+			continue
+		}
+		for i := range bytes {
+			b[at+i] = byte(rng.Uint32())
+		}
+		switch t {
+		case kernels.Q4_0:
+			half(at, size/8)
+		case kernels.Q5_0:
+			half(at, size/16)
+		case kernels.Q8_0:
+			half(at, size/128)
+		case kernels.Q4_1:
+			half(at, size/8)
+			half(at+2, -size)
+		case kernels.Q5_1:
+			half(at, size/16)
+			half(at+2, -size)
+		case kernels.Q4_K: // quants to 15, scales to 63
+			half(at, size/(8*32))
+			half(at+2, size/32)
+		case kernels.Q5_K:
+			half(at, size/(16*32))
+			half(at+2, size/32)
+		case kernels.Q6_K: // quants within ±32, scales within ±128
+			half(at+bytes-2, size/(32*64))
+		}
+	}
+	return b
+}
