@@ -150,14 +150,18 @@ func (*Progress) Type() Type { return TypeProgress }
 func (m *Progress) encode(e *Encoder) { m.Head.encode(e); e.U32(m.Upto) }
 func (m *Progress) decode(d *Decoder) { m.Head.decode(d); m.Upto = d.U32() }
 
-// StageClose ends a stage: its KV is freed at once.
-type StageClose struct{ Head }
+// StageClose ends a stage: its KV is freed at once, after the account that
+// Proof asks for.
+type StageClose struct {
+	Head
+	Proof bool // the account has the layers' KV digests
+}
 
 // Type implements Message.
 func (*StageClose) Type() Type { return TypeStageClose }
 
-func (m *StageClose) encode(e *Encoder) { m.Head.encode(e) }
-func (m *StageClose) decode(d *Decoder) { m.Head.decode(d) }
+func (m *StageClose) encode(e *Encoder) { m.Head.encode(e); e.Bool(m.Proof) }
+func (m *StageClose) decode(d *Decoder) { m.Head.decode(d); m.Proof = d.Bool() }
 
 // StageClosed is a stage's account of the session.
 type StageClosed struct {

@@ -1,0 +1,54 @@
+package node
+
+import (
+	"github.com/starling-swarm/starling/runtime"
+	"github.com/starling-swarm/starling/swarm/wire"
+)
+
+// action is something that a session's state machine wants done. Drivers do
+// them in order.
+type action any
+
+// send asks for m to reach peer To; a seam goes before anything bulky.
+type send struct {
+	To  string
+	Msg wire.Message
+}
+
+// pushKV asks for the rows of positions [Start, Start+Count) of Layers to reach
+// To in slices (DESIGN §3.4). The rows are exported when their turn comes.
+type pushKV struct {
+	To           string
+	Head         wire.Head
+	Layers       runtime.Range
+	Start, Count int
+	Prefix       wire.Prefix
+}
+
+// run asks for Step to be computed; the result goes to the machine's ran.
+type run struct{ Step *runtime.Step }
+
+// emit tells the client something.
+type emit struct{ Msg wire.Message }
+
+// replan asks the driver for another route that avoids Lost; the answer goes
+// to the machine's replanned.
+type replan struct{ Lost []string }
+
+// finish ends the session; with Err it failed.
+type finish struct {
+	Reason string
+	Err    *wire.Refusal
+}
+
+// fence checks a frame's head against the epoch that a session is in (DESIGN
+// §3, Fencing).
+func fence(have, got wire.Head) *wire.Refusal {
+	switch got.Epoch.Compare(have.Epoch) {
+	case -1:
+		return wire.Refuse(wire.CodeStaleEpoch, "epoch %v is over, the session is in %v", got.Epoch, have.Epoch)
+	case 1:
+		return wire.Refuse(wire.CodeBadGrant, "epoch %v has not been opened, the session is in %v", got.Epoch, have.Epoch)
+	}
+	return nil
+}

@@ -1,0 +1,335 @@
+package node
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/starling-swarm/starling/artifacts"
+	"github.com/starling-swarm/starling/node/control"
+	"github.com/starling-swarm/starling/route"
+	"github.com/starling-swarm/starling/runtime"
+	"github.com/starling-swarm/starling/runtime/gguf"
+	"github.com/starling-swarm/starling/runtime/tokenizer"
+	"github.com/starling-swarm/starling/swarm/wire"
+)
+
+// maxDecoders is how many decoders a client tries for one answer.
+const maxDecoders = 4
+
+// clientSession is the client's side of a session: it holds the tokens so far
+// and the settings, which is all that another decoder needs to go on.
+type clientSession struct {
+	n     *Node
+	id    wire.SessionID
+	model artifacts.ID
+	card  *artifacts.Card
+	tok   *tokenizer.Tokenizer
+	req   control.RunRequest
+	began time.Time
+
+	prompt []int32
+	made   []int32
+	salt   [32]byte
+	count  uint32 // decoders used
+
+	text     *tokenizer.Stream
+	whole    []byte
+	ttft     time.Duration
+	plan     route.Plan
+	emit     func(control.Event) error
+	excluded map[string]string
+	notes    []string
+}
+
+// run answers a request.
+func (n *Node) run(ctx context.Context, q control.RunRequest, emit func(control.Event) error) (*control.Account, error) {
+	began := time.Now()
+	s, err := n.prepare(ctx, q, emit)
+	if err != nil {
+		return nil, err
+	}
+	s.began = began
+	n.sessions.Lock()
+	n.sessions.clients[s.id] = s
+	n.sessions.Unlock()
+	defer func() {
+		n.sessions.Lock()
+		delete(n.sessions.clients, s.id)
+		n.sessions.Unlock()
+	}()
+	for {
+		done, err := s.attempt(ctx)
+		if err == nil {
+			return s.account(done), nil
+		}
+		var r *wire.Refusal
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if errors.As(err, &r) && !retryable(r.Code) || s.count >= maxDecoders || s.plan.Decoder == "" {
+			return nil, err
+		}
+		s.excluded[s.plan.Decoder] = fmt.Sprintf("failed in this session: %v", err)
+		s.notes = append(s.notes, fmt.Sprintf("decoder %s after %d new tokens: %v", s.plan.Decoder, len(s.made), err))
+	}
+}
+
+// retryable reports whether another decoder could do what one refused.
+func retryable(c wire.Code) bool {
+	switch c {
+	case wire.CodeBusy, wire.CodeUnknownModel, wire.CodeInternal, wire.CodePeerLost, wire.CodeProfile, wire.CodeUnknownSession:
+		return true
+	}
+	return false
+}
+
+// prepare resolves the model, fetches its tokenizer and tokenizes the prompt.
+func (n *Node) prepare(ctx context.Context, q control.RunRequest, emit func(control.Event) error) (*clientSession, error) {
+	if q.MaxNew <= 0 {
+		return nil, fmt.Errorf("%d new tokens asked for: at least 1", q.MaxNew)
+	}
+	id, err := n.resolve(ctx, q.Model)
+	if err != nil {
+		return nil, err
+	}
+	m, card, err := n.header(ctx, id, emit)
+	if err != nil {
+		return nil, err
+	}
+	set, err := gguf.OpenSet(m.Path())
+	if err != nil {
+		return nil, err
+	}
+	tok, err := runtime.LoadTokenizer(set)
+	if err != nil {
+		return nil, err
+	}
+	prompt, err := encodePrompt(tok, q)
+	if err != nil {
+		return nil, err
+	}
+	if need := len(prompt) + q.MaxNew; need > card.Context {
+		return nil, fmt.Errorf("%d prompt tokens and %d new ones exceed the model's context of %d: shorten the prompt or ask for at most %d new tokens",
+			len(prompt), q.MaxNew, card.Context, max(card.Context-len(prompt), 0))
+	}
+	s := &clientSession{n: n, model: id, card: card, tok: tok, req: q, prompt: prompt, emit: emit,
+		text: tok.NewStream(), excluded: map[string]string{}}
+	for p, why := range q.Excluded {
+		s.excluded[p] = why
+	}
+	rand.Read(s.id[:])
+	rand.Read(s.salt[:])
+	return s, nil
+}
+
+// encodePrompt tokenizes a request's messages by the model's template, or its
+// bare prompt.
+func encodePrompt(tok *tokenizer.Tokenizer, q control.RunRequest) ([]int32, error) {
+	var tokens []int32
+	if len(q.Messages) > 0 {
+		var msgs []tokenizer.Message
+		for _, m := range q.Messages {
+			msgs = append(msgs, tokenizer.Message{Role: m.Role, Content: m.Content})
+		}
+		text, err := tok.RenderChat(msgs, true, nil)
+		if err != nil {
+			return nil, err
+		}
+		tokens = tok.Encode(text, tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: true})
+	} else {
+		tokens = tok.Encode(q.Prompt, tokenizer.EncodeOptions{AddSpecial: true})
+	}
+	if len(tokens) == 0 {
+		return nil, errors.New("the prompt is empty")
+	}
+	return tokens, nil
+}
+
+// attempt runs what is left of the answer on one decoder.
+func (s *clientSession) attempt(ctx context.Context) (*wire.Done, error) {
+	s.plan = route.Plan{}
+	left := s.req.MaxNew - len(s.made)
+	k := s.req.Constraints
+	k.Excluded = s.excluded
+	if s.count > 0 {
+		// What was asked for has failed; from here on any route will do.
+		k.Cuts, k.Assign, k.Decoder, k.Shape = nil, nil, "", ""
+	}
+	plan, err := s.n.plan(ctx, s.model, s.card, len(s.prompt)+len(s.made), left, k)
+	if err != nil {
+		if len(s.notes) > 0 {
+			return nil, fmt.Errorf("%s; no other route: %w", s.notes[len(s.notes)-1], err)
+		}
+		return nil, err
+	}
+	s.plan = plan
+	if err := s.emit(control.Event{Kind: "plan", Plan: &control.PlanReply{Model: s.model.String(), Plan: plan, Explain: plan.Explain()}}); err != nil {
+		return nil, err
+	}
+	s.count++
+	conn, err := s.n.openSession(ctx, plan.Decoder)
+	if err != nil {
+		return nil, fmt.Errorf("can't reach the decoder: %w", err)
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	if err := writeFrame(conn, s.opening(plan, left)); err != nil {
+		return nil, err
+	}
+	var writing sync.Mutex
+	pinging, stopPing := context.WithCancel(ctx)
+	defer stopPing()
+	go s.routinePing(pinging, conn, &writing)
+	done, err := s.read(conn)
+	stopPing()
+	if err != nil {
+		writing.Lock()
+		_ = writeFrame(conn, &wire.Cancel{Head: s.head()}) // best effort: closing says it too
+		writing.Unlock()
+	}
+	return done, err
+}
+
+func (s *clientSession) head() wire.Head {
+	return wire.Head{Session: s.id, Epoch: wire.Epoch{Client: s.count}}
+}
+
+func (s *clientSession) opening(plan route.Plan, left int) *wire.SessionOpen {
+	tokens := append(append([]int32{}, s.prompt...), s.made...)
+	o := &wire.SessionOpen{Head: s.head(), Route: wireRoute(plan), Salt: s.salt, Tokens: tokens, MaxNew: uint32(left),
+		Stop: s.tok.EOG(), Proof: s.req.Proof,
+		Sampling: wire.Sampling{Seed: s.req.Seed, Temperature: s.req.Temperature, TopP: s.req.TopP, MinP: s.req.MinP, TopK: uint32(max(s.req.TopK, 0))}}
+	o.Grant = wire.Grant{Session: s.id, Model: s.model, Client: s.n.ID(), Decoder: plan.Decoder, ClientEpoch: s.count,
+		Trust: "any", Budget: uint32(len(tokens) + left), Expires: uint64(time.Now().Add(grantLife).Unix())}
+	signGrant(s.n.identity, &o.Grant)
+	return o
+}
+
+// routinePing tells the decoder that the client lives.
+func (s *clientSession) routinePing(ctx context.Context, conn sessionConn, writing *sync.Mutex) {
+	t := time.NewTicker(clientPing)
+	defer t.Stop()
+	for nonce := uint64(1); ; nonce++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		writing.Lock()
+		err := writeFrame(conn, &wire.Ping{Nonce: nonce})
+		writing.Unlock()
+		if err != nil {
+			return // read sees it too
+		}
+	}
+}
+
+// read takes what the decoder says until the session's end.
+func (s *clientSession) read(conn sessionConn) (*wire.Done, error) {
+	for {
+		if err := conn.SetReadDeadline(time.Now().Add(leaseTimeout)); err != nil {
+			return nil, err
+		}
+		m, err := wire.Read(conn)
+		if err != nil {
+			return nil, fmt.Errorf("the decoder is gone: %w", err)
+		}
+		switch m := m.(type) {
+		case *wire.SessionOpened, *wire.Pong:
+		case *wire.Progress:
+			total := len(s.prompt) + len(s.made)
+			if err := s.emit(control.Event{Kind: "progress", Phase: "prefill", Done: min(int64(m.Upto), int64(total)), Total: int64(total)}); err != nil {
+				return nil, err
+			}
+		case *wire.Token:
+			if err := s.take(m); err != nil {
+				return nil, err
+			}
+		case *wire.Done:
+			return m, nil
+		case *wire.Refusal:
+			return nil, m
+		default:
+			return nil, wire.Refuse(wire.CodeBadFrame, "a decoder sent frame type %d to its client", m.Type())
+		}
+	}
+}
+
+// take appends a token to the answer. It must be the next one: a decoder that
+// skips or repeats positions is refused.
+func (s *clientSession) take(m *wire.Token) error {
+	if int(m.Position) != len(s.prompt)+len(s.made) || int(m.ID) >= s.tok.Size() {
+		return wire.Refuse(wire.CodeBadFrame, "token %d at position %d, expected position %d", m.ID, m.Position, len(s.prompt)+len(s.made))
+	}
+	if len(s.made) == 0 {
+		s.ttft = time.Since(s.began)
+	}
+	s.made = append(s.made, m.ID)
+	if s.tok.IsEOG(m.ID) {
+		return nil
+	}
+	piece := s.text.Push(m.ID)
+	s.whole = append(s.whole, piece...)
+	return s.emit(control.Event{Kind: "text", Text: piece, Token: m.ID})
+}
+
+// account makes the client's account of a finished session.
+func (s *clientSession) account(d *wire.Done) *control.Account {
+	if rest := s.text.Flush(); rest != "" {
+		s.whole = append(s.whole, rest...)
+		_ = s.emit(control.Event{Kind: "text", Text: rest}) // the answer is complete either way
+	}
+	st := &d.Stats
+	a := &control.Account{Model: s.model.String(), Reason: d.Reason, Text: string(s.whole), PromptTokens: s.prompt, NewTokens: s.made,
+		TTFT: s.ttft, Prefill: time.Duration(st.PrefillNanos), Decode: time.Duration(st.DecodeNanos),
+		Recovered: append(s.notes, st.Recovered...), Epoch: st.Epoch.String()}
+	if st.Generated > 1 && st.DecodeNanos > 0 {
+		a.DecodeTokensS = float64(st.Generated-1) / time.Duration(st.DecodeNanos).Seconds()
+	}
+	if s.req.Proof {
+		a.LogitsHash, a.KVHash = hex.EncodeToString(st.LogitsHash[:]), hex.EncodeToString(st.KVHash[:])
+	}
+	a.Decoder = stageAccount(st.Decoder, s.req.Proof, "")
+	for i, x := range st.Stages {
+		to := st.Decoder.Peer
+		for _, y := range st.Stages {
+			if y.First == x.Last {
+				to = y.Peer
+			}
+		}
+		a.Stages = append(a.Stages, stageAccount(st.Stages[i], s.req.Proof, to))
+	}
+	return a
+}
+
+func stageAccount(x wire.StageStats, proof bool, to string) control.StageAccount {
+	a := control.StageAccount{Peer: x.Peer, Layers: control.Layers{First: int(x.First), Last: int(x.Last) - 1}, Tokens: int(x.Tokens), Chunks: int(x.Chunks),
+		Compute: time.Duration(x.ComputeNanos), SeamBytes: int64(x.SeamBytes), KVBytes: int64(x.KVBytes), To: to}
+	if x.ComputeNanos > 0 {
+		a.TokensS = float64(x.Tokens) / a.Compute.Seconds()
+	}
+	if proof && to != "" {
+		a.SeamHash = hex.EncodeToString(x.SeamHash[:])
+	}
+	return a
+}
+
+// openSession opens a session stream to a decoder; when that is this node, a
+// pipe.
+func (n *Node) openSession(ctx context.Context, decoder string) (sessionConn, error) {
+	if decoder != n.ID() {
+		ctx, cancel := context.WithTimeout(ctx, openTimeout)
+		defer cancel()
+		return n.host.Open(ctx, decoder, protoSession)
+	}
+	here, there := net.Pipe()
+	n.wg.Go(func() { n.serveSession(n.ID(), there) })
+	return here, nil
+}

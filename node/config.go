@@ -1,0 +1,88 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/starling-swarm/starling/runtime"
+	"github.com/starling-swarm/starling/swarm"
+)
+
+// Config says what a node is. Start copies it.
+type Config struct {
+	// DataDir holds the identity, swarms and models; one node owns it at a
+	// time. An ephemeral client leaves no identity in it but keeps what it
+	// fetches.
+	DataDir string
+
+	// Listen holds the multiaddrs to listen on. Empty: TCP and QUIC on
+	// port 4077 of every address, or on free ports when that is taken.
+	Listen []string
+
+	// Swarm is the swarm to be in; nil is an error.
+	Swarm *swarm.Info
+
+	// Bootstrap holds addresses (with /p2p/PEER) beside the swarm's own.
+	Bootstrap []string
+
+	// LAN announces the node by mDNS.
+	LAN bool
+
+	// Tracker announces the node as a tracker of the swarm.
+	Tracker bool
+
+	// Client makes an ephemeral client: a fresh identity (unless the swarm is
+	// private, where the data folder's is the one that was admitted), no
+	// offers and no part in others' sessions.
+	Client bool
+
+	// Threads compute; 0 means all processors.
+	Threads int
+
+	// MaxKVBytes bounds KV memory over all models; 0 means half of the memory
+	// that is available.
+	MaxKVBytes int64
+
+	// Silence is how long a peer of an active session may say nothing. 0
+	// means DefaultSilence.
+	Silence time.Duration
+
+	// Backend opens models; nil means runtime.Engine.
+	Backend runtime.Backend
+
+	// Version is what status reports.
+	Version string
+
+	// Log receives what the node does; nil discards it.
+	Log *slog.Logger
+}
+
+// DefaultSilence is how long a peer of an active session may be silent before
+// it counts as dead (DESIGN §3, Failure).
+const DefaultSilence = 2 * time.Second
+
+func (c *Config) validate() error {
+	switch {
+	case c.DataDir == "":
+		return errors.New("no data folder given")
+	case c.Swarm == nil:
+		return errors.New("no swarm given: make one with 'starling swarm create' or join one with 'starling swarm join'")
+	case c.Silence < 0 || c.MaxKVBytes < 0 || c.Threads < 0:
+		return fmt.Errorf("negative limit in the configuration (silence %v, KV bytes %d, threads %d)", c.Silence, c.MaxKVBytes, c.Threads)
+	}
+	if c.Silence == 0 {
+		c.Silence = DefaultSilence
+	}
+	if c.Backend == nil {
+		c.Backend = runtime.Engine{}
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}
+
+func (c *Config) storeDir() string { return filepath.Join(c.DataDir, "store") }

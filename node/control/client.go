@@ -1,0 +1,173 @@
+package control
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+)
+
+// Socket returns the path of the socket of the daemon that owns dataDir.
+func Socket(dataDir string) string { return filepath.Join(dataDir, "starling.sock") }
+
+// Client speaks the local interface. Its methods return the node's errors as
+// they are.
+type Client struct{ http *http.Client }
+
+// NewClient returns a client that connects with dial.
+func NewClient(dial func(ctx context.Context) (net.Conn, error)) *Client {
+	return &Client{&http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
+	}}}
+}
+
+// Dial returns a client of the daemon that owns dataDir; it fails at once if
+// none runs.
+func Dial(ctx context.Context, dataDir string) (*Client, error) {
+	path := Socket(dataDir)
+	dial := func(ctx context.Context) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+	}
+	conn, err := dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	conn.Close()
+	return NewClient(dial), nil
+}
+
+// Close drops idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Status returns what the node knows about itself.
+func (c *Client) Status(ctx context.Context) (s Status, err error) {
+	err = c.call(ctx, "GET", "/v1/status", nil, &s)
+	return s, err
+}
+
+// Models lists the models that the node holds or sees offered.
+func (c *Client) Models(ctx context.Context) (m []Model, err error) {
+	err = c.call(ctx, "GET", "/v1/models", nil, &m)
+	return m, err
+}
+
+// Peers lists the offers that the node sees.
+func (c *Client) Peers(ctx context.Context) (p []Peer, err error) {
+	err = c.call(ctx, "GET", "/v1/peers", nil, &p)
+	return p, err
+}
+
+// Plan asks for a placement preview.
+func (c *Client) Plan(ctx context.Context, q PlanRequest) (p PlanReply, err error) {
+	err = c.call(ctx, "POST", "/v1/plan", q, &p)
+	return p, err
+}
+
+// Invite asks for a one-use invitation to the node's private swarm.
+func (c *Client) Invite(ctx context.Context, q InviteRequest) (r InviteReply, err error) {
+	err = c.call(ctx, "POST", "/v1/invite", q, &r)
+	return r, err
+}
+
+// Shutdown ends the daemon.
+func (c *Client) Shutdown(ctx context.Context) error {
+	return c.call(ctx, "POST", "/v1/shutdown", struct{}{}, nil)
+}
+
+// Publish hashes, seeds and announces a model. On gets every event before the
+// last (nil: none).
+func (c *Client) Publish(ctx context.Context, q PublishRequest, on func(Event)) (*Model, error) {
+	ev, err := c.stream(ctx, "/v1/publish", q, on)
+	return ev.Model, err
+}
+
+// Pull fetches a model's layers.
+func (c *Client) Pull(ctx context.Context, q PullRequest, on func(Event)) (*Model, error) {
+	ev, err := c.stream(ctx, "/v1/pull", q, on)
+	return ev.Model, err
+}
+
+// Serve fetches, loads and offers a model's layers.
+func (c *Client) Serve(ctx context.Context, q ServeRequest, on func(Event)) (*Model, error) {
+	ev, err := c.stream(ctx, "/v1/serve", q, on)
+	return ev.Model, err
+}
+
+// Run runs a prompt.
+func (c *Client) Run(ctx context.Context, q RunRequest, on func(Event)) (*Account, error) {
+	ev, err := c.stream(ctx, "/v1/run", q, on)
+	return ev.Run, err
+}
+
+func (c *Client) do(ctx context.Context, method, path string, q any) (*http.Response, error) {
+	var body io.Reader
+	if q != nil {
+		b, err := json.Marshal(q)
+		if err != nil {
+			return nil, err
+		}
+		body = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://starling"+path, body)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("no answer from the node: %w", err)
+	}
+	if resp.StatusCode >= 400 {
+		defer resp.Body.Close()
+		var ev Event
+		if err := json.NewDecoder(io.LimitReader(resp.Body, maxRequest)).Decode(&ev); err != nil || ev.Error == "" {
+			return nil, fmt.Errorf("node answers %s to %s; is it another version of starling?", resp.Status, path)
+		}
+		return nil, errors.New(ev.Error)
+	}
+	return resp, nil
+}
+
+func (c *Client) call(ctx context.Context, method, path string, q, into any) error {
+	resp, err := c.do(ctx, method, path, q)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if into == nil {
+		return nil
+	}
+	return json.NewDecoder(resp.Body).Decode(into)
+}
+
+func (c *Client) stream(ctx context.Context, path string, q any, on func(Event)) (Event, error) {
+	resp, err := c.do(ctx, "POST", path, q)
+	if err != nil {
+		return Event{}, err
+	}
+	defer resp.Body.Close()
+	d := json.NewDecoder(bufio.NewReader(resp.Body))
+	for {
+		var ev Event
+		if err := d.Decode(&ev); err != nil {
+			if ctx.Err() != nil {
+				return ev, ctx.Err()
+			}
+			return ev, fmt.Errorf("the node ended before its answer was complete: %w", err)
+		}
+		switch ev.Kind {
+		case "done":
+			return ev, nil
+		case "error":
+			return ev, errors.New(ev.Error)
+		}
+		if on != nil {
+			on(ev)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+)
+
+// Engine is what the local interface needs of a node. Methods that take emit
+// call it from one goroutine at a time; an error that emit returns (the reader
+// is gone) must end the work.
+type Engine interface {
+	Status(ctx context.Context) (*Status, error)
+	Models(ctx context.Context) ([]Model, error)
+	Peers(ctx context.Context) ([]Peer, error)
+	Plan(ctx context.Context, r PlanRequest) (*PlanReply, error)
+	Invite(ctx context.Context, r InviteRequest) (*InviteReply, error)
+	Publish(ctx context.Context, r PublishRequest, emit func(Event) error) (*Model, error)
+	Pull(ctx context.Context, r PullRequest, emit func(Event) error) (*Model, error)
+	Serve(ctx context.Context, r ServeRequest, emit func(Event) error) (*Model, error)
+	Run(ctx context.Context, r RunRequest, emit func(Event) error) (*Account, error)
+}
+
+// maxRequest bounds a request's body in bytes.
+const maxRequest = 16 << 20
+
+// Handler serves the local interface of e. Stop is called by a shutdown
+// request, after it has been answered.
+func Handler(e Engine, stop func()) http.Handler {
+	mux := http.NewServeMux()
+	get(mux, "/v1/status", func(r *http.Request) (any, error) { return e.Status(r.Context()) })
+	get(mux, "/v1/models", func(r *http.Request) (any, error) { return e.Models(r.Context()) })
+	get(mux, "/v1/peers", func(r *http.Request) (any, error) { return e.Peers(r.Context()) })
+	post(mux, "/v1/plan", func(ctx context.Context, q PlanRequest) (any, error) { return e.Plan(ctx, q) })
+	post(mux, "/v1/invite", func(ctx context.Context, q InviteRequest) (any, error) { return e.Invite(ctx, q) })
+	stream(mux, "/v1/publish", func(ctx context.Context, q PublishRequest, emit func(Event) error) (Event, error) {
+		m, err := e.Publish(ctx, q, emit)
+		return Event{Model: m}, err
+	})
+	stream(mux, "/v1/pull", func(ctx context.Context, q PullRequest, emit func(Event) error) (Event, error) {
+		m, err := e.Pull(ctx, q, emit)
+		return Event{Model: m}, err
+	})
+	stream(mux, "/v1/serve", func(ctx context.Context, q ServeRequest, emit func(Event) error) (Event, error) {
+		m, err := e.Serve(ctx, q, emit)
+		return Event{Model: m}, err
+	})
+	stream(mux, "/v1/run", func(ctx context.Context, q RunRequest, emit func(Event) error) (Event, error) {
+		a, err := e.Run(ctx, q, emit)
+		return Event{Run: a}, err
+	})
+	mux.HandleFunc("POST /v1/shutdown", func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusNoContent)
+		go stop()
+	})
+	return mux
+}
+
+func get(mux *http.ServeMux, path string, f func(*http.Request) (any, error)) {
+	mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+		v, err := f(r)
+		reply(w, v, err)
+	})
+}
+
+func post[Q any](mux *http.ServeMux, path string, f func(context.Context, Q) (any, error)) {
+	mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
+		q, err := decode[Q](w, r)
+		if err != nil {
+			fail(w, http.StatusBadRequest, err)
+			return
+		}
+		v, err := f(r.Context(), q)
+		reply(w, v, err)
+	})
+}
+
+func stream[Q any](mux *http.ServeMux, path string, f func(context.Context, Q, func(Event) error) (Event, error)) {
+	mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
+		q, err := decode[Q](w, r)
+		if err != nil {
+			fail(w, http.StatusBadRequest, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/x-ndjson")
+		var mu sync.Mutex
+		enc, flush := json.NewEncoder(w), http.NewResponseController(w)
+		emit := func(ev Event) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if err := enc.Encode(ev); err != nil {
+				return err
+			}
+			return flush.Flush()
+		}
+		last, err := f(r.Context(), q, emit)
+		if last.Kind = "done"; err != nil {
+			last = Event{Kind: "error", Error: err.Error()}
+		}
+		_ = emit(last) // the reader may be gone; nothing is left to tell it
+	})
+}
+
+func decode[Q any](w http.ResponseWriter, r *http.Request) (q Q, err error) {
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&q); err != nil {
+		return q, fmt.Errorf("request: %w", err)
+	}
+	return q, nil
+}
+
+func reply(w http.ResponseWriter, v any, err error) {
+	if err != nil {
+		code := http.StatusUnprocessableEntity
+		if errors.Is(err, context.Canceled) {
+			code = http.StatusServiceUnavailable
+		}
+		fail(w, code, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v) // the reader may be gone
+}
+
+func fail(w http.ResponseWriter, code int, err error) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(Event{Kind: "error", Error: err.Error()})
+}

@@ -1,0 +1,207 @@
+package control
+
+import (
+	"time"
+
+	"github.com/starling-swarm/starling/route"
+)
+
+// Layers is an inclusive range as people write it ("0-9"); nil means all.
+type Layers struct {
+	First int `json:"first"`
+	Last  int `json:"last"`
+}
+
+// Swarm describes the swarm that a node belongs to.
+type Swarm struct {
+	ID        string   `json:"id"`
+	Name      string   `json:"name"`
+	Public    bool     `json:"public"`
+	Bootstrap []string `json:"bootstrap,omitempty"`
+	Owner     bool     `json:"owner"` // this data folder holds the owner's key
+}
+
+// Status is what a node knows about itself.
+type Status struct {
+	Version   string        `json:"version"`
+	Peer      string        `json:"peer"`
+	Addrs     []string      `json:"addrs"` // each with /p2p/PEER
+	Swarm     Swarm         `json:"swarm"`
+	Role      string        `json:"role"` // "volunteer", "tracker", "client"
+	Uptime    time.Duration `json:"uptime_ns"`
+	Connected []string      `json:"connected"`
+	Models    []Model       `json:"models"`
+	Sessions  []Session     `json:"sessions"`
+	Profile   string        `json:"numerics_profile"`
+	Uploaded  int64         `json:"torrent_uploaded_bytes"`
+}
+
+// Model is one model as this node sees it.
+type Model struct {
+	ID        string  `json:"id"`
+	Name      string  `json:"name"`
+	Arch      string  `json:"architecture,omitempty"`
+	Quant     string  `json:"quant,omitempty"`
+	NumLayers int     `json:"num_layers,omitempty"`
+	Context   int     `json:"context,omitempty"`
+	Bytes     int64   `json:"bytes,omitempty"`           // whole file or set
+	Allocated int64   `json:"allocated_bytes,omitempty"` // really on this disk
+	Path      string  `json:"path,omitempty"`            // of part 1, when local
+	Held      *Layers `json:"held,omitempty"`            // verified on this disk
+	Serving   *Layers `json:"serving,omitempty"`         // loaded and offered
+	Decoder   bool    `json:"decoder"`                   // serving includes decoding
+	Peers     int     `json:"peers"`                     // that offer some of it, this node included
+	Covered   bool    `json:"covered"`                   // the offers cover every layer
+}
+
+// Session is one session in which this node takes part.
+type Session struct {
+	ID      string        `json:"id"`
+	Role    string        `json:"role"` // "client", "decoder", "stage"
+	Model   string        `json:"model"`
+	Layers  string        `json:"layers"`
+	Tokens  int           `json:"tokens"`
+	KVBytes int64         `json:"kv_bytes"`
+	Age     time.Duration `json:"age_ns"`
+}
+
+// Peer is one offer seen by this node.
+type Peer struct {
+	Peer    string  `json:"peer"`
+	Model   string  `json:"model"`
+	Name    string  `json:"name"`
+	Layers  Layers  `json:"layers"`
+	Decoder bool    `json:"decoder"`
+	Prefill float64 `json:"prefill_flops"`
+	Decode  float64 `json:"decode_bytes_per_sec"`
+	KVFree  int64   `json:"kv_free_bytes"`
+	Self    bool    `json:"self"`
+}
+
+// PublishRequest asks to hash, seed and announce a GGUF file or split set.
+type PublishRequest struct {
+	Path string `json:"path"` // any part of a set
+	Name string `json:"name,omitempty"`
+}
+
+// PullRequest asks to fetch a model's layers.
+type PullRequest struct {
+	Model  string  `json:"model"` // ID, ID prefix of 6 or more, or unique name
+	Layers *Layers `json:"layers,omitempty"`
+}
+
+// ServeRequest asks to fetch what is missing of the layers, load and offer them.
+type ServeRequest struct {
+	Model    string  `json:"model"`
+	Layers   *Layers `json:"layers,omitempty"` // nil: all that fit ("auto")
+	NoDecode bool    `json:"no_decode,omitempty"`
+}
+
+// Constraints narrow the choice of a plan.
+type Constraints struct {
+	Shape    string            `json:"shape,omitempty"`    // "local", "across", "pipelined", or any
+	Cuts     []int             `json:"cuts,omitempty"`     // forced cut positions
+	Assign   []string          `json:"assign,omitempty"`   // forced peers of the stages
+	Decoder  string            `json:"decoder,omitempty"`  // peer ID
+	Decode   string            `json:"decode,omitempty"`   // "here" or "any"
+	Chunk    int               `json:"chunk,omitempty"`    // tokens per chunk, 0: the planner's choice
+	Excluded map[string]string `json:"excluded,omitempty"` // peer → why
+}
+
+// PlanRequest asks for a placement preview.
+type PlanRequest struct {
+	Model        string `json:"model"`
+	PromptTokens int    `json:"prompt_tokens"`
+	NewTokens    int    `json:"new_tokens"`
+	Constraints
+}
+
+// PlanReply is a plan with the words that explain it.
+type PlanReply struct {
+	Model   string     `json:"model"`
+	Plan    route.Plan `json:"plan"`
+	Explain string     `json:"explain"`
+}
+
+// Message is one turn of a chat.
+type Message struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
+
+// RunRequest asks for an answer. Messages go through the model's chat
+// template; Prompt is taken as it is.
+type RunRequest struct {
+	Model       string    `json:"model"`
+	Messages    []Message `json:"messages,omitempty"`
+	Prompt      string    `json:"prompt,omitempty"`
+	MaxNew      int       `json:"max_new_tokens"`
+	Seed        uint64    `json:"seed"`
+	Temperature float32   `json:"temperature"`
+	TopK        int       `json:"top_k"`
+	TopP        float32   `json:"top_p"`
+	MinP        float32   `json:"min_p"`
+	Proof       bool      `json:"proof,omitempty"` // account with hashes of logits, seams and KV
+	Constraints
+}
+
+// Event is one line of a stream.
+type Event struct {
+	Kind  string `json:"kind"` // "progress", "plan", "text", "done", "error"
+	Error string `json:"error,omitempty"`
+
+	// progress: Phase says of what ("hash", "header", "pull", "load", "prefill")
+	Phase string `json:"phase,omitempty"`
+	Done  int64  `json:"done,omitempty"`
+	Total int64  `json:"total,omitempty"`
+
+	Plan  *PlanReply `json:"plan,omitempty"`
+	Text  string     `json:"text,omitempty"`  // text: the next piece of the answer, whole runes
+	Token int32      `json:"token,omitempty"` // text: the token that completed it
+	Model *Model     `json:"model,omitempty"` // done of publish, pull, serve
+	Run   *Account   `json:"run,omitempty"`   // done of run
+}
+
+// Account is what happened in one run.
+type Account struct {
+	Model         string         `json:"model"`
+	Reason        string         `json:"finish_reason"` // "stop", "length"
+	Text          string         `json:"text"`
+	PromptTokens  []int32        `json:"prompt_tokens"`
+	NewTokens     []int32        `json:"new_tokens"` // as sampled, an end token included
+	TTFT          time.Duration  `json:"ttft_ns"`    // as the client saw it
+	Prefill       time.Duration  `json:"prefill_ns"` // as the decoder saw it
+	Decode        time.Duration  `json:"decode_ns"`
+	DecodeTokensS float64        `json:"decode_tokens_per_s"`
+	Decoder       StageAccount   `json:"decoder"`
+	Stages        []StageAccount `json:"stages"`
+	LogitsHash    string         `json:"logits_hash,omitempty"` // BLAKE3 over the logits of every sampled position
+	KVHash        string         `json:"kv_hash,omitempty"`     // over the layers' digests, ascending
+	Recovered     []string       `json:"recovered,omitempty"`
+	Epoch         string         `json:"epoch"`
+}
+
+// StageAccount is what one peer did in one run.
+type StageAccount struct {
+	Peer      string        `json:"peer"`
+	Layers    Layers        `json:"layers"` // Last < First: none but the head
+	Tokens    int           `json:"tokens"`
+	Chunks    int           `json:"chunks"`
+	Compute   time.Duration `json:"compute_ns"`
+	TokensS   float64       `json:"tokens_per_s"`
+	SeamBytes int64         `json:"seam_bytes"` // sent
+	KVBytes   int64         `json:"kv_bytes"`   // sent
+	SeamHash  string        `json:"seam_hash,omitempty"`
+	To        string        `json:"to,omitempty"` // who got the seams
+}
+
+// InviteRequest asks the swarm's owner node for a one-use invitation.
+type InviteRequest struct {
+	Role string        `json:"role,omitempty"`
+	TTL  time.Duration `json:"ttl_ns,omitempty"`
+}
+
+// InviteReply carries the invitation's text.
+type InviteReply struct {
+	Invite string `json:"invite"`
+}

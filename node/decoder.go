@@ -1,0 +1,388 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/starling-swarm/starling/artifacts"
+	"github.com/starling-swarm/starling/runtime"
+	"github.com/starling-swarm/starling/swarm/wire"
+)
+
+// accountWait is how long a decoder waits for the stages' accounts at the end.
+const accountWait = 2 * time.Second
+
+// clientPing is how often client and decoder tell each other that they live.
+const clientPing = time.Second
+
+// sessionConn is a session's stream between client and decoder: a swarm
+// stream, or a pipe when both are this node.
+type sessionConn interface {
+	io.ReadWriteCloser
+	SetReadDeadline(time.Time) error
+	SetWriteDeadline(time.Time) error
+}
+
+// decoderSession drives one decoding machine.
+type decoderSession struct {
+	n       *Node
+	client  string
+	model   artifacts.ID
+	exec    runtime.Executor
+	profile [32]byte
+	ctx     context.Context
+	cancel  context.CancelFunc
+	began   time.Time
+
+	mu        sync.Mutex
+	m         *decoding
+	ended     bool
+	opened    time.Time            // of the current plan
+	absent    map[string]int       // stage → pongs in a row that didn't list the session
+	firstSent time.Time            // when the first chunk went out, or the first step began
+	firstTok  time.Time            // when the first token was sampled
+	lastTok   time.Time
+	waiting   *time.Timer
+	out       []wire.Message // to the client
+	outReady  *sync.Cond
+	outDone   bool
+}
+
+// serveSession answers one client's session stream; it returns when the
+// session is over and nothing of it is left on this node.
+func (n *Node) serveSession(client string, conn sessionConn) {
+	defer conn.Close()
+	if err := conn.SetReadDeadline(time.Now().Add(leaseTimeout)); err != nil {
+		return
+	}
+	first, err := wire.Read(conn)
+	if err != nil {
+		if errors.Is(err, wire.ErrFormat) {
+			_ = writeFrame(conn, wire.Refuse(wire.CodeBadFrame, "%v", err)) // best effort: the stream ends anyway
+		}
+		return
+	}
+	open, ok := first.(*wire.SessionOpen)
+	if !ok {
+		_ = writeFrame(conn, wire.Refuse(wire.CodeBadFrame, "a session starts with its opening, not with frame type %d", first.Type())) // best effort
+		return
+	}
+	s, r := n.admitSession(client, open)
+	if r != nil {
+		r.Head, r.Peer = open.Head, n.ID()
+		_ = writeFrame(conn, r) // best effort
+		return
+	}
+	n.log.Debug("session opened", "session", open.Session, "client", client, "prompt", len(open.Tokens), "stages", len(open.Route.Stages))
+	n.wg.Go(func() { s.listen(conn) })
+	s.mu.Lock()
+	s.firstSent = time.Now()
+	s.do(s.m.start(s.profile))
+	s.mu.Unlock()
+	s.speak(conn)
+	s.free()
+}
+
+// admitSession checks a session and reserves its KV.
+func (n *Node) admitSession(client string, open *wire.SessionOpen) (*decoderSession, *wire.Refusal) {
+	g := &open.Grant
+	if r := checkGrant(g, n.ID(), time.Now()); r != nil {
+		return nil, r
+	}
+	need := len(open.Tokens) + int(open.MaxNew)
+	rt := &open.Route
+	switch {
+	case g.Client != client:
+		return nil, wire.Refuse(wire.CodeBadGrant, "the grant was signed by somebody else")
+	case g.Session != open.Session || open.Epoch != (wire.Epoch{Client: g.ClientEpoch}):
+		return nil, wire.Refuse(wire.CodeBadGrant, "the grant is for another session")
+	case len(open.Tokens) == 0 || open.MaxNew == 0:
+		return nil, wire.Refuse(wire.CodeBadRequest, "a session needs at least one prompt token and one new token")
+	case need > int(g.Budget):
+		return nil, wire.Refuse(wire.CodeBadGrant, "%d tokens asked for, the grant allows %d", need, g.Budget)
+	case rt.Chunk == 0 || rt.Chunk > wire.MaxTokens:
+		return nil, wire.Refuse(wire.CodeBadRequest, "chunks of %d tokens", rt.Chunk)
+	}
+	s := n.served(artifacts.ID(g.Model))
+	if s == nil {
+		return nil, wire.Refuse(wire.CodeUnknownModel, "this node doesn't serve model %s", artifacts.ID(g.Model).Short())
+	}
+	cfg, held := s.exec.Config(), s.exec.Layers()
+	whole := runtime.Range{First: 0, Last: cfg.Layers}
+	own := runtime.Range{First: int(rt.DecoderFirst), Last: cfg.Layers}
+	switch {
+	case s.noDecode || held.Last != cfg.Layers:
+		return nil, wire.Refuse(wire.CodeUnknownModel, "this node serves %v and doesn't decode", held)
+	case len(rt.Stages) == 0 && rt.DecoderFirst != 0, !held.Covers(own):
+		return nil, wire.Refuse(wire.CodeUnknownModel, "this node can't run %v, it serves %v", own, held)
+	case (rt.DecodeLocal || len(rt.Stages) == 0) && held != whole:
+		return nil, wire.Refuse(wire.CodeUnknownModel, "this node serves %v, decoding alone needs all %d", held, cfg.Layers)
+	case need > cfg.Context:
+		return nil, wire.Refuse(wire.CodeContext, "%d prompt tokens and %d new ones exceed the model's context of %d", len(open.Tokens), open.MaxNew, cfg.Context)
+	}
+	for _, t := range open.Tokens {
+		if int(t) >= cfg.Vocab {
+			return nil, wire.Refuse(wire.CodeBadRequest, "token %d, the vocabulary has %d", t, cfg.Vocab)
+		}
+	}
+	for i := range rt.Stages {
+		st := &rt.Stages[i]
+		if st.Peer == n.ID() || st.First >= st.Last || int(st.Last) > cfg.Layers {
+			return nil, wire.Refuse(wire.CodeBadRequest, "the route's stage %d is impossible", i)
+		}
+		st.RangeRoot = s.root(runtime.Range{First: int(st.First), Last: int(st.Last)})
+	}
+	seq, err := s.exec.NewSequence(need)
+	if err != nil {
+		return nil, asRefusal(err)
+	}
+	ctx, cancel := context.WithCancel(n.ctx)
+	d := &decoderSession{n: n, client: client, model: s.id, exec: s.exec, profile: s.exec.Profile().ID(),
+		ctx: ctx, cancel: cancel, began: time.Now(), opened: time.Now(), absent: map[string]int{}}
+	d.outReady = sync.NewCond(&d.mu)
+	d.m = newDecoding(n.ID(), open, d.profile, cfg, held, seq, func(p *wire.Plan) { signPlan(n.identity, p) })
+	if !n.addDecoder(open.Session, d) {
+		cancel()
+		seq.Close()
+		return nil, wire.Refuse(wire.CodeBadGrant, "session %v is already open here", open.Session)
+	}
+	return d, nil
+}
+
+// listen reads what the client says until it goes away, and ends the session then.
+func (s *decoderSession) listen(conn sessionConn) {
+	for {
+		if conn.SetReadDeadline(time.Now().Add(leaseTimeout)) != nil {
+			break
+		}
+		m, err := wire.Read(conn)
+		if err != nil {
+			break
+		}
+		switch m := m.(type) {
+		case *wire.Ping:
+			s.mu.Lock()
+			s.tellLocked(&wire.Pong{Nonce: m.Nonce})
+			s.mu.Unlock()
+			continue
+		case *wire.Cancel:
+		}
+		break
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cancel()
+	s.do(s.m.fail(wire.Refuse(wire.CodeCancelled, "the client went away")))
+	s.outDone = true
+	s.outReady.Broadcast()
+}
+
+// speak writes to the client what the machine has for it until the session ends.
+func (s *decoderSession) speak(conn sessionConn) {
+	for {
+		s.mu.Lock()
+		for len(s.out) == 0 && !s.outDone {
+			s.outReady.Wait()
+		}
+		out, done := s.out, s.outDone
+		s.out = nil
+		s.mu.Unlock()
+		for _, m := range out {
+			if err := writeFrame(conn, m); err != nil {
+				conn.Close() // listen sees it and ends the session
+				done = true
+				break
+			}
+		}
+		if done {
+			return
+		}
+	}
+}
+
+func (s *decoderSession) tellLocked(m wire.Message) {
+	s.out = append(s.out, m)
+	s.outReady.Broadcast()
+}
+
+// free gives back everything that the session holds on this node.
+func (s *decoderSession) free() {
+	s.mu.Lock()
+	s.cancel()
+	s.ended = true
+	if s.waiting != nil {
+		s.waiting.Stop()
+	}
+	s.do(s.m.fail(wire.Refuse(wire.CodeCancelled, "the client went away")))
+	s.mu.Unlock()
+	s.n.removeDecoder(s.m.head.Session, s)
+	s.m.seq.Close()
+}
+
+// deliver takes a stage's frame. A refused frame changes nothing.
+func (s *decoderSession) deliver(from string, m wire.Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return
+	}
+	acts, r := s.m.handle(from, m)
+	if r != nil {
+		h, _ := headOf(m)
+		if _, isRefusal := m.(*wire.Refusal); !isRefusal {
+			s.n.refuse(from, h, r)
+		}
+		return
+	}
+	s.do(acts)
+}
+
+func (s *decoderSession) do(acts []action) {
+	for _, a := range acts {
+		switch a := a.(type) {
+		case send:
+			if _, ok := a.Msg.(*wire.StageOpen); ok {
+				s.opened = time.Now()
+				s.absent[a.To] = 0
+			}
+			s.n.links.send(a.To, a.Msg)
+		case run:
+			s.n.wg.Go(func() { s.compute(a.Step) })
+		case emit:
+			if _, ok := a.Msg.(*wire.Token); ok {
+				if s.lastTok = time.Now(); s.firstTok.IsZero() {
+					s.firstTok = s.lastTok
+				}
+			}
+			s.tellLocked(a.Msg)
+		case replan:
+			s.n.wg.Go(func() { s.replan(a.Lost) })
+		case finish:
+			s.finish(a)
+		}
+	}
+	if s.m.ended && s.waiting == nil {
+		s.waiting = time.AfterFunc(accountWait, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if !s.ended {
+				s.do(s.m.giveUpAccounts())
+			}
+		})
+	}
+}
+
+func (s *decoderSession) finish(a finish) {
+	if s.outDone {
+		return
+	}
+	if a.Err != nil {
+		r := *a.Err
+		r.Head = s.m.head
+		if r.Peer == "" {
+			r.Peer = s.n.ID()
+		}
+		s.tellLocked(&r)
+	} else {
+		st := s.m.account()
+		if !s.firstTok.IsZero() {
+			st.PrefillNanos = uint64(s.firstTok.Sub(s.firstSent))
+			st.DecodeNanos = uint64(s.lastTok.Sub(s.firstTok))
+		}
+		s.tellLocked(&wire.Done{Head: s.m.head, Reason: a.Reason, Stats: st})
+	}
+	s.outDone = true
+	s.outReady.Broadcast()
+}
+
+func (s *decoderSession) compute(step *runtime.Step) {
+	began := time.Now()
+	err := s.exec.Run(s.ctx, []*runtime.Step{step})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended {
+		s.do(s.m.ran(step, time.Since(began), err))
+	}
+}
+
+// replan looks for a route that avoids the lost peers and keeps this node as
+// the decoder.
+func (s *decoderSession) replan(lost []string) {
+	ctx, cancel := context.WithTimeout(s.ctx, openTimeout)
+	defer cancel()
+	s.mu.Lock()
+	tokens, budget := len(s.m.tokens), int(s.m.open.Grant.Budget)
+	s.mu.Unlock()
+	route, err := s.n.reroute(ctx, s.model, tokens, max(budget-tokens, 1), lost)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended {
+		s.do(s.m.replanned(route, s.profile, err))
+	}
+}
+
+// stagePeers returns the stages that the session still depends on.
+func (s *decoderSession) stagePeers() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stagePeersLocked()
+}
+
+func (s *decoderSession) stagePeersLocked() (peers []string) {
+	if s.ended || s.m.plan == nil {
+		return nil
+	}
+	for _, st := range s.m.plan.Stages {
+		if _, waiting := s.m.closing[st.Peer]; waiting || !s.m.released {
+			peers = append(peers, st.Peer)
+		}
+	}
+	return peers
+}
+
+// peerGone says that a peer can't be reached.
+func (s *decoderSession) peerGone(peer string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended {
+		s.do(s.m.gone(peer, err.Error()))
+	}
+}
+
+// checkLife gives up on stages that haven't been heard since deadline.
+func (s *decoderSession) checkLife(now time.Time, silence time.Duration, heard func(string) time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.stagePeersLocked() {
+		limit := silence
+		last := heard(p)
+		if last.Before(s.opened) { // not heard since the plan was made: it may have to be dialled first
+			last, limit = s.opened, max(openTimeout, silence)
+		}
+		if now.Sub(last) > limit {
+			s.do(s.m.gone(p, fmt.Sprintf("silent for %v", now.Sub(last).Round(100*time.Millisecond))))
+		}
+	}
+}
+
+// ponged notes a stage's list of the sessions that it holds: one that has lost
+// this session (it restarted) is as good as gone.
+func (s *decoderSession) ponged(from string, sessions []wire.SessionID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.m.stageOf(from)
+	if s.ended || i < 0 || !s.m.opened[i] || s.m.released {
+		return
+	}
+	if s.absent[from]++; slices.Contains(sessions, s.m.head.Session) {
+		s.absent[from] = 0
+	}
+	if s.absent[from] >= 2 {
+		s.do(s.m.gone(from, "it no longer knows the session"))
+	}
+}

@@ -1,0 +1,561 @@
+package node
+
+import (
+	"fmt"
+	"hash"
+	"slices"
+	"time"
+
+	"github.com/starling-swarm/starling/runtime"
+	"github.com/starling-swarm/starling/swarm/wire"
+	"lukechampine.com/blake3"
+)
+
+// decoding is the decoder's side of a session: a state machine without I/O or
+// clock. Its owner serialises calls.
+//
+// tokens holds the prompt and everything sampled since. Positions before
+// routeEnd walk the route; from there on the decoder computes all layers itself.
+// In the prefill-across shape routeEnd is the prompt's end, in the pipelined
+// shape there is none, in the local one it is 0, and losing a stage moves it.
+// Computing the last position gives logits, sampling them appends a token, and
+// so on: prefill, decode and recovery are one loop.
+//
+//	opening ──(all stages opened)──► walking ──(computed = routeEnd)──► local
+//	   ▲                                │                                 │
+//	   └──────────(replanned)◄── lost ──┴──────────► finish ◄─────────────┘
+//
+// Invariants, in positions: computed ≤ announced ≤ len(tokens) while walking;
+// for a layer of another stage KV rows held ≤ announced.
+type decoding struct {
+	self   string
+	open   *wire.SessionOpen
+	layers int           // of the model
+	held   runtime.Range // layers that this node can run
+	width  int
+	seq    runtime.Sequence
+	sign   func(*wire.Plan)
+
+	head      wire.Head
+	prefix0   wire.Prefix
+	tokens    []int32
+	generated int
+	plan      *wire.Plan // nil: no stages (any more)
+	local     bool       // every layer is held: decode needs nobody
+	routeEnd  int
+
+	opened    []bool
+	released  bool // the stages have been closed
+	announced int
+	prefix    wire.Prefix // of tokens[:announced]
+	chunks    []*wire.Chunk
+	seams     []*wire.Seam
+	seamEnd   int
+	rows      map[uint32]*layerRows
+	pushed    []*wire.Chunk // announced, rows not yet complete
+	acked     []uint32      // per stage: rows of all its layers are here before
+
+	running  *runtime.Step
+	computed int
+	lost     []string // peers given up on
+	rewind   bool     // recover as soon as the running step is back
+	ended    bool
+
+	reason     string
+	stats      wire.SessionStats
+	logitsHash hash.Hash
+	closing    map[string]wire.Epoch // stages whose account is still to come, and of which plan
+}
+
+// layerRows gathers one layer's slices of one chunk.
+type layerRows struct {
+	start, total uint32
+	buf          []byte
+}
+
+// newDecoding makes the machine for an admitted session.
+func newDecoding(self string, open *wire.SessionOpen, profile [32]byte, cfg runtime.Config, held runtime.Range, seq runtime.Sequence, sign func(*wire.Plan)) *decoding {
+	d := &decoding{
+		self: self, open: open, layers: cfg.Layers, held: held, width: cfg.Width, seq: seq, sign: sign,
+		tokens: slices.Clone(open.Tokens), logitsHash: blake3.New(32, nil), closing: map[string]wire.Epoch{},
+		prefix0: wire.NewPrefix(open.Grant.Model, profile, open.Salt),
+	}
+	d.head = wire.Head{Session: open.Session, Epoch: wire.Epoch{Client: open.Grant.ClientEpoch}}
+	d.local = held == (runtime.Range{First: 0, Last: cfg.Layers})
+	d.stats.Prompt = uint32(len(open.Tokens))
+	d.stats.Decoder.Peer = self
+	return d
+}
+
+// start opens the proposed route, or computes at once if it has no stages.
+func (d *decoding) start(profile [32]byte) []action {
+	return d.adopt(d.open.Route, profile)
+}
+
+// adopt makes route the plan of a new epoch and opens its stages.
+func (d *decoding) adopt(r wire.Route, profile [32]byte) []action {
+	d.head.Epoch.Plan++
+	d.stats.Epoch = d.head.Epoch
+	d.stats.Decoder.First, d.stats.Decoder.Last = r.DecoderFirst, uint32(d.layers)
+	d.plan, d.opened, d.released = nil, nil, false
+	d.chunks, d.seams, d.pushed, d.rows = nil, nil, nil, map[uint32]*layerRows{}
+	d.announced, d.seamEnd, d.computed, d.prefix = 0, 0, 0, d.prefix0
+	if len(r.Stages) == 0 {
+		d.routeEnd = 0
+		return append(d.announce(), d.next()...)
+	}
+	d.routeEnd = int(d.open.Grant.Budget)
+	if r.DecodeLocal {
+		d.routeEnd = len(d.open.Tokens)
+	}
+	d.plan = &wire.Plan{Head: d.head, Model: d.open.Grant.Model, Profile: profile, Decoder: d.self, Stages: r.Stages,
+		DecoderFirst: r.DecoderFirst, Layers: uint32(d.layers), Capacity: uint32(len(d.open.Tokens)) + d.open.MaxNew,
+		Window: uint32(len(r.Stages) + maxAhead), PushKV: r.DecodeLocal}
+	d.sign(d.plan)
+	d.opened = make([]bool, len(r.Stages))
+	d.acked = make([]uint32, len(r.Stages))
+	var acts []action
+	for i, s := range r.Stages {
+		d.closing[s.Peer] = d.head.Epoch
+		acts = append(acts, send{s.Peer, &wire.StageOpen{Head: d.head, Grant: d.open.Grant, Plan: *d.plan, Index: uint32(i)}})
+	}
+	return acts
+}
+
+// announce tells the client that everybody is ready, once.
+func (d *decoding) announce() []action {
+	if d.head.Epoch.Plan > 1 {
+		return nil
+	}
+	return []action{emit{&wire.SessionOpened{Head: d.head}}}
+}
+
+// handle takes a frame from peer from. A refusal means that nothing changed.
+func (d *decoding) handle(from string, m wire.Message) ([]action, *wire.Refusal) {
+	if m, ok := m.(*wire.StageClosed); ok {
+		return d.onClosed(from, m)
+	}
+	h, ok := headOf(m)
+	if !ok {
+		return nil, wire.Refuse(wire.CodeBadFrame, "a decoder gets no frame of type %d", m.Type())
+	}
+	if r := fence(d.head, h); r != nil {
+		return nil, r
+	}
+	stage := d.stageOf(from)
+	if stage < 0 || d.ended || d.rewind {
+		return nil, wire.Refuse(wire.CodeWrongPeer, "the plan of epoch %v expects nothing from this peer", d.head.Epoch)
+	}
+	switch m := m.(type) {
+	case *wire.StageOpened:
+		d.opened[stage] = true
+		if !slices.Contains(d.opened, false) {
+			return append(d.announce(), d.next()...), nil
+		}
+		return nil, nil
+	case *wire.Progress:
+		return nil, nil // the driver has noted the sign of life
+	case *wire.Seam:
+		if stage != len(d.plan.Stages)-1 {
+			return nil, wire.Refuse(wire.CodeWrongPeer, "only the last stage sends seams to the decoder")
+		}
+		return d.onSeam(m)
+	case *wire.KVSlice:
+		return d.onSlice(stage, m)
+	case *wire.Refusal:
+		return d.onRefusal(from, m)
+	}
+	return nil, wire.Refuse(wire.CodeBadFrame, "a decoder gets no frame of type %d", m.Type())
+}
+
+func (d *decoding) stageOf(peer string) int {
+	if d.plan == nil {
+		return -1
+	}
+	return slices.IndexFunc(d.plan.Stages, func(s wire.PlanStage) bool { return s.Peer == peer })
+}
+
+func (d *decoding) onSeam(m *wire.Seam) ([]action, *wire.Refusal) {
+	i := slices.IndexFunc(d.chunks, func(c *wire.Chunk) bool { return c.Start == m.Start })
+	switch {
+	case m.Cut != d.plan.DecoderFirst:
+		return nil, wire.Refuse(wire.CodeBadFrame, "seam into layer %d, the decoder starts at %d", m.Cut, d.plan.DecoderFirst)
+	case int(m.Start) != d.seamEnd || i < 0:
+		return nil, wire.Refuse(wire.CodeBadFrame, "seam at position %d, expected %d", m.Start, d.seamEnd)
+	case len(d.seams) >= maxAhead:
+		return nil, wire.Refuse(wire.CodeBadFrame, "more than %d seams without credit", maxAhead)
+	case len(m.Rows) != int(m.Count)*4*d.width:
+		return nil, wire.Refuse(wire.CodeBadFrame, "seam of %d rows in %d bytes, a row has %d", m.Count, len(m.Rows), 4*d.width)
+	}
+	if r := match(d.chunks[i], m); r != nil {
+		return nil, r
+	}
+	d.seamEnd += int(m.Count)
+	d.seams = append(d.seams, m)
+	return d.next(), nil
+}
+
+func (d *decoding) onSlice(stage int, m *wire.KVSlice) ([]action, *wire.Refusal) {
+	st := d.plan.Stages[stage]
+	if m.Layer < st.First || m.Layer >= st.Last || !d.plan.PushKV {
+		return nil, wire.Refuse(wire.CodeWrongPeer, "the plan has no KV of layer %d from this peer", m.Layer)
+	}
+	layer, have := int(m.Layer), uint32(d.seq.Len(int(m.Layer)))
+	i := slices.IndexFunc(d.pushed, func(c *wire.Chunk) bool { return c.Start == m.Start })
+	switch {
+	case i < 0 || m.Start != have:
+		return nil, wire.Refuse(wire.CodeBadFrame, "KV of layer %d at position %d, expected %d", layer, m.Start, have)
+	case d.pushed[i].Count != m.Count || m.Total != m.Count*uint32(d.seq.RowBytes(layer)):
+		return nil, wire.Refuse(wire.CodeBadFrame, "KV of %d positions in %d bytes", m.Count, m.Total)
+	case d.pushed[i].Prefix != m.Prefix:
+		return nil, wire.Refuse(wire.CodePrefix, "KV at position %d belongs to other tokens", m.Start)
+	}
+	rows := d.rows[m.Layer]
+	if rows == nil {
+		rows = &layerRows{start: m.Start, total: m.Total, buf: make([]byte, 0, m.Total)}
+	}
+	if int(m.Offset) != len(rows.buf) {
+		return nil, wire.Refuse(wire.CodeBadFrame, "KV slice at byte %d, expected %d", m.Offset, len(rows.buf))
+	}
+	if int(m.Offset)+len(m.Rows) == int(m.Total) {
+		if err := d.seq.ImportKV(layer, int(m.Start), append(rows.buf, m.Rows...)); err != nil {
+			return nil, asRefusal(err)
+		}
+		delete(d.rows, m.Layer)
+		return d.onRows(stage), nil
+	}
+	rows.buf = append(rows.buf, m.Rows...)
+	d.rows[m.Layer] = rows
+	return nil, nil
+}
+
+// onRows acknowledges what is complete of one stage and goes on if that was
+// what local decoding waited for.
+func (d *decoding) onRows(stage int) []action {
+	st, upto := d.plan.Stages[stage], d.announced
+	for l := int(st.First); l < int(st.Last); l++ {
+		upto = min(upto, d.seq.Len(l))
+	}
+	var acts []action
+	for _, c := range d.pushed {
+		if end := c.Start + c.Count; int(end) <= upto && end > d.acked[stage] {
+			d.acked[stage] = end
+			acts = append(acts, send{st.Peer, &wire.KVAck{Head: d.head, Upto: end}})
+		}
+	}
+	for len(d.pushed) > 0 && d.pushed[0].Start+d.pushed[0].Count <= slices.Min(d.acked) {
+		d.pushed = d.pushed[1:]
+	}
+	return append(acts, d.next()...)
+}
+
+// checkpoint returns the position before which the decoder holds every layer.
+func (d *decoding) checkpoint() int {
+	n := len(d.tokens)
+	for l := range d.layers {
+		n = min(n, d.seq.Len(l))
+	}
+	return n
+}
+
+// next does what can be done now.
+func (d *decoding) next() []action {
+	switch {
+	case d.ended || d.rewind:
+		return nil
+	case d.plan != nil && d.computed < d.routeEnd:
+		return d.walk()
+	}
+	return d.alone()
+}
+
+// walk announces chunks to the stages and runs the decoder's own layers on the
+// seams that come back.
+func (d *decoding) walk() []action {
+	if slices.Contains(d.opened, false) {
+		return nil
+	}
+	var acts []action
+	end := min(d.routeEnd, len(d.tokens))
+	for d.announced < end && len(d.chunks) < int(d.plan.Window) {
+		n := min(end-d.announced, int(d.open.Route.Chunk))
+		part := d.tokens[d.announced : d.announced+n]
+		d.prefix = d.prefix.Extend(part)
+		c := &wire.Chunk{Head: d.head, Start: uint32(d.announced), Count: uint32(n), Prefix: d.prefix}
+		for i, s := range d.plan.Stages {
+			to := *c
+			if i == 0 {
+				to.Tokens = part
+			}
+			acts = append(acts, send{s.Peer, &to})
+		}
+		d.announced += n
+		d.chunks = append(d.chunks, c)
+		if d.plan.PushKV {
+			d.pushed = append(d.pushed, c)
+		}
+	}
+	if d.running != nil || len(d.seams) == 0 {
+		return acts
+	}
+	c, seam := d.chunks[0], d.seams[0]
+	d.chunks, d.seams = d.chunks[1:], d.seams[1:]
+	last := d.plan.Stages[len(d.plan.Stages)-1].Peer
+	acts = append(acts, send{last, &wire.SeamCredit{Head: d.head, Upto: c.Start + c.Count}})
+	step := &runtime.Step{Seq: d.seq, Layers: runtime.Range{First: int(d.plan.DecoderFirst), Last: d.layers},
+		Start: int(c.Start), N: int(c.Count), Seam: decodeRows(seam.Rows)}
+	return append(acts, d.run(step))
+}
+
+// alone computes with all layers on this node, once every layer's rows have come.
+func (d *decoding) alone() []action {
+	if d.running != nil || d.computed >= len(d.tokens) || d.checkpoint() < d.computed {
+		return nil
+	}
+	acts := d.release()
+	n := min(len(d.tokens)-d.computed, max(int(d.open.Route.Chunk), 1))
+	step := &runtime.Step{Seq: d.seq, Layers: runtime.Range{First: 0, Last: d.layers},
+		Start: d.computed, N: n, Tokens: d.tokens[d.computed : d.computed+n]}
+	return append(acts, d.run(step))
+}
+
+// run starts step; the logits of its last row are wanted if it is the newest token.
+func (d *decoding) run(step *runtime.Step) action {
+	if step.Start+step.N == len(d.tokens) {
+		step.LogitRows = []int{step.N - 1}
+	}
+	d.running = step
+	return run{step}
+}
+
+// release closes the stages: the decoder owes them nothing any more.
+func (d *decoding) release() (acts []action) {
+	if d.plan == nil || d.released {
+		return nil
+	}
+	d.released = true
+	for _, s := range d.plan.Stages {
+		if _, ok := d.closing[s.Peer]; ok {
+			acts = append(acts, send{s.Peer, &wire.StageClose{Head: d.head, Proof: d.open.Proof}})
+		}
+	}
+	return acts
+}
+
+// ran takes the result of a step.
+func (d *decoding) ran(step *runtime.Step, took time.Duration, err error) []action {
+	d.running = nil
+	switch {
+	case d.ended:
+		return d.settle()
+	case d.rewind:
+		return d.recover()
+	case err != nil:
+		return d.fail(asRefusal(err))
+	}
+	d.stats.Decoder.Tokens += uint64(step.N)
+	d.stats.Decoder.Chunks++
+	d.stats.Decoder.ComputeNanos += uint64(took)
+	d.computed = step.Start + step.N
+	if d.computed < len(d.tokens) {
+		return append([]action{emit{&wire.Progress{Head: d.head, Upto: uint32(d.computed)}}}, d.next()...)
+	}
+	return d.sample(step.Logits[0])
+}
+
+// sample takes the next token from logits and goes on or ends.
+func (d *decoding) sample(logits []float32) []action {
+	o := d.open.Sampling
+	if d.open.Proof {
+		d.logitsHash.Write(encodeRows(logits))
+	}
+	token, err := runtime.Sample(logits, d.tokens, len(d.tokens), runtime.Sampling{
+		Seed: o.Seed, Temperature: o.Temperature, TopP: o.TopP, MinP: o.MinP, TopK: int(o.TopK)})
+	if err != nil {
+		return d.fail(asRefusal(err))
+	}
+	acts := []action{emit{&wire.Token{Head: d.head, Position: uint32(len(d.tokens)), ID: token}}}
+	d.tokens = append(d.tokens, token)
+	d.generated++
+	d.stats.Generated++
+	switch {
+	case slices.Contains(d.open.Stop, token):
+		d.reason = wire.ReasonStop
+	case d.generated >= int(d.open.MaxNew):
+		d.reason = wire.ReasonLength
+	default:
+		return append(acts, d.next()...)
+	}
+	d.ended = true
+	return append(append(acts, d.release()...), d.settle()...)
+}
+
+// fail ends the session with an error; the stages are closed.
+func (d *decoding) fail(r *wire.Refusal) []action {
+	if d.ended {
+		return nil
+	}
+	d.ended = true
+	return append(d.release(), finish{Err: r})
+}
+
+// onClosed takes a stage's account.
+func (d *decoding) onClosed(from string, m *wire.StageClosed) ([]action, *wire.Refusal) {
+	if epoch, ok := d.closing[from]; !ok || m.Session != d.head.Session || m.Epoch != epoch {
+		return nil, wire.Refuse(wire.CodeWrongPeer, "no account of epoch %v is expected from this peer", m.Epoch)
+	}
+	if m.Epoch == d.head.Epoch && !d.released {
+		return nil, wire.Refuse(wire.CodeBadFrame, "the stage has not been closed")
+	}
+	delete(d.closing, from)
+	m.Stats.Peer = from
+	d.stats.Stages = append(d.stats.Stages, m.Stats)
+	return d.settle(), nil
+}
+
+// settle ends an ended session once every stage has accounted for itself.
+func (d *decoding) settle() []action {
+	if !d.ended || d.reason == "" || len(d.closing) > 0 {
+		return nil
+	}
+	reason := d.reason
+	d.reason = ""
+	return []action{finish{Reason: reason}}
+}
+
+// giveUpAccounts ends the wait for accounts that don't come.
+func (d *decoding) giveUpAccounts() []action {
+	clear(d.closing)
+	return d.settle()
+}
+
+// onRefusal takes a stage's error. What another peer could do better is a loss;
+// what would happen anywhere ends the session with the error as it came.
+func (d *decoding) onRefusal(from string, m *wire.Refusal) ([]action, *wire.Refusal) {
+	switch m.Code {
+	case wire.CodeNonFinite, wire.CodeContext, wire.CodeBadRequest, wire.CodeBadGrant:
+		return d.fail(m), nil
+	case wire.CodePeerLost:
+		if d.stageOf(m.Peer) >= 0 { // it reports a neighbour
+			return d.gone(m.Peer, m.Error()), nil
+		}
+	}
+	return d.gone(from, m.Error()), nil
+}
+
+// gone gives up on a peer: everybody goes to a new epoch, from the last
+// checkpoint (DESIGN §3, Failure).
+func (d *decoding) gone(peer, why string) []action {
+	delete(d.closing, peer)
+	if d.ended {
+		return d.settle()
+	}
+	if d.stageOf(peer) < 0 || d.released || d.rewind {
+		return nil
+	}
+	d.lost = append(d.lost, peer)
+	d.stats.Recovered = append(d.stats.Recovered, fmt.Sprintf("lost the stage %s at position %d: %s", peer, d.computed, why))
+	acts := d.release()
+	d.rewind = true
+	if d.running != nil {
+		return acts
+	}
+	return append(acts, d.recover()...)
+}
+
+// recover goes on alone from the checkpoint if every layer is held here, and
+// asks for another route otherwise.
+func (d *decoding) recover() []action {
+	if !d.local {
+		return []action{replan{d.lost}}
+	}
+	d.rewind, d.plan = false, nil
+	d.head.Epoch.Plan++
+	d.stats.Epoch = d.head.Epoch
+	d.computed = min(d.checkpoint(), len(d.tokens)-1)
+	d.routeEnd = d.computed
+	d.seq.Truncate(d.computed)
+	d.stats.Decoder.First = 0
+	d.note("went on alone from position %d", d.computed)
+	return d.next()
+}
+
+// replanned takes the answer to replan: a route over other peers, on which the
+// tokens so far are prefilled again.
+func (d *decoding) replanned(r wire.Route, profile [32]byte, err error) []action {
+	if d.ended {
+		return nil
+	}
+	if err != nil {
+		return d.fail(wire.Refuse(wire.CodePeerLost, "%s, and no other route is left: %v", d.stats.Recovered[len(d.stats.Recovered)-1], err))
+	}
+	d.rewind = false
+	d.seq.Truncate(0)
+	d.open.Route = r
+	d.note("prefilled %d tokens again over other peers", len(d.tokens))
+	return d.adopt(r, profile)
+}
+
+func (d *decoding) note(format string, args ...any) {
+	d.stats.Recovered = append(d.stats.Recovered, fmt.Sprintf(format, args...))
+}
+
+// account returns the session's figures; with Proof also the hash over the KV
+// digests of all layers, its own and those in the stages' accounts.
+func (d *decoding) account() wire.SessionStats {
+	st := d.stats
+	if !d.open.Proof {
+		return st
+	}
+	copy(st.LogitsHash[:], d.logitsHash.Sum(nil))
+	digests := make(map[uint32][32]byte)
+	for _, s := range st.Stages {
+		for i, h := range s.KVDigests {
+			digests[s.First+uint32(i)] = h
+		}
+	}
+	for l := range d.layers {
+		if d.held.Contains(l) && d.seq.Len(l) > 0 {
+			digests[uint32(l)] = d.seq.Digest(l)
+		}
+	}
+	if len(digests) < d.layers {
+		return st
+	}
+	all := blake3.New(32, nil)
+	for l := range d.layers {
+		h := digests[uint32(l)]
+		all.Write(h[:])
+	}
+	copy(st.KVHash[:], all.Sum(nil))
+	return st
+}
+
+// headOf returns the head of a session frame.
+func headOf(m wire.Message) (wire.Head, bool) {
+	switch m := m.(type) {
+	case *wire.StageOpen:
+		return m.Head, true
+	case *wire.StageOpened:
+		return m.Head, true
+	case *wire.Chunk:
+		return m.Head, true
+	case *wire.Seam:
+		return m.Head, true
+	case *wire.SeamCredit:
+		return m.Head, true
+	case *wire.Progress:
+		return m.Head, true
+	case *wire.StageClose:
+		return m.Head, true
+	case *wire.StageClosed:
+		return m.Head, true
+	case *wire.KVSlice:
+		return m.Head, true
+	case *wire.KVAck:
+		return m.Head, true
+	case *wire.Refusal:
+		return m.Head, true
+	}
+	return wire.Head{}, false
+}

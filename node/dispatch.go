@@ -1,0 +1,144 @@
+package node
+
+import (
+	"slices"
+	"time"
+
+	"github.com/starling-swarm/starling/swarm/wire"
+)
+
+// pingInterval is how often peers of active sessions hear from each other.
+const pingInterval = 500 * time.Millisecond
+
+// deliver takes a frame that a peer sent on a stage or KV stream to the session
+// that it belongs to. What belongs to none is refused.
+func (n *Node) deliver(from string, m wire.Message) {
+	n.noteHeard(from)
+	switch m := m.(type) {
+	case *wire.Ping:
+		n.onPing(from, m)
+		return
+	case *wire.Pong:
+		for _, d := range n.decoderList() {
+			d.ponged(from, m.Sessions)
+		}
+		return
+	case *wire.StageOpen:
+		r := n.openStage(from, m)
+		if r != nil {
+			n.refuse(from, m.Head, r)
+			return
+		}
+		n.links.send(from, &wire.StageOpened{Head: m.Head})
+		return
+	}
+	h, ok := headOf(m)
+	if !ok {
+		n.refuse(from, h, wire.Refuse(wire.CodeBadFrame, "frame type %d has no place on this stream", m.Type()))
+		return
+	}
+	if s := n.stage(h.Session); s != nil {
+		s.deliver(from, m)
+		return
+	}
+	if d := n.decoder(h.Session); d != nil {
+		d.deliver(from, m)
+		return
+	}
+	if _, isRefusal := m.(*wire.Refusal); !isRefusal { // refusals are never answered
+		n.refuse(from, h, wire.Refuse(wire.CodeUnknownSession, "no session %v here", h.Session))
+	}
+}
+
+// refuse sends a refusal of a frame, or an error of a session, to a peer.
+func (n *Node) refuse(to string, h wire.Head, r *wire.Refusal) {
+	c := *r
+	c.Head = h
+	if c.Peer == "" {
+		c.Peer = n.ID()
+	}
+	n.log.Debug("refused", "peer", to, "session", h.Session, "error", r.Error())
+	n.links.send(to, &c)
+}
+
+// onPing answers a decoder with the sessions of its that this node holds, and
+// frees those that it no longer lists.
+func (n *Node) onPing(from string, m *wire.Ping) {
+	var held []wire.SessionID
+	for id, s := range n.stageMap() {
+		if s.decoder == from {
+			s.pinged(slices.Contains(m.Sessions, id))
+			held = append(held, id)
+		}
+	}
+	n.links.send(from, &wire.Pong{Nonce: m.Nonce, Sessions: held})
+}
+
+// routinePing keeps sessions alive and notices silence. A tick that comes late
+// because this machine was busy or asleep blames nobody.
+func (n *Node) routinePing() {
+	t := time.NewTicker(pingInterval)
+	defer t.Stop()
+	last := time.Now()
+	for nonce := uint64(1); ; nonce++ {
+		select {
+		case <-n.ctx.Done():
+			return
+		case <-t.C:
+		}
+		now := time.Now()
+		if late := now.Sub(last) - pingInterval; late > pingInterval {
+			n.excuse(late)
+		}
+		last = now
+		pings := map[string][]wire.SessionID{}
+		for _, d := range n.decoderList() {
+			for _, p := range d.stagePeers() {
+				pings[p] = append(pings[p], d.m.head.Session)
+			}
+		}
+		for p, ids := range pings {
+			n.links.send(p, &wire.Ping{Nonce: nonce, Sessions: ids})
+		}
+		for _, d := range n.decoderList() {
+			d.checkLife(now, n.cfg.Silence, n.heardAt)
+		}
+		for _, s := range n.stageMap() {
+			if heard := n.heardAt(s.decoder); now.Sub(heard) > leaseTimeout {
+				s.close()
+			}
+		}
+	}
+}
+
+// peerGone tells every session that a peer is unreachable.
+func (n *Node) peerGone(peer string, err error) {
+	n.log.Debug("peer gone", "peer", peer, "error", err)
+	for _, d := range n.decoderList() {
+		d.peerGone(peer, err)
+	}
+	for _, s := range n.stageMap() {
+		s.peerGone(peer, err)
+	}
+}
+
+func (n *Node) noteHeard(peer string) {
+	n.live.Lock()
+	n.live.heard[peer] = time.Now()
+	n.live.Unlock()
+}
+
+func (n *Node) heardAt(peer string) time.Time {
+	n.live.Lock()
+	defer n.live.Unlock()
+	return n.live.heard[peer]
+}
+
+// excuse moves everybody's last sign of life forward by d.
+func (n *Node) excuse(d time.Duration) {
+	n.live.Lock()
+	defer n.live.Unlock()
+	for p, t := range n.live.heard {
+		n.live.heard[p] = t.Add(d)
+	}
+}

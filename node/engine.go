@@ -1,0 +1,224 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/starling-swarm/starling/artifacts"
+	"github.com/starling-swarm/starling/node/control"
+	"github.com/starling-swarm/starling/runtime"
+)
+
+// engine gives the node's local interface its methods; they are the ones that
+// package control documents.
+type engine struct{ n *Node }
+
+// Control returns the node as the local interface sees it.
+func (n *Node) Control() control.Engine { return engine{n} }
+
+func (e engine) Status(context.Context) (*control.Status, error) {
+	n := e.n
+	info := n.cfg.Swarm
+	st := &control.Status{Version: n.cfg.Version, Peer: n.ID(), Addrs: n.Addrs(), Role: n.role(), Uptime: time.Since(n.began),
+		Connected: n.host.Connected(), Profile: runtime.NewProfile(runtime.KVF16).String(), Uploaded: n.torrents.Uploaded(),
+		Swarm: control.Swarm{ID: info.ID, Name: info.Name, Public: info.Public, Bootstrap: info.Bootstrap, Owner: n.swarms.Owns(info.ID)}}
+	for _, m := range n.store.Models() {
+		st.Models = append(st.Models, n.modelView(m))
+	}
+	st.Sessions = n.sessionViews()
+	return st, nil
+}
+
+func (n *Node) role() string {
+	switch {
+	case n.cfg.Client:
+		return "client"
+	case len(n.servedList()) == 0:
+		return "tracker"
+	}
+	return "volunteer"
+}
+
+func (n *Node) modelView(m *artifacts.Model) control.Model {
+	v := control.Model{ID: m.ID().String(), Name: n.name(m), Bytes: m.TotalBytes(), Allocated: m.AllocatedBytes(), Path: m.Path()}
+	if c, ok := m.Card(); ok {
+		v.Arch, v.Quant, v.NumLayers, v.Context = c.Architecture, c.Quant, c.Layers, c.Context
+		if h := m.Held(); h.Layers.Len() > 0 {
+			v.Held = &control.Layers{First: h.Layers.First, Last: h.Layers.Last - 1}
+		}
+	}
+	if s := n.served(m.ID()); s != nil {
+		r := s.exec.Layers()
+		v.Serving, v.Decoder = &control.Layers{First: r.First, Last: r.Last - 1}, s.decodes()
+	}
+	return v
+}
+
+func (n *Node) sessionViews() (views []control.Session) {
+	for id, s := range n.stageMap() {
+		s.mu.Lock()
+		views = append(views, control.Session{ID: id.String(), Role: "stage", Model: s.model.String(), Layers: s.m.layers.String(),
+			Tokens: int(s.m.computed), KVBytes: kvBytes(s.m.seq, s.m.layers, s.m.plan.Capacity), Age: time.Since(s.began)})
+		s.mu.Unlock()
+	}
+	for _, d := range n.decoderList() {
+		d.mu.Lock()
+		views = append(views, control.Session{ID: d.m.head.Session.String(), Role: "decoder", Model: d.model.String(), Layers: d.exec.Layers().String(),
+			Tokens: len(d.m.tokens), KVBytes: kvBytes(d.m.seq, d.exec.Layers(), uint32(len(d.m.open.Tokens))+d.m.open.MaxNew), Age: time.Since(d.began)})
+		d.mu.Unlock()
+	}
+	n.sessions.Lock()
+	defer n.sessions.Unlock()
+	for id, s := range n.sessions.clients {
+		views = append(views, control.Session{ID: id.String(), Role: "client", Model: s.model.String(), Tokens: len(s.prompt), Age: time.Since(s.began)})
+	}
+	slices.SortFunc(views, func(a, b control.Session) int { return strings.Compare(a.ID+a.Role, b.ID+b.Role) })
+	return views
+}
+
+func kvBytes(seq runtime.Sequence, layers runtime.Range, positions uint32) (sum int64) {
+	for l := layers.First; l < layers.Last; l++ {
+		sum += int64(seq.RowBytes(l)) * int64(positions)
+	}
+	return sum
+}
+
+func (e engine) Models(ctx context.Context) ([]control.Model, error) {
+	n := e.n
+	_ = n.host.Refresh(ctx) // offers are hints: what is known is listed
+	byID := map[string]*control.Model{}
+	var ids []string
+	add := func(v control.Model) *control.Model {
+		if byID[v.ID] == nil {
+			byID[v.ID] = &v
+			ids = append(ids, v.ID)
+		}
+		return byID[v.ID]
+	}
+	for _, m := range n.store.Models() {
+		add(n.modelView(m))
+	}
+	for _, o := range n.host.Offers() {
+		v := add(control.Model{ID: artifacts.ID(o.Model).String(), Name: o.ModelName})
+		v.Peers++
+	}
+	slices.Sort(ids)
+	list := make([]control.Model, 0, len(ids))
+	for _, id := range ids {
+		v := byID[id]
+		v.Covered = n.covered(id, v.NumLayers)
+		list = append(list, *v)
+	}
+	return list, nil
+}
+
+// covered reports whether the offers cover every layer of a model, the
+// embedding and the head.
+func (n *Node) covered(id string, layers int) bool {
+	at, end := 0, layers
+	for grown := true; grown; {
+		grown = false
+		for _, o := range n.host.Offers() {
+			if artifacts.ID(o.Model).String() != id || o.First > at || o.Last <= at || at == 0 && !o.Embed {
+				continue
+			}
+			at, grown = o.Last, true
+			if o.Head {
+				end = at
+			}
+		}
+	}
+	return at > 0 && at == end
+}
+
+func (e engine) Peers(ctx context.Context) ([]control.Peer, error) {
+	_ = e.n.host.Refresh(ctx) // offers are hints: what is known is listed
+	var list []control.Peer
+	for _, o := range e.n.host.Offers() {
+		list = append(list, control.Peer{Peer: o.Peer, Model: artifacts.ID(o.Model).String(), Name: o.ModelName,
+			Layers: control.Layers{First: o.First, Last: o.Last - 1}, Decoder: !o.NoDecode, Prefill: o.PrefillFlops, Decode: o.DecodeBytesPerSec,
+			KVFree: o.KVFreeBytes, Self: o.Peer == e.n.ID()})
+	}
+	return list, nil
+}
+
+func (e engine) Plan(ctx context.Context, q control.PlanRequest) (*control.PlanReply, error) {
+	id, err := e.n.resolve(ctx, q.Model)
+	if err != nil {
+		return nil, err
+	}
+	_, card, err := e.n.header(ctx, id, func(control.Event) error { return nil })
+	if err != nil {
+		return nil, err
+	}
+	p, err := e.n.plan(ctx, id, card, q.PromptTokens, q.NewTokens, q.Constraints)
+	if err != nil {
+		return nil, err
+	}
+	return &control.PlanReply{Model: id.String(), Plan: p, Explain: p.Explain()}, nil
+}
+
+func (e engine) Invite(_ context.Context, q control.InviteRequest) (*control.InviteReply, error) {
+	info := e.n.cfg.Swarm
+	if info.Public {
+		return nil, fmt.Errorf("swarm %s is public: anybody joins it with its ID and a bootstrap address", info.Name)
+	}
+	if q.TTL == 0 {
+		q.TTL = 24 * time.Hour
+	}
+	role, err := parseRole(q.Role)
+	if err != nil {
+		return nil, err
+	}
+	token, err := e.n.swarms.CreateInvite(info.ID, role, q.TTL, e.n.Addrs())
+	if err != nil {
+		return nil, err
+	}
+	return &control.InviteReply{Invite: token}, nil
+}
+
+func (e engine) Publish(ctx context.Context, q control.PublishRequest, emit func(control.Event) error) (*control.Model, error) {
+	m, err := e.n.publish(ctx, q.Path, emit)
+	if err != nil {
+		return nil, err
+	}
+	v := e.n.modelView(m)
+	return &v, nil
+}
+
+func (e engine) Pull(ctx context.Context, q control.PullRequest, emit func(control.Event) error) (*control.Model, error) {
+	id, err := e.n.resolve(ctx, q.Model)
+	if err != nil {
+		return nil, err
+	}
+	m, _, _, err := e.n.pull(ctx, id, q.Layers, emit)
+	if err != nil {
+		return nil, err
+	}
+	v := e.n.modelView(m)
+	return &v, nil
+}
+
+func (e engine) Serve(ctx context.Context, q control.ServeRequest, emit func(control.Event) error) (*control.Model, error) {
+	if e.n.cfg.Client {
+		return nil, errors.New("no daemon runs on this data folder: start one with 'starling serve --model MODEL'")
+	}
+	id, err := e.n.resolve(ctx, q.Model)
+	if err != nil {
+		return nil, err
+	}
+	s, err := e.n.serve(ctx, id, q.Layers, q.NoDecode, emit)
+	if err != nil {
+		return nil, err
+	}
+	v := e.n.modelView(s.model)
+	return &v, nil
+}
+
+func (e engine) Run(ctx context.Context, q control.RunRequest, emit func(control.Event) error) (*control.Account, error) {
+	return e.n.run(ctx, q, emit)
+}

@@ -1,0 +1,65 @@
+package node
+
+import (
+	"time"
+
+	"github.com/starling-swarm/starling/swarm"
+	"github.com/starling-swarm/starling/swarm/wire"
+)
+
+// grantLife is how long a grant lasts; clockSkew is how far clocks may differ.
+const (
+	grantLife = 2 * time.Hour
+	clockSkew = 10 * time.Minute
+)
+
+// signGrant fills in the signature.
+func signGrant(id *swarm.Identity, g *wire.Grant) {
+	g.Signature = id.Sign(wire.DomainGrant, g.SigningBytes())
+}
+
+// signPlan fills in the signature.
+func signPlan(id *swarm.Identity, p *wire.Plan) {
+	p.Signature = id.Sign(wire.DomainPlan, p.SigningBytes())
+}
+
+// checkGrant checks a grant that names decoder as the session's driver.
+func checkGrant(g *wire.Grant, decoder string, now time.Time) *wire.Refusal {
+	if err := swarm.VerifySignature(g.Client, wire.DomainGrant, g.SigningBytes(), g.Signature); err != nil {
+		return wire.Refuse(wire.CodeBadGrant, "the grant is not signed by its client: %v", err)
+	}
+	if g.Decoder != decoder {
+		return wire.Refuse(wire.CodeBadGrant, "the grant names another decoder")
+	}
+	if exp := time.Unix(int64(min(g.Expires, 1<<40)), 0); now.After(exp.Add(clockSkew)) {
+		return wire.Refuse(wire.CodeBadGrant, "the grant expired at %s", exp.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// checkStageOpen checks everything in a stage's invitation that keys and plain
+// comparison can tell: from whom it comes, that grant and plan belong together
+// and that the plan is a route in which self is stage Index.
+func checkStageOpen(m *wire.StageOpen, from, self string, now time.Time) *wire.Refusal {
+	if r := checkGrant(&m.Grant, from, now); r != nil {
+		return r
+	}
+	p := &m.Plan
+	switch {
+	case p.Decoder != from:
+		return wire.Refuse(wire.CodeWrongPeer, "the plan names another decoder")
+	case m.Session != m.Grant.Session || p.Head != m.Head || p.Model != m.Grant.Model || m.Epoch.Client != m.Grant.ClientEpoch:
+		return wire.Refuse(wire.CodeBadGrant, "grant and plan don't belong together")
+	case p.Capacity > m.Grant.Budget:
+		return wire.Refuse(wire.CodeBadGrant, "the plan reserves %d positions, the grant allows %d", p.Capacity, m.Grant.Budget)
+	case int64(m.Index) >= int64(len(p.Stages)) || p.Stages[m.Index].Peer != self:
+		return wire.Refuse(wire.CodeBadGrant, "the plan has no stage %d of this peer", m.Index)
+	}
+	if err := swarm.VerifySignature(p.Decoder, wire.DomainPlan, p.SigningBytes(), p.Signature); err != nil {
+		return wire.Refuse(wire.CodeBadGrant, "the plan is not signed by its decoder: %v", err)
+	}
+	if err := p.Check(); err != nil {
+		return asRefusal(err)
+	}
+	return nil
+}

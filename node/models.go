@@ -1,0 +1,325 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/starling-swarm/starling/artifacts"
+	"github.com/starling-swarm/starling/node/control"
+	"github.com/starling-swarm/starling/route"
+	"github.com/starling-swarm/starling/runtime"
+	"github.com/starling-swarm/starling/runtime/gguf"
+	"github.com/starling-swarm/starling/swarm"
+	"github.com/starling-swarm/starling/swarm/wire"
+)
+
+// served is a model that this node has loaded and offers.
+type served struct {
+	id       artifacts.ID
+	model    *artifacts.Model
+	card     *artifacts.Card
+	exec     runtime.Executor
+	noDecode bool
+	speed    runtime.Speed
+}
+
+// root returns the hash that the handshake compares: over the piece hashes of
+// the bytes of layers.
+func (s *served) root(layers runtime.Range) [32]byte {
+	return s.model.Manifest().RangeRoot(s.card.Spans(artifacts.LayerRange(layers)))
+}
+
+// decodes reports whether the node can be a decoder of the model.
+func (s *served) decodes() bool {
+	return !s.noDecode && s.exec.Layers().Last == s.card.Layers
+}
+
+func (n *Node) served(id artifacts.ID) *served {
+	n.models.Lock()
+	defer n.models.Unlock()
+	return n.models.served[id]
+}
+
+func (n *Node) servedList() (list []*served) {
+	n.models.Lock()
+	defer n.models.Unlock()
+	for _, s := range n.models.served {
+		list = append(list, s)
+	}
+	slices.SortFunc(list, func(a, b *served) int { return strings.Compare(a.id.String(), b.id.String()) })
+	return list
+}
+
+// servedFor returns the loaded model if it has all of layers.
+func (n *Node) servedFor(id [32]byte, layers runtime.Range) (*served, *wire.Refusal) {
+	s := n.served(artifacts.ID(id))
+	if s == nil {
+		return nil, wire.Refuse(wire.CodeUnknownModel, "this node doesn't serve model %s", artifacts.ID(id).Short())
+	}
+	if !s.exec.Layers().Covers(layers) || layers.Len() <= 0 {
+		return nil, wire.Refuse(wire.CodeUnknownModel, "this node serves %v, not %v", s.exec.Layers(), layers)
+	}
+	return s, nil
+}
+
+// name returns what people call a model: the name it was published under, else
+// its header's, else its file's.
+func (n *Node) name(m *artifacts.Model) string {
+	if c, ok := m.Card(); ok && c.Name != "" {
+		return c.Name
+	}
+	if m.Published() {
+		return strings.TrimSuffix(filepath.Base(m.Path()), ".gguf")
+	}
+	return m.ID().Short()
+}
+
+// resolve turns what a person wrote (an ID, six or more digits of its start,
+// or a name) into a model ID. A name must be unique among the models held here
+// and the offers seen; otherwise the error lists the IDs.
+func (n *Node) resolve(ctx context.Context, want string) (artifacts.ID, error) {
+	if id, err := artifacts.ParseID(want); err == nil {
+		return id, nil
+	}
+	names := n.knownModels()
+	if len(names) == 0 || want != "" && len(matchModels(names, want)) == 0 {
+		_ = n.host.Refresh(ctx) // offers are hints: what can't be had now is simply not known
+		names = n.knownModels()
+	}
+	if want == "" {
+		if len(names) == 1 {
+			for id := range names {
+				return id, nil
+			}
+		}
+		if len(names) == 0 {
+			return artifacts.ID{}, errors.New("no model is held here or offered in the swarm: publish one with 'starling publish FILE.gguf'")
+		}
+		return artifacts.ID{}, fmt.Errorf("several models are known, say which with -m: %s", listModels(names))
+	}
+	found := matchModels(names, want)
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		if len(names) == 0 {
+			return artifacts.ID{}, fmt.Errorf("no model %q: none is held here or offered in the swarm", want)
+		}
+		return artifacts.ID{}, fmt.Errorf("no model %q; known are %s", want, listModels(names))
+	}
+	some := map[artifacts.ID]string{}
+	for _, id := range found {
+		some[id] = names[id]
+	}
+	return artifacts.ID{}, fmt.Errorf("%q is ambiguous, use an ID: %s", want, listModels(some))
+}
+
+// matchModels returns the IDs that want names: by start of ID or by name.
+func matchModels(names map[artifacts.ID]string, want string) (found []artifacts.ID) {
+	for id, name := range names {
+		if strings.EqualFold(name, want) || len(want) >= 6 && strings.HasPrefix(id.String(), strings.ToLower(want)) {
+			found = append(found, id)
+		}
+	}
+	return found
+}
+
+func listModels(names map[artifacts.ID]string) string {
+	var list []string
+	for id, name := range names {
+		list = append(list, fmt.Sprintf("%s (%s)", name, id.Short()))
+	}
+	slices.Sort(list)
+	return strings.Join(list, ", ")
+}
+
+// knownModels returns the models held here or offered by others, with names.
+func (n *Node) knownModels() map[artifacts.ID]string {
+	names := map[artifacts.ID]string{}
+	for _, o := range n.host.Offers() {
+		names[artifacts.ID(o.Model)] = o.ModelName
+	}
+	for _, m := range n.store.Models() {
+		names[m.ID()] = n.name(m)
+	}
+	return names
+}
+
+// holders returns the peers that offer bytes of a model, this node excluded.
+func (n *Node) holders(id artifacts.ID) (peers []string) {
+	for _, o := range n.host.Offers() {
+		if artifacts.ID(o.Model) == id && o.Peer != n.ID() && !slices.Contains(peers, o.Peer) {
+			peers = append(peers, o.Peer)
+		}
+	}
+	return peers
+}
+
+// header makes sure that the model's manifest and header are here, fetching
+// them from the swarm if need be, and returns the model and its card.
+func (n *Node) header(ctx context.Context, id artifacts.ID, emit func(control.Event) error) (*artifacts.Model, *artifacts.Card, error) {
+	m, ok := n.store.Get(id)
+	if !ok {
+		b, err := n.fetchBundle(ctx, id)
+		if err != nil {
+			return nil, nil, err
+		}
+		if m, err = n.store.AddBundle(b); err != nil {
+			return nil, nil, err
+		}
+	}
+	if c, ok := m.Card(); ok {
+		return m, c, nil
+	}
+	c, err := n.torrents.FetchHeader(ctx, m, func() []string { return n.holders(id) }, func(done, total int64) {
+		_ = emit(control.Event{Kind: "progress", Phase: "header", Done: done, Total: total}) // the end of ctx stops the work
+	})
+	return m, c, err
+}
+
+// pull makes sure that layers of the model are on this disk.
+func (n *Node) pull(ctx context.Context, id artifacts.ID, layers *control.Layers, emit func(control.Event) error) (*artifacts.Model, *artifacts.Card, runtime.Range, error) {
+	m, c, err := n.header(ctx, id, emit)
+	if err != nil {
+		return nil, nil, runtime.Range{}, err
+	}
+	r := runtime.Range{First: 0, Last: c.Layers}
+	if layers != nil {
+		r = runtime.Range{First: layers.First, Last: layers.Last + 1}
+	}
+	if err := c.CheckRange(artifacts.LayerRange(r)); err != nil {
+		return nil, nil, r, err
+	}
+	spans := c.Spans(artifacts.LayerRange(r))
+	if m.Have(spans) {
+		return m, c, r, nil
+	}
+	err = n.torrents.Fetch(ctx, m, spans, func() []string { return n.holders(id) }, func(done, total int64) {
+		_ = emit(control.Event{Kind: "progress", Phase: "pull", Done: done, Total: total}) // as above
+	})
+	if err == nil {
+		n.offer() // what is held can be seeded
+	}
+	return m, c, r, err
+}
+
+// serve fetches, loads, measures and offers layers of a model.
+func (n *Node) serve(ctx context.Context, id artifacts.ID, layers *control.Layers, noDecode bool, emit func(control.Event) error) (*served, error) {
+	if n.cfg.Client {
+		return nil, errors.New("no daemon runs on this data folder: serve needs one, start it with 'starling serve --model'")
+	}
+	n.models.Lock()
+	busy := n.models.loading[id]
+	n.models.loading[id] = true
+	n.models.Unlock()
+	if busy {
+		return nil, fmt.Errorf("model %s is being loaded already", id.Short())
+	}
+	defer func() {
+		n.models.Lock()
+		delete(n.models.loading, id)
+		n.models.Unlock()
+	}()
+	m, c, r, err := n.pull(ctx, id, layers, emit)
+	if err != nil {
+		return nil, err
+	}
+	if err := emit(control.Event{Kind: "progress", Phase: "load", Total: artifacts.SpanBytes(c.Spans(artifacts.LayerRange(r)))}); err != nil {
+		return nil, err
+	}
+	exec, err := n.cfg.Backend.Open(runtime.Options{Path: m.Path(), Layers: r, Threads: n.cfg.Threads, MaxKVBytes: n.cfg.MaxKVBytes})
+	if err != nil {
+		return nil, err
+	}
+	s := &served{id: id, model: m, card: c, exec: exec, noDecode: noDecode}
+	if meter, ok := exec.(interface {
+		Measure(context.Context) (runtime.Speed, error)
+	}); ok {
+		if s.speed, err = meter.Measure(ctx); err != nil {
+			exec.Close()
+			return nil, err
+		}
+	}
+	n.models.Lock()
+	old := n.models.served[id]
+	n.models.served[id] = s
+	n.models.Unlock()
+	if old != nil {
+		old.exec.Close()
+	}
+	n.offer()
+	return s, nil
+}
+
+// publish hashes a file or split set and makes it a model of the store.
+func (n *Node) publish(ctx context.Context, path string, emit func(control.Event) error) (*artifacts.Model, error) {
+	set, err := gguf.OpenSet(path)
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for _, p := range set.Parts {
+		paths = append(paths, p.Path)
+	}
+	m, err := n.store.Publish(ctx, paths, func(done, total int64) {
+		_ = emit(control.Event{Kind: "progress", Phase: "hash", Done: done, Total: total}) // as above
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := n.torrents.Seed(m); err != nil {
+		return nil, err
+	}
+	n.offer()
+	return m, nil
+}
+
+// routineOffer refreshes the offers' figures (free KV, load).
+func (n *Node) routineOffer() {
+	t := time.NewTicker(10 * time.Second)
+	defer t.Stop()
+	for {
+		select {
+		case <-n.ctx.Done():
+			return
+		case <-t.C:
+			n.offer()
+		}
+	}
+}
+
+// offer tells the swarm what this node holds and serves. Models that are only
+// seeded are offered with NoDecode and no layers to compute, so that others
+// find their bytes.
+func (n *Node) offer() {
+	if n.cfg.Client || n.ctx.Err() != nil {
+		return
+	}
+	load := float64(len(n.decoderList()) + len(n.stageMap()))
+	var offers []swarm.Offer
+	for _, s := range n.servedList() {
+		r := s.exec.Layers()
+		offers = append(offers, swarm.Offer{Model: s.id, ModelName: n.name(s.model), First: r.First, Last: r.Last,
+			Embed: r.First == 0, Head: r.Last == s.card.Layers, NoDecode: !s.decodes(), Profile: s.exec.Profile().ID(),
+			PrefillFlops: s.speed.PrefillFlops, DecodeBytesPerSec: s.speed.DecodeBytesPerSec, KVFreeBytes: s.exec.FreeKVBytes(),
+			Context: s.exec.Config().Context, Load: load})
+	}
+	for _, m := range n.store.Models() {
+		if n.served(m.ID()) == nil && m.HeldBytes() > 0 {
+			offers = append(offers, swarm.Offer{Model: m.ID(), ModelName: n.name(m), NoDecode: true})
+		}
+	}
+	n.host.SetOffers(offers)
+}
+
+// planModel returns what the planner needs to know of a model.
+func planModel(c *artifacts.Card) route.Model {
+	return route.Model{Layers: c.Layers, LayerWeightBytes: c.LayerBytes, HeadBytes: c.HeadBytes, EmbedBytes: c.EmbedBytes,
+		LayerFlops: c.LayerFlops, HeadFlops: c.HeadFlops, KVBytesPerToken: c.KVBytesPerToken, SeamBytes: c.SeamBytesPerToken,
+		Cuts: c.Cuts, Context: c.Context}
+}

@@ -1,0 +1,222 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/starling-swarm/starling/artifacts"
+	"github.com/starling-swarm/starling/swarm"
+	"github.com/starling-swarm/starling/swarm/wire"
+)
+
+// Node is one daemon or ephemeral client. Its methods may be called from any
+// goroutine until Close.
+type Node struct {
+	cfg      Config
+	log      *slog.Logger
+	identity *swarm.Identity
+	swarms   *swarm.Swarms
+	host     *swarm.Host
+	store    *artifacts.Store
+	torrents *artifacts.Torrents
+	links    *links
+	began    time.Time
+
+	ctx  context.Context
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+
+	// sessions in which this node takes part, by session
+	sessions struct {
+		sync.Mutex
+		closed   bool
+		stages   map[wire.SessionID]*stageSession
+		decoders map[wire.SessionID]*decoderSession
+		clients  map[wire.SessionID]*clientSession
+	}
+
+	// models that are loaded and offered
+	models struct {
+		sync.Mutex
+		served  map[artifacts.ID]*served
+		loading map[artifacts.ID]bool
+	}
+
+	// when each peer was last heard on a stage or KV stream
+	live struct {
+		sync.Mutex
+		heard map[string]time.Time
+	}
+}
+
+// Start opens the data folder and joins the swarm. It returns as soon as the
+// node listens: other peers are found in the background.
+func Start(ctx context.Context, cfg Config) (*Node, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	n := &Node{cfg: cfg, log: cfg.Log, began: time.Now(), swarms: swarm.OpenSwarms(cfg.DataDir)}
+	n.ctx, n.stop = context.WithCancel(context.Background())
+	n.sessions.stages = map[wire.SessionID]*stageSession{}
+	n.sessions.decoders = map[wire.SessionID]*decoderSession{}
+	n.sessions.clients = map[wire.SessionID]*clientSession{}
+	n.models.served = map[artifacts.ID]*served{}
+	n.models.loading = map[artifacts.ID]bool{}
+	n.live.heard = map[string]time.Time{}
+	if err := n.start(ctx); err != nil {
+		n.Close()
+		return nil, err
+	}
+	return n, nil
+}
+
+func (n *Node) start(ctx context.Context) (err error) {
+	if n.identity, err = identityFor(&n.cfg); err != nil {
+		return err
+	}
+	if n.store, err = artifacts.OpenStore(n.cfg.storeDir()); err != nil {
+		return err
+	}
+	n.host, err = swarm.Start(ctx, swarm.Config{Identity: n.identity, Dir: n.cfg.DataDir, Swarm: n.cfg.Swarm, Listen: n.cfg.Listen,
+		Bootstrap: n.cfg.Bootstrap, LAN: n.cfg.LAN, Tracker: n.cfg.Tracker, Client: n.cfg.Client,
+		Logf: func(format string, args ...any) { n.log.Info(fmt.Sprintf(format, args...)) }})
+	if err != nil {
+		return err
+	}
+	n.links = newLinks(n.host, n.deliver, n.peerGone)
+	n.host.OnDisconnect(func(peer string) { n.peerGone(peer, errors.New("the connection is gone")) })
+	n.host.Handle(protoSession, func(s *swarm.Stream) { n.serveSession(s.Peer(), s) })
+	n.host.Handle(protoBundle, n.serveBundle)
+	n.torrents, err = artifacts.NewTorrents(artifacts.TorrentConfig{Store: n.store, Listener: n.host.Listener(protoTorrent),
+		Dial: func(ctx context.Context, peer string) (net.Conn, error) {
+			return n.host.Open(ctx, peer, protoTorrent)
+		}})
+	if err != nil {
+		return err
+	}
+	for _, m := range n.store.Models() {
+		if err := n.torrents.Seed(m); err != nil {
+			n.log.Warn("can't seed", "model", m.ID().Short(), "error", err)
+		}
+	}
+	n.wg.Go(n.routinePing)
+	n.wg.Go(n.routineOffer)
+	n.offer()
+	return nil
+}
+
+// identityFor returns the node's key: the data folder's, or a fresh one for an
+// ephemeral client of a public swarm.
+func identityFor(cfg *Config) (*swarm.Identity, error) {
+	if cfg.Client && cfg.Swarm.Public {
+		return swarm.Ephemeral(), nil
+	}
+	return swarm.LoadIdentity(cfg.DataDir)
+}
+
+// Close ends every session, leaves the swarm and frees the data folder.
+func (n *Node) Close() error {
+	n.sessions.Lock()
+	n.sessions.closed = true
+	n.sessions.Unlock()
+	for _, s := range n.stageMap() {
+		s.close()
+	}
+	n.stop()
+	var errs []error
+	if n.torrents != nil {
+		n.torrents.Close()
+	}
+	if n.links != nil {
+		n.links.Close()
+	}
+	if n.host != nil {
+		errs = append(errs, n.host.Close())
+	}
+	n.wg.Wait()
+	n.models.Lock()
+	for _, s := range n.models.served {
+		errs = append(errs, s.exec.Close())
+	}
+	clear(n.models.served)
+	n.models.Unlock()
+	if n.store != nil {
+		errs = append(errs, n.store.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// ID returns the node's peer ID.
+func (n *Node) ID() string { return n.identity.ID() }
+
+// Addrs returns the node's addresses, each with /p2p/ID.
+func (n *Node) Addrs() []string { return n.host.Addrs() }
+
+func (n *Node) stage(id wire.SessionID) *stageSession {
+	n.sessions.Lock()
+	defer n.sessions.Unlock()
+	return n.sessions.stages[id]
+}
+
+func (n *Node) stageMap() map[wire.SessionID]*stageSession {
+	n.sessions.Lock()
+	defer n.sessions.Unlock()
+	return maps.Clone(n.sessions.stages)
+}
+
+// addStage registers s; it fails when the node is closing.
+func (n *Node) addStage(id wire.SessionID, s *stageSession) bool {
+	n.sessions.Lock()
+	defer n.sessions.Unlock()
+	if n.sessions.closed {
+		return false
+	}
+	n.sessions.stages[id] = s
+	return true
+}
+
+func (n *Node) removeStage(id wire.SessionID, s *stageSession) {
+	n.sessions.Lock()
+	defer n.sessions.Unlock()
+	if n.sessions.stages[id] == s {
+		delete(n.sessions.stages, id)
+	}
+}
+
+func (n *Node) decoder(id wire.SessionID) *decoderSession {
+	n.sessions.Lock()
+	defer n.sessions.Unlock()
+	return n.sessions.decoders[id]
+}
+
+func (n *Node) decoderList() []*decoderSession {
+	n.sessions.Lock()
+	defer n.sessions.Unlock()
+	return slices.Collect(maps.Values(n.sessions.decoders))
+}
+
+// addDecoder registers d; it fails when the session is open already.
+func (n *Node) addDecoder(id wire.SessionID, d *decoderSession) bool {
+	n.sessions.Lock()
+	defer n.sessions.Unlock()
+	if n.sessions.closed || n.sessions.decoders[id] != nil {
+		return false
+	}
+	n.sessions.decoders[id] = d
+	return true
+}
+
+func (n *Node) removeDecoder(id wire.SessionID, d *decoderSession) {
+	n.sessions.Lock()
+	defer n.sessions.Unlock()
+	if n.sessions.decoders[id] == d {
+		delete(n.sessions.decoders, id)
+	}
+}

@@ -1,0 +1,151 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/starling-swarm/starling/artifacts"
+	"github.com/starling-swarm/starling/node/control"
+	"github.com/starling-swarm/starling/route"
+	"github.com/starling-swarm/starling/runtime"
+	"github.com/starling-swarm/starling/swarm"
+	"github.com/starling-swarm/starling/swarm/wire"
+)
+
+// plan asks the planner for a route over the offers that this node knows.
+func (n *Node) plan(ctx context.Context, id artifacts.ID, c *artifacts.Card, prompt, newTokens int, k control.Constraints) (route.Plan, error) {
+	req, err := n.planRequest(prompt, newTokens, k)
+	if err != nil {
+		return route.Plan{}, err
+	}
+	if len(n.holders(id)) == 0 {
+		_ = n.host.Refresh(ctx) // offers are hints: planning goes on with what is known
+	}
+	peers, links := n.planPeers(id)
+	p, err := route.Make(planModel(c), peers, links, req)
+	if err != nil {
+		_ = n.host.Refresh(ctx) // perhaps what is missing has just appeared
+		peers, links = n.planPeers(id)
+		p, err = route.Make(planModel(c), peers, links, req)
+	}
+	return p, err
+}
+
+func (n *Node) planRequest(prompt, newTokens int, k control.Constraints) (route.Request, error) {
+	shape, err := route.ParseShape(k.Shape)
+	if err != nil {
+		return route.Request{}, err
+	}
+	req := route.Request{PromptTokens: prompt, NewTokens: newTokens, Chunk: k.Chunk, Shape: shape, Cuts: k.Cuts,
+		Assign: k.Assign, Decoder: k.Decoder, Exclude: k.Excluded, PreferSelf: true}
+	switch k.Decode {
+	case "", "any":
+	case "here":
+		if k.Decoder != "" && k.Decoder != n.ID() {
+			return req, fmt.Errorf("decoding here contradicts the decoder %s", k.Decoder)
+		}
+		req.Decoder = n.ID()
+	default:
+		return req, fmt.Errorf("decode %q: use here or any", k.Decode)
+	}
+	return req, nil
+}
+
+// planPeers turns the offers of a model that compute with this node's numerics
+// into the planner's peers and links.
+func (n *Node) planPeers(id artifacts.ID) (peers []route.Peer, links []route.Link) {
+	profile := runtime.NewProfile(runtime.KVF16).ID()
+	offers := n.host.Offers()
+	near := map[string]bool{}
+	for _, o := range offers {
+		if artifacts.ID(o.Model) != id || o.First >= o.Last || o.Profile != profile {
+			continue
+		}
+		near[o.Peer] = sameNetwork(o)
+		up, down := o.UpBytesPerSec, o.DownBytesPerSec
+		if up == 0 && near[o.Peer] {
+			up = lanBytesPerSec
+		}
+		if down == 0 && near[o.Peer] {
+			down = lanBytesPerSec
+		}
+		peers = append(peers, route.Peer{ID: o.Peer, Holds: route.Range{First: o.First, Last: o.Last}, Head: o.Head, Embed: o.Embed,
+			NoDecode: o.NoDecode, PrefillFlops: o.PrefillFlops, DecodeBytesPerSec: o.DecodeBytesPerSec, KVFreeBytes: o.KVFreeBytes,
+			Context: o.Context, Up: up, Down: down, Load: o.Load, Self: o.Peer == n.ID(), Trust: o.Trust})
+	}
+	for i, a := range peers {
+		for _, b := range peers[i+1:] {
+			l := route.Link{From: a.ID, To: b.ID}
+			switch {
+			case a.Self:
+				l.RTT = n.host.RTT(b.ID).Seconds()
+			case b.Self:
+				l.RTT = n.host.RTT(a.ID).Seconds()
+			case near[a.ID] && near[b.ID]:
+				l.RTT = lanRTT
+			}
+			if l.RTT > 0 {
+				links = append(links, l)
+			}
+		}
+	}
+	return peers, links
+}
+
+// Until links are measured, peers that are only reachable on loopback or
+// private addresses are taken to share a 1 Gbit/s network.
+const (
+	lanBytesPerSec = 1e9 / 8
+	lanRTT         = 0.0005 // seconds
+)
+
+// sameNetwork reports whether every address of an offer is a loopback or
+// private one.
+func sameNetwork(o swarm.Offer) bool {
+	for _, a := range o.Addrs {
+		parts := strings.Split(a, "/")
+		if len(parts) < 3 {
+			return false
+		}
+		ip, err := netip.ParseAddr(parts[2])
+		if err != nil || !ip.IsLoopback() && !ip.IsPrivate() && !ip.IsLinkLocalUnicast() {
+			return false
+		}
+	}
+	return len(o.Addrs) > 0
+}
+
+// wireRoute turns a plan into what travels.
+func wireRoute(p route.Plan) wire.Route {
+	r := wire.Route{DecoderFirst: uint32(p.DecoderLayers.First), Chunk: uint32(max(p.Chunk, 1)), DecodeLocal: p.Shape != route.Pipelined}
+	for _, s := range p.Stages {
+		r.Stages = append(r.Stages, wire.PlanStage{Peer: s.Peer, First: uint32(s.Layers.First), Last: uint32(s.Layers.Last)})
+	}
+	return r
+}
+
+// reroute plans again for a session whose decoder is this node, without the
+// peers that were lost.
+func (n *Node) reroute(ctx context.Context, id artifacts.ID, prompt, newTokens int, lost []string) (wire.Route, error) {
+	s := n.served(id)
+	if s == nil {
+		return wire.Route{}, fmt.Errorf("model %s is no longer served here", id.Short())
+	}
+	_ = n.host.Refresh(ctx) // offers are hints: planning goes on with what is known
+	excluded := map[string]string{}
+	for _, p := range lost {
+		excluded[p] = "lost in this session"
+	}
+	p, err := n.plan(ctx, id, s.card, prompt, newTokens, control.Constraints{Decoder: n.ID(), Excluded: excluded})
+	if err != nil {
+		return wire.Route{}, err
+	}
+	r := wireRoute(p)
+	for i := range r.Stages {
+		st := &r.Stages[i]
+		st.RangeRoot = s.root(runtime.Range{First: int(st.First), Last: int(st.Last)})
+	}
+	return r, nil
+}

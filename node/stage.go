@@ -1,0 +1,196 @@
+package node
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/starling-swarm/starling/artifacts"
+	"github.com/starling-swarm/starling/runtime"
+	"github.com/starling-swarm/starling/swarm/wire"
+)
+
+// stageSession drives one staging machine: it runs steps, sends frames and
+// exports KV. It ends when the decoder closes it, is lost or falls silent; its
+// KV is free from then on.
+type stageSession struct {
+	n       *Node
+	decoder string
+	model   artifacts.ID
+	exec    runtime.Executor
+	ctx     context.Context
+	cancel  context.CancelFunc
+	began   time.Time
+
+	mu     sync.Mutex
+	m      *staging
+	closed bool
+	absent int // pings in a row that didn't list the session
+}
+
+// openStage admits a stage session, or says why not. An older epoch of the same
+// session makes room for the newer one.
+func (n *Node) openStage(from string, m *wire.StageOpen) *wire.Refusal {
+	if r := checkStageOpen(m, from, n.ID(), time.Now()); r != nil {
+		return r
+	}
+	st := m.Plan.Stages[m.Index]
+	layers := runtime.Range{First: int(st.First), Last: int(st.Last)}
+	s, r := n.servedFor(m.Plan.Model, layers)
+	if r != nil {
+		return r
+	}
+	switch {
+	case s.exec.Profile().ID() != m.Plan.Profile:
+		return wire.Refuse(wire.CodeProfile, "this node computes with %v", s.exec.Profile())
+	case s.exec.Config().Layers != int(m.Plan.Layers):
+		return wire.Refuse(wire.CodeBadGrant, "the plan has %d layers, the model %d", m.Plan.Layers, s.exec.Config().Layers)
+	case s.root(layers) != st.RangeRoot:
+		return wire.Refuse(wire.CodeUnknownModel, "the bytes of %v differ from the plan's", layers)
+	}
+	if old := n.stage(m.Session); old != nil {
+		if old.decoderEpoch().Compare(m.Epoch) >= 0 {
+			return wire.Refuse(wire.CodeStaleEpoch, "session %v is open in epoch %v", m.Session, old.decoderEpoch())
+		}
+		old.close()
+	}
+	seq, err := s.exec.NewSequence(int(m.Plan.Capacity))
+	if err != nil {
+		return asRefusal(err)
+	}
+	plan := m.Plan
+	ctx, cancel := context.WithCancel(n.ctx)
+	ss := &stageSession{n: n, decoder: from, model: artifacts.ID(m.Plan.Model), exec: s.exec, ctx: ctx, cancel: cancel, began: time.Now(),
+		m: newStaging(&plan, int(m.Index), s.exec.Config().Width, seq)}
+	if !n.addStage(m.Session, ss) {
+		cancel()
+		seq.Close()
+		return wire.Refuse(wire.CodeBusy, "the node is closing")
+	}
+	n.log.Debug("stage opened", "session", m.Session, "epoch", m.Epoch, "layers", layers)
+	return nil
+}
+
+func (s *stageSession) decoderEpoch() wire.Epoch { return s.m.head.Epoch }
+
+// deliver takes a frame. A refused frame changes nothing; its sender is told.
+func (s *stageSession) deliver(from string, m wire.Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	switch m := m.(type) {
+	case *wire.StageClose:
+		if r := s.m.admit(from, s.decoder, m.Head); r != nil && r.Code != wire.CodeUnknownSession {
+			s.n.refuse(from, m.Head, r)
+			return
+		}
+		s.n.links.send(s.decoder, &wire.StageClosed{Head: s.m.head, Stats: s.m.account(m.Proof)})
+		s.closeLocked()
+		return
+	case *wire.Refusal:
+		// A neighbour refuses a frame of ours: only the decoder can mend that.
+		if fence(s.m.head, m.Head) == nil && (from == s.m.successor() || from == s.m.predecessor()) {
+			s.n.refuse(s.decoder, s.m.head, m)
+		}
+		return
+	}
+	acts, r := s.m.handle(from, m)
+	if r != nil {
+		h, _ := headOf(m)
+		s.n.refuse(from, h, r)
+		return
+	}
+	s.do(acts)
+}
+
+func (s *stageSession) do(acts []action) {
+	for _, a := range acts {
+		switch a := a.(type) {
+		case send:
+			s.n.links.send(a.To, a.Msg)
+		case pushKV:
+			s.n.links.sendKV(a.To, func(write func(wire.Message) error) error { return s.push(a, write) })
+		case run:
+			s.n.wg.Go(func() { s.compute(a.Step) })
+		case finish:
+			s.n.refuse(s.decoder, s.m.head, a.Err)
+			s.closeLocked()
+		}
+	}
+}
+
+func (s *stageSession) compute(step *runtime.Step) {
+	began := time.Now()
+	err := s.exec.Run(s.ctx, []*runtime.Step{step})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.do(s.m.ran(step, time.Since(began), err))
+	}
+}
+
+// push writes the rows that a names, layer by layer in slices. Rows of a
+// session that has ended meanwhile are nobody's loss.
+func (s *stageSession) push(a pushKV, write func(wire.Message) error) error {
+	for l := a.Layers.First; l < a.Layers.Last; l++ {
+		rows, err := s.m.seq.ExportKV(nil, l, a.Start, a.Start+a.Count)
+		if err != nil {
+			return nil
+		}
+		for off := 0; off < len(rows); off += wire.MaxSlice {
+			m := &wire.KVSlice{Head: a.Head, Layer: uint32(l), Start: uint32(a.Start), Count: uint32(a.Count),
+				Prefix: a.Prefix, Total: uint32(len(rows)), Offset: uint32(off), Rows: rows[off:min(off+wire.MaxSlice, len(rows))]}
+			if err := write(m); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// peerGone says that a peer can't be reached: the decoder's loss ends the
+// session, a neighbour's is reported to the decoder.
+func (s *stageSession) peerGone(peer string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+	case peer == s.decoder:
+		s.closeLocked()
+	case peer == s.m.successor() || peer == s.m.predecessor():
+		r := wire.Refuse(wire.CodePeerLost, "%v", err)
+		r.Peer = peer
+		s.n.refuse(s.decoder, s.m.head, r)
+	}
+}
+
+// pinged notes a decoder's list of its sessions; one that it no longer knows
+// is freed.
+func (s *stageSession) pinged(listed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.absent++; listed {
+		s.absent = 0
+	}
+	if s.absent >= 2 {
+		s.closeLocked()
+	}
+}
+
+func (s *stageSession) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closeLocked()
+}
+
+func (s *stageSession) closeLocked() {
+	if s.closed {
+		return
+	}
+	s.closed = true
+	s.cancel()
+	s.n.removeStage(s.m.head.Session, s)
+	go s.m.seq.Close() // waits for a step in progress
+}

@@ -1,0 +1,298 @@
+package node
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash"
+	"math"
+	"time"
+
+	"github.com/starling-swarm/starling/runtime"
+	"github.com/starling-swarm/starling/swarm/wire"
+	"lukechampine.com/blake3"
+)
+
+// maxAhead is how many chunks a sender may be ahead of what its receiver has
+// taken up: two seams in flight to the successor, and chunk j+2 waits for the
+// KV of chunk j (DESIGN §3.4).
+const maxAhead = 2
+
+// staging is one stage's side of a session: a state machine without I/O or
+// clock. Its owner serialises calls.
+//
+//	        Chunk (decoder)            Seam (predecessor)
+//	              │                        │
+//	              ▼                        ▼
+//	 announced ──────── matched by position and prefix ──► run ──► Seam to successor
+//	                                        │                      rows to decoder
+//	                                        └► SeamCredit to predecessor
+//
+// Invariants, in positions: computed ≤ taken ≤ announced ≤ capacity, and at
+// most one run at a time.
+type staging struct {
+	plan     *wire.Plan
+	index    int
+	layers   runtime.Range
+	rowBytes int // of a seam row
+	seq      runtime.Sequence
+	head     wire.Head
+
+	announced uint32
+	chunks    []*wire.Chunk // announced and not yet taken up, ascending
+	seamEnd   uint32        // end of the last seam received
+	seams     []*wire.Seam  // received and not yet taken up, ascending
+	taken     *wire.Chunk   // being computed
+	computed  uint32
+	ends      []uint32 // ends of computed chunks that aren't yet credited and acknowledged
+	credited  uint32   // the successor has taken up everything before
+	acked     uint32   // the decoder holds all rows before
+
+	stats    wire.StageStats
+	seamHash hash.Hash
+	failed   bool
+}
+
+// newStaging makes the machine of stage index of plan. The plan has been
+// checked; seq is owned by the caller.
+func newStaging(plan *wire.Plan, index, width int, seq runtime.Sequence) *staging {
+	st := plan.Stages[index]
+	return &staging{
+		plan: plan, index: index, head: plan.Head, seq: seq, rowBytes: 4 * width,
+		layers:   runtime.Range{First: int(st.First), Last: int(st.Last)},
+		stats:    wire.StageStats{Peer: st.Peer, First: st.First, Last: st.Last},
+		seamHash: blake3.New(32, nil),
+	}
+}
+
+func (s *staging) predecessor() string {
+	if s.index == 0 {
+		return ""
+	}
+	return s.plan.Stages[s.index-1].Peer
+}
+
+func (s *staging) successor() string {
+	if s.index+1 < len(s.plan.Stages) {
+		return s.plan.Stages[s.index+1].Peer
+	}
+	return s.plan.Decoder
+}
+
+// handle takes a frame from peer from. A refusal means that nothing changed.
+func (s *staging) handle(from string, m wire.Message) ([]action, *wire.Refusal) {
+	switch m := m.(type) {
+	case *wire.Chunk:
+		if r := s.admit(from, s.plan.Decoder, m.Head); r != nil {
+			return nil, r
+		}
+		return s.onChunk(m)
+	case *wire.Seam:
+		if r := s.admit(from, s.predecessor(), m.Head); r != nil {
+			return nil, r
+		}
+		return s.onSeam(m)
+	case *wire.SeamCredit:
+		if r := s.admit(from, s.successor(), m.Head); r != nil {
+			return nil, r
+		}
+		if m.Upto < s.credited || m.Upto > s.computed {
+			return nil, wire.Refuse(wire.CodeBadFrame, "seam credit to %d, sent are %d", m.Upto, s.computed)
+		}
+		s.credited = m.Upto
+	case *wire.KVAck:
+		if r := s.admit(from, s.plan.Decoder, m.Head); r != nil {
+			return nil, r
+		}
+		if m.Upto < s.acked || m.Upto > s.computed {
+			return nil, wire.Refuse(wire.CodeBadFrame, "KV acknowledged to %d, sent are %d", m.Upto, s.computed)
+		}
+		s.acked = m.Upto
+	default:
+		return nil, wire.Refuse(wire.CodeBadFrame, "a stage gets no frame of type %d", m.Type())
+	}
+	return s.next(), nil
+}
+
+// admit checks that a frame comes from the peer that the plan names, for the
+// epoch that the session is in.
+func (s *staging) admit(from, want string, h wire.Head) *wire.Refusal {
+	if r := fence(s.head, h); r != nil {
+		return r
+	}
+	if from != want || want == "" {
+		return wire.Refuse(wire.CodeWrongPeer, "the plan of epoch %v names another sender", s.head.Epoch)
+	}
+	if s.failed {
+		return wire.Refuse(wire.CodeUnknownSession, "the stage has failed")
+	}
+	return nil
+}
+
+func (s *staging) onChunk(m *wire.Chunk) ([]action, *wire.Refusal) {
+	switch {
+	case m.Start != s.announced:
+		return nil, wire.Refuse(wire.CodeBadFrame, "chunk at position %d, expected %d", m.Start, s.announced)
+	case uint64(m.Start)+uint64(m.Count) > uint64(s.plan.Capacity):
+		return nil, wire.Refuse(wire.CodeBadGrant, "chunk ends at %d, reserved are %d positions", uint64(m.Start)+uint64(m.Count), s.plan.Capacity)
+	case len(s.chunks) >= int(s.plan.Window):
+		return nil, wire.Refuse(wire.CodeBadFrame, "more than %d chunks announced", s.plan.Window)
+	case (s.index == 0) != (len(m.Tokens) > 0):
+		return nil, wire.Refuse(wire.CodeBadFrame, "stage %d got %d token IDs with a chunk", s.index, len(m.Tokens))
+	}
+	for _, seam := range s.seams { // a seam may be quicker than its announcement
+		if seam.Start == m.Start {
+			if r := match(m, seam); r != nil {
+				return nil, r
+			}
+		}
+	}
+	s.announced += m.Count
+	s.chunks = append(s.chunks, m)
+	return s.next(), nil
+}
+
+func (s *staging) onSeam(m *wire.Seam) ([]action, *wire.Refusal) {
+	switch {
+	case m.Cut != uint32(s.layers.First):
+		return nil, wire.Refuse(wire.CodeBadFrame, "seam into layer %d, this stage starts at %d", m.Cut, s.layers.First)
+	case m.Start != s.seamEnd:
+		return nil, wire.Refuse(wire.CodeBadFrame, "seam at position %d, expected %d", m.Start, s.seamEnd)
+	case len(s.seams) >= maxAhead:
+		return nil, wire.Refuse(wire.CodeBadFrame, "more than %d seams without credit", maxAhead)
+	case uint64(len(m.Rows)) != uint64(m.Count)*uint64(s.rowBytes):
+		return nil, wire.Refuse(wire.CodeBadFrame, "seam of %d rows in %d bytes, a row has %d", m.Count, len(m.Rows), s.rowBytes)
+	case uint64(m.Start)+uint64(m.Count) > uint64(s.plan.Capacity):
+		return nil, wire.Refuse(wire.CodeBadGrant, "seam ends beyond the %d reserved positions", s.plan.Capacity)
+	}
+	for _, c := range s.chunks {
+		if c.Start == m.Start {
+			if r := match(c, m); r != nil {
+				return nil, r
+			}
+		}
+	}
+	s.seamEnd += m.Count
+	s.seams = append(s.seams, m)
+	return s.next(), nil
+}
+
+// match checks that a seam belongs to the announced chunk at its position.
+func match(c *wire.Chunk, m *wire.Seam) *wire.Refusal {
+	if c.Count != m.Count {
+		return wire.Refuse(wire.CodeBadFrame, "seam of %d rows at position %d, announced are %d", m.Count, m.Start, c.Count)
+	}
+	if c.Prefix != m.Prefix {
+		return wire.Refuse(wire.CodePrefix, "seam at position %d belongs to other tokens", m.Start)
+	}
+	return nil
+}
+
+// next starts the oldest announced chunk if its input is here and neither the
+// successor nor the decoder is too far behind.
+func (s *staging) next() []action {
+	for len(s.ends) > 0 && s.ends[0] <= s.credited && (!s.plan.PushKV || s.ends[0] <= s.acked) {
+		s.ends = s.ends[1:]
+	}
+	if s.failed || s.taken != nil || len(s.chunks) == 0 || len(s.ends) >= maxAhead {
+		return nil
+	}
+	c := s.chunks[0]
+	step := &runtime.Step{Seq: s.seq, Layers: s.layers, Start: int(c.Start), N: int(c.Count)}
+	var acts []action
+	if s.index == 0 {
+		step.Tokens = c.Tokens
+	} else {
+		if len(s.seams) == 0 || s.seams[0].Start != c.Start {
+			return nil
+		}
+		step.Seam = decodeRows(s.seams[0].Rows)
+		s.seams = s.seams[1:]
+		acts = append(acts, send{s.predecessor(), &wire.SeamCredit{Head: s.head, Upto: c.Start + c.Count}})
+	}
+	s.chunks, s.taken = s.chunks[1:], c
+	return append(acts, run{step})
+}
+
+// ran takes the result of the step that next asked for.
+func (s *staging) ran(step *runtime.Step, took time.Duration, err error) []action {
+	c := s.taken
+	s.taken = nil
+	if s.failed || c == nil {
+		return nil
+	}
+	if err != nil {
+		s.failed = true
+		return []action{finish{Err: asRefusal(err)}}
+	}
+	s.computed = c.Start + c.Count
+	s.ends = append(s.ends, s.computed)
+	rows := encodeRows(step.Out)
+	s.seamHash.Write(rows)
+	s.stats.Tokens += uint64(c.Count)
+	s.stats.Chunks++
+	s.stats.ComputeNanos += uint64(took)
+	s.stats.SeamBytes += uint64(len(rows))
+	acts := []action{send{s.successor(), &wire.Seam{Head: s.head, Cut: uint32(s.layers.Last),
+		Start: c.Start, Count: c.Count, Prefix: c.Prefix, Rows: rows}}}
+	if s.plan.PushKV {
+		for l := s.layers.First; l < s.layers.Last; l++ {
+			s.stats.KVBytes += uint64(s.seq.RowBytes(l)) * uint64(c.Count)
+		}
+		acts = append(acts, pushKV{s.plan.Decoder, s.head, s.layers, int(c.Start), int(c.Count), c.Prefix})
+	}
+	if s.successor() != s.plan.Decoder {
+		acts = append(acts, send{s.plan.Decoder, &wire.Progress{Head: s.head, Upto: s.computed}})
+	}
+	return append(acts, s.next()...)
+}
+
+// account returns what the stage did; with proof also its KV digests.
+func (s *staging) account(proof bool) wire.StageStats {
+	st := s.stats
+	copy(st.SeamHash[:], s.seamHash.Sum(nil))
+	if proof {
+		for l := s.layers.First; l < s.layers.Last; l++ {
+			st.KVDigests = append(st.KVDigests, s.seq.Digest(l))
+		}
+	}
+	return st
+}
+
+// encodeRows writes floats as the wire has them: f32, little endian.
+func encodeRows(x []float32) []byte {
+	b := make([]byte, 4*len(x))
+	for i, v := range x {
+		binary.LittleEndian.PutUint32(b[4*i:], math.Float32bits(v))
+	}
+	return b
+}
+
+func decodeRows(b []byte) []float32 {
+	x := make([]float32, len(b)/4)
+	for i := range x {
+		x[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
+	}
+	return x
+}
+
+// asRefusal gives an error of this node's runtime the type under which other
+// peers learn of it.
+func asRefusal(err error) *wire.Refusal {
+	var (
+		r        *wire.Refusal
+		nan      *runtime.NonFiniteError
+		capacity *runtime.CapacityError
+		ctx      *runtime.ContextError
+	)
+	switch {
+	case errors.As(err, &r):
+		return r
+	case errors.As(err, &nan):
+		return wire.Refuse(wire.CodeNonFinite, "%v", err)
+	case errors.As(err, &capacity):
+		return wire.Refuse(wire.CodeBusy, "%v", err)
+	case errors.As(err, &ctx):
+		return wire.Refuse(wire.CodeContext, "%v", err)
+	}
+	return wire.Refuse(wire.CodeInternal, "%v", err)
+}
