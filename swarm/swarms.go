@@ -232,6 +232,13 @@ func (s *Swarms) ownerKey(id string) (*Identity, error) {
 	return key, nil
 }
 
+// Owns reports whether this node holds the swarm's owner key, so that it can
+// make invites and revoke members.
+func (s *Swarms) Owns(id string) bool {
+	_, err := s.ownerKey(id)
+	return err == nil
+}
+
 // certificate returns this node's certificate, unchecked.
 func (s *Swarms) certificate(id string) (*wire.Certificate, error) {
 	path, err := s.path(id, certificateFile)
