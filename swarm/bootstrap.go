@@ -6,7 +6,6 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
-	"github.com/libp2p/go-libp2p/core/peerstore"
 )
 
 // Pauses between attempts to reach a bootstrap node.
@@ -15,17 +14,20 @@ const (
 	lastRetry    = 15 * time.Second
 	checkConn    = 2 * time.Second
 	attemptLimit = 10 * time.Second
+	meetLimit    = 5 * time.Second // that a call made too early waits
 )
 
 // keepConnected dials one bootstrap node until it answers, and again when the
 // connection is lost, for ever. Bootstrap nodes are tried beside each other, so
 // a dead one costs the others nothing.
 func (h *Host) keepConnected(ctx context.Context, b peer.AddrInfo) {
-	h.lp.Peerstore().AddAddrs(b.ID, b.Addrs, peerstore.PermanentAddrTTL)
 	h.lp.ConnManager().Protect(b.ID, "starling-bootstrap")
 	retry, told := firstRetry, false
-	for {
+	for first := true; ; first = false {
 		err := h.dialOnce(ctx, b)
+		if first {
+			h.tried()
+		}
 		if ctx.Err() != nil {
 			return
 		}
@@ -59,4 +61,32 @@ func (h *Host) dialOnce(ctx context.Context, b peer.AddrInfo) error {
 	h.clearBackoff(b.ID)
 	// Addresses given by hand outlive what the peerstore forgets.
 	return dialError(b.ID, h.lp.Connect(ctx, b))
+}
+
+// tried notes that a bootstrap node's first attempt is over.
+func (h *Host) tried() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.untried--; h.untried == 0 && !h.cfg.LAN {
+		h.meetLocked()
+	}
+}
+
+func (h *Host) meetLocked() {
+	if !h.hasMet {
+		h.hasMet = true
+		close(h.met)
+	}
+}
+
+// awaitContact waits, right after Start, until the first connection stands or
+// there is no hope of one soon.
+func (h *Host) awaitContact(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, meetLimit)
+	defer cancel()
+	select {
+	case <-h.met:
+	case <-ctx.Done():
+	case <-h.ctx.Done():
+	}
 }

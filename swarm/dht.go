@@ -93,6 +93,12 @@ func (h *Host) Withdraw(key [32]byte) {
 func (h *Host) Lookup(ctx context.Context, key [32]byte, max int) ([]PeerID, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
 	defer cancel()
+	h.awaitContact(ctx)
+	for range 50 { // identify tells the DHT of a new connection's peer a little later
+		if len(h.Connected()) == 0 || h.dht.RoutingTable().Size() > 0 || !sleep(ctx, 20*time.Millisecond) {
+			break
+		}
+	}
 	if h.dht.RoutingTable().Size() == 0 {
 		return nil, fmt.Errorf("lookup: no other node of swarm %s has been reached yet", h.info.ID)
 	}

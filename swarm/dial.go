@@ -68,6 +68,7 @@ func (h *Host) connect(ctx context.Context, id peer.ID) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	h.awaitContact(ctx)
 	addrs := parseAddrs(h.book.addrs(id.String(), time.Now()))
 	h.lp.Peerstore().AddAddrs(id, addrs, peerstore.TempAddrTTL)
 	h.clearBackoff(id)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,10 +16,12 @@ import (
 	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/peerstore"
 	"github.com/libp2p/go-libp2p/core/pnet"
 	"github.com/libp2p/go-libp2p/core/transport"
 	"github.com/libp2p/go-libp2p/p2p/muxer/yamux"
 	lpconnmgr "github.com/libp2p/go-libp2p/p2p/net/connmgr"
+	lpswarm "github.com/libp2p/go-libp2p/p2p/net/swarm"
 	"github.com/libp2p/go-libp2p/p2p/security/noise"
 	tls "github.com/libp2p/go-libp2p/p2p/security/tls"
 	quic "github.com/libp2p/go-libp2p/p2p/transport/quic"
@@ -96,6 +99,7 @@ type Host struct {
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
+	met    chan struct{} // closed at the first connection, or when all bootstrap nodes have failed once
 
 	mu           sync.Mutex
 	wg           sync.WaitGroup // adds under mu while !closed
@@ -109,6 +113,8 @@ type Host struct {
 	announced    map[[32]byte]bool
 	onDisconnect []func(PeerID)
 	conflict     error
+	untried      int  // bootstrap nodes whose first attempt isn't over
+	hasMet       bool // met is closed
 }
 
 // Start joins the swarm and returns at once, whether or not anyone can be
@@ -133,7 +139,7 @@ func Start(ctx context.Context, cfg Config) (*Host, error) {
 	}
 	h := &Host{
 		cfg: cfg, info: cfg.Swarm, store: OpenSwarms(cfg.Dir), instance: rand.Uint64(), logf: cfg.Logf,
-		book: newOfferBook(), kick: make(chan struct{}, 1), found: make(chan struct{}, 1),
+		book: newOfferBook(), kick: make(chan struct{}, 1), found: make(chan struct{}, 1), met: make(chan struct{}),
 		seq:  uint64(time.Now().UnixNano()),
 		sent: map[PeerID]uint64{}, trackers: map[PeerID]bool{}, contacts: map[PeerID]time.Time{},
 		rtts: map[PeerID]time.Duration{}, announced: map[[32]byte]bool{},
@@ -159,10 +165,15 @@ func Start(ctx context.Context, cfg Config) (*Host, error) {
 	if cfg.LAN {
 		h.startMDNS()
 	}
+	boot = slices.DeleteFunc(boot, func(b peer.AddrInfo) bool { return b.ID == cfg.Identity.id })
+	h.mu.Lock() // connections may come in already
+	if h.untried = len(boot); h.untried == 0 && !cfg.LAN {
+		h.meetLocked()
+	}
+	h.mu.Unlock()
 	for _, b := range boot {
-		if b.ID != cfg.Identity.id {
-			h.goDo(func(ctx context.Context) { h.keepConnected(ctx, b) })
-		}
+		h.lp.Peerstore().AddAddrs(b.ID, b.Addrs, peerstore.PermanentAddrTTL)
+		h.goDo(func(ctx context.Context) { h.keepConnected(ctx, b) })
 	}
 	h.goDo(h.announceLoop)
 	h.goDo(h.meetLoop)
@@ -214,7 +225,7 @@ func newLibp2p(id *Identity, listen []string, admit admission) (host.Host, error
 		libp2p.Muxer(yamux.ID, newMuxer()),
 		libp2p.ResourceManager(limits),
 		libp2p.ConnectionManager(conns),
-		libp2p.DialRanker(rankDials),
+		libp2p.SwarmOpts(lpswarm.WithDialRanker(rankDials)),
 		libp2p.UDPBlackHoleSuccessCounter(nil), // an outage must not end dialling
 		libp2p.IPv6BlackHoleSuccessCounter(nil),
 	)
@@ -259,6 +270,9 @@ func (h *Host) ID() PeerID { return h.lp.ID().String() }
 
 // Addrs returns the full multiaddrs under which this node can be dialled.
 func (h *Host) Addrs() []string {
+	if len(h.lp.Addrs()) == 0 {
+		return nil
+	}
 	addrs, err := peer.AddrInfoToP2pAddrs(&peer.AddrInfo{ID: h.lp.ID(), Addrs: h.lp.Addrs()})
 	if err != nil {
 		return nil
@@ -321,6 +335,7 @@ func (h *Host) connected(_ network.Network, c network.Conn) {
 	h.mu.Lock()
 	_, again := h.contacts[p]
 	h.contacts[p] = time.Now()
+	h.meetLocked()
 	h.mu.Unlock()
 	if again {
 		return

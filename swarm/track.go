@@ -396,6 +396,7 @@ func (h *Host) Refresh(ctx context.Context) error { return h.refresh(ctx, [32]by
 func (h *Host) RefreshModel(ctx context.Context, model [32]byte) error { return h.refresh(ctx, model) }
 
 func (h *Host) refresh(ctx context.Context, model [32]byte) error {
+	h.awaitContact(ctx)
 	peers := h.targets()
 	if len(peers) == 0 {
 		return fmt.Errorf("no other node of swarm %s has been reached yet", h.info.ID)

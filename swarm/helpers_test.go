@@ -1,0 +1,158 @@
+package swarm
+
+import (
+	"context"
+	"fmt"
+	"io"
+	goruntime "runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// node describes a host for a test.
+type node struct {
+	dir    string
+	id     *Identity
+	listen []string
+	boot   []string
+	change func(*Config)
+}
+
+var (
+	both     = []string{"/ip4/127.0.0.1/tcp/0", "/ip4/127.0.0.1/udp/0/quic-v1"}
+	tcpOnly  = both[:1]
+	quicOnly = both[1:]
+)
+
+// startNode starts a host on loopback and closes it with the test.
+func startNode(t *testing.T, info *Info, n node) *Host {
+	t.Helper()
+	if n.dir == "" {
+		n.dir = t.TempDir()
+	}
+	if n.id == nil {
+		id, err := LoadIdentity(n.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.id = id
+	}
+	if n.listen == nil {
+		n.listen = both
+	}
+	var mu sync.Mutex
+	done := false
+	cfg := Config{Identity: n.id, Dir: n.dir, Swarm: info, Listen: n.listen, Bootstrap: n.boot,
+		Logf: func(format string, args ...any) {
+			mu.Lock()
+			defer mu.Unlock()
+			if !done {
+				t.Logf("%s: %s", short(n.id.ID()), fmt.Sprintf(format, args...))
+			}
+		}}
+	if n.change != nil {
+		n.change(&cfg)
+	}
+	h, err := Start(context.Background(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		h.Close()
+		mu.Lock()
+		done = true
+		mu.Unlock()
+	})
+	return h
+}
+
+func short(id PeerID) string { return id[len(id)-6:] }
+
+// publicSwarm is a swarm that needs no certificates.
+func publicSwarm(t *testing.T) *Info {
+	t.Helper()
+	i, err := CreateSwarm(t.TempDir(), "test", true, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// eventually waits until ok returns "", which otherwise says what is missing.
+func eventually(t *testing.T, limit time.Duration, ok func() string) {
+	t.Helper()
+	var missing string
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if missing = ok(); missing == "" {
+			return
+		}
+	}
+	t.Fatalf("after %v: %s", limit, missing)
+}
+
+func testCtx(t *testing.T, limit time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// echo serves a protocol that returns what it gets.
+const echoProtocol = "/starling/test-echo/1"
+
+func serveEcho(h *Host) {
+	h.Handle(echoProtocol, func(s *Stream) {
+		defer s.Close()
+		io.Copy(s, s)
+	})
+}
+
+// callEcho reports whether an echo of text comes back.
+func callEcho(ctx context.Context, h *Host, peer PeerID, text string) error {
+	s, err := h.Open(ctx, peer, echoProtocol)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	s.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := io.WriteString(s, text); err != nil {
+		return err
+	}
+	if err := s.CloseWrite(); err != nil {
+		return err
+	}
+	b, err := io.ReadAll(s)
+	if err == nil && string(b) != text {
+		return fmt.Errorf("echo of %q is %q", text, b)
+	}
+	return err
+}
+
+// leakCheck fails the test if goroutines of this package or libp2p outlive it.
+// Call it first, so that it runs after the hosts' cleanups.
+func leakCheck(t *testing.T) {
+	t.Helper()
+	before := goruntime.NumGoroutine()
+	t.Cleanup(func() {
+		const allowed = 3 // libp2p lets a few finish on their own
+		var now int
+		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			if now = goruntime.NumGoroutine(); now <= before+allowed {
+				return
+			}
+		}
+		buf := make([]byte, 1<<20)
+		t.Errorf("%d goroutines before, %d after:\n%s", before, now, buf[:goruntime.Stack(buf, true)])
+	})
+}
+
+func containsAll(s string, parts ...string) bool {
+	for _, p := range parts {
+		if !strings.Contains(s, p) {
+			return false
+		}
+	}
+	return true
+}

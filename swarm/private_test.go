@@ -1,0 +1,621 @@
+package swarm
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/protocol"
+	"github.com/libp2p/go-libp2p/core/transport"
+	"github.com/multiformats/go-multistream"
+
+	"github.com/starling-swarm/starling/swarm/wire"
+)
+
+// private is a private swarm with its owner's node running.
+type private struct {
+	info  *Info
+	dir   string
+	owner *Host
+}
+
+func newPrivate(t *testing.T) *private {
+	t.Helper()
+	dir := t.TempDir()
+	info, err := CreateSwarm(dir, "friends", false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &private{info: info, dir: dir}
+	p.owner = startNode(t, info, node{dir: dir})
+	return p
+}
+
+func (p *private) invite(t *testing.T, role Role, ttl time.Duration) string {
+	t.Helper()
+	token, err := OpenSwarms(p.dir).CreateInvite(p.info.ID, role, ttl, p.owner.Addrs())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// join makes a member and starts its node.
+func (p *private) join(t *testing.T, role Role) *Host {
+	t.Helper()
+	dir := t.TempDir()
+	id, err := LoadIdentity(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := Join(testCtx(t, 10*time.Second), id, p.invite(t, role, time.Hour), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startNode(t, info, node{dir: dir, id: id})
+}
+
+func TestPrivateSwarm(t *testing.T) {
+	leakCheck(t)
+	p := newPrivate(t)
+	serveEcho(p.owner)
+	a := p.join(t, RoleMember)
+	serveEcho(a)
+	b := p.join(t, RoleMember)
+	ctx := testCtx(t, 20*time.Second)
+	for _, to := range []*Host{p.owner, a} {
+		eventually(t, 10*time.Second, func() string {
+			if err := callEcho(ctx, b, to.ID(), "members only"); err != nil {
+				return err.Error()
+			}
+			return ""
+		})
+	}
+	stored, err := OpenSwarms(p.dir).List()
+	if err != nil || len(stored) != 1 || stored[0].ID != p.info.ID {
+		t.Errorf("the store lists %v, %v", stored, err)
+	}
+}
+
+// allProtocols is every protocol that a host serves, and a few that it doesn't.
+func allProtocols(h *Host) []protocol.ID {
+	ps := h.lp.Mux().Protocols()
+	return append(ps, "/ipfs/ping/1.0.0", "/ipfs/id/1.0.0", "/ipfs/id/push/1.0.0", "/libp2p/circuit/relay/0.2.0/hop", "/libp2p/autonat/1.0.0", "/libp2p/dcutr", "/starling/nothing/1")
+}
+
+// A stranger who opens any protocol, over TCP or QUIC, is cut off, whatever it
+// opens and however many streams, and learns no member's certificate.
+func TestStrangerGetsNothing(t *testing.T) {
+	leakCheck(t)
+	p := newPrivate(t)
+	serveEcho(p.owner)
+	p.owner.Listener("/starling/torrent/1")
+	protocols := allProtocols(p.owner)
+	if len(protocols) < 10 || !slices.Contains(protocols, trackProtocol) || !slices.Contains(protocols, protocol.ID("/starling/"+p.info.ID+"/kad/1.0.0")) {
+		t.Fatalf("the host's protocols are %v", protocols)
+	}
+	for _, addr := range p.owner.Addrs() {
+		for _, proto := range protocols {
+			tried := make(chan error, 1)
+			h, err := newLibp2p(Ephemeral(), nil, func(ctx context.Context, conn transport.CapableConn, dialled bool) error {
+				ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+				defer cancel()
+				s, err := conn.OpenStream(ctx)
+				if err != nil {
+					tried <- nil
+					return err
+				}
+				s.SetDeadline(time.Now().Add(5 * time.Second))
+				err = multistream.SelectProtoOrFail(proto, s)
+				if err == nil {
+					tried <- errors.New("it was accepted")
+					return err
+				}
+				// Nor does a second stream get anywhere.
+				if s, err := conn.OpenStream(ctx); err == nil {
+					s.SetDeadline(time.Now().Add(5 * time.Second))
+					if multistream.SelectProtoOrFail(proto, s) == nil {
+						tried <- errors.New("it was accepted on the second stream")
+						return err
+					}
+				}
+				for !conn.IsClosed() && ctx.Err() == nil {
+					time.Sleep(5 * time.Millisecond)
+				}
+				if !conn.IsClosed() {
+					tried <- errors.New("the connection stays open")
+					return err
+				}
+				tried <- nil
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			infos, err := parseBootstrap([]string{addr})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := h.Connect(testCtx(t, 10*time.Second), infos[0]); err == nil {
+				t.Errorf("%s, %s: a stranger is connected", addr, proto)
+			}
+			if err := <-tried; err != nil {
+				t.Errorf("%s, %s: %v", addr, proto, err)
+			}
+			h.Close()
+		}
+	}
+	if got := p.owner.Connected(); len(got) != 0 {
+		t.Errorf("connected to %v", got)
+	}
+}
+
+// A stranger that is an ordinary libp2p host, with no admission of its own,
+// gets no connection that lasts, and no stream.
+func TestOrdinaryHostIsCutOff(t *testing.T) {
+	leakCheck(t)
+	p := newPrivate(t)
+	h, err := newLibp2p(Ephemeral(), tcpOnly, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	for _, addr := range p.owner.Addrs() {
+		infos, err := parseBootstrap([]string{addr})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx := testCtx(t, 10*time.Second)
+		// The handshake is done before the other side says no, so Connect itself may succeed.
+		if err := h.Connect(ctx, infos[0]); err == nil {
+			if _, err := h.NewStream(network.WithNoDial(ctx, "test"), infos[0].ID, "/ipfs/ping/1.0.0"); err == nil {
+				t.Errorf("%s: a stranger opened a ping stream", addr)
+			}
+		}
+		eventually(t, 5*time.Second, func() string {
+			if h.Network().Connectedness(infos[0].ID) == network.Connected {
+				return "the stranger is still connected"
+			}
+			return ""
+		})
+		h.Network().ClosePeer(infos[0].ID)
+	}
+	// And members don't let a stranger in that they dial themselves.
+	err = p.owner.lp.Connect(testCtx(t, 10*time.Second), peer.AddrInfo{ID: h.ID(), Addrs: h.Addrs()})
+	if err == nil {
+		t.Error("a member connected to a stranger")
+	}
+}
+
+// A stranger who says nothing, or goes on for ever, is cut off in time, and
+// doesn't keep members out meanwhile.
+func TestSilentStranger(t *testing.T) {
+	leakCheck(t)
+	p := newPrivate(t)
+	token := p.invite(t, RoleMember, time.Hour)
+	for name, say := range map[string]func(s network.MuxedStream){
+		"silent":         nil,
+		"nothing":        func(s network.MuxedStream) {},
+		"half a hello":   func(s network.MuxedStream) { lazySelect(s).Write([]byte{80, 0, 0}) },
+		"4 GB hello":     func(s network.MuxedStream) { lazySelect(s).Write([]byte{255, 255, 255, 255, byte(wire.TypeHello)}) },
+		"1 MB of zeros":  func(s network.MuxedStream) { lazySelect(s).Write(make([]byte, 1<<20)) },
+		"endless header": func(s network.MuxedStream) { io.Copy(s, zeros{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, addr := range p.owner.Addrs() {
+				began := time.Now()
+				h, err := newLibp2p(Ephemeral(), nil, func(ctx context.Context, conn transport.CapableConn, dialled bool) error {
+					if say != nil {
+						s, err := conn.OpenStream(ctx)
+						if err != nil {
+							return err
+						}
+						go say(s)
+					}
+					for !conn.IsClosed() && time.Since(began) < 6*time.Second {
+						time.Sleep(5 * time.Millisecond)
+					}
+					if !conn.IsClosed() {
+						t.Errorf("%s: still open after %v", addr, time.Since(began))
+					}
+					return errors.New("done")
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				infos, _ := parseBootstrap([]string{addr})
+				connected := make(chan struct{})
+				go func() {
+					defer close(connected)
+					h.Connect(context.Background(), infos[0])
+				}()
+				if name == "silent" {
+					dir := t.TempDir()
+					id, _ := LoadIdentity(dir)
+					if _, err := Join(testCtx(t, 1500*time.Millisecond), id, p.invite(t, RoleMember, time.Hour), dir); err != nil {
+						t.Errorf("joining beside a silent stranger: %v", err)
+					}
+				}
+				<-connected
+				if took := time.Since(began); took > admitTimeout+time.Second {
+					t.Errorf("%s: cut off after %v", addr, took)
+				}
+				h.Close()
+			}
+		})
+	}
+	dir := t.TempDir()
+	id, _ := LoadIdentity(dir)
+	if _, err := Join(testCtx(t, 5*time.Second), id, token, dir); err != nil {
+		t.Errorf("joining after all that: %v", err)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
+
+func lazySelect(s network.MuxedStream) multistream.LazyConn {
+	return multistream.NewMSSelect(s, joinProtocol)
+}
+
+func TestInviteIsForOnePeer(t *testing.T) {
+	leakCheck(t)
+	p := newPrivate(t)
+	token := p.invite(t, RoleMember, time.Hour)
+	type result struct {
+		dir string
+		id  *Identity
+		err error
+	}
+	results := make(chan result)
+	for range 4 {
+		go func() {
+			dir := t.TempDir()
+			id, err := LoadIdentity(dir)
+			if err == nil {
+				_, err = Join(testCtx(t, 10*time.Second), id, token, dir)
+			}
+			results <- result{dir, id, err}
+		}()
+	}
+	var joined []result
+	for range 4 {
+		if r := <-results; r.err == nil {
+			joined = append(joined, r)
+		} else if !strings.Contains(r.err.Error(), "ask for a new one") {
+			t.Errorf("the error doesn't say what to do: %v", r.err)
+		}
+	}
+	if len(joined) != 1 {
+		t.Fatalf("%d peers joined with one invite", len(joined))
+	}
+	// The answer may have got lost: the same peer may ask again.
+	if _, err := Join(testCtx(t, 5*time.Second), joined[0].id, token, joined[0].dir); err != nil {
+		t.Errorf("joining again: %v", err)
+	}
+}
+
+func TestInviteRefused(t *testing.T) {
+	leakCheck(t)
+	p, other := newPrivate(t), newPrivate(t)
+	good, err := wire.ParseInvite(p.invite(t, RoleMember, time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	change := func(f func(*wire.Invite)) string {
+		i := *good
+		f(&i)
+		return i.String()
+	}
+	short := p.invite(t, RoleMember, time.Second)
+	forged := good.Secret
+	forged[0] ^= 1
+	member := p.join(t, RoleMember)
+	for name, c := range map[string]struct{ token, want string }{
+		"not an invite": {"hello", "doesn't start"},
+		"typing error":  {strings.Replace(good.String(), good.String()[40:41], "7", 1), "copy it again"},
+		"cut":           {good.String()[:60], "copy it again"},
+		"forged secret": {change(func(i *wire.Invite) { i.Secret = forged }), "unknown here"},
+		"another swarm": {change(func(i *wire.Invite) { i.Swarm = other.info.ID }), "unknown here"},
+		"other's node":  {change(func(i *wire.Invite) { i.Addrs = other.owner.Addrs() }), "unknown here"},
+		"a mere member": {change(func(i *wire.Invite) { i.Addrs = member.Addrs() }), "ask the node that made"},
+		"nobody there":  {change(func(i *wire.Invite) { i.Addrs = []string{"/ip4/127.0.0.1/tcp/1/p2p/" + p.owner.ID()} }), "can't be reached"},
+		"someone else": {change(func(i *wire.Invite) {
+			i.Addrs = []string{strings.Replace(p.owner.Addrs()[0], p.owner.ID(), member.ID(), 1)}
+		}), "can't be reached"},
+		"no address":     {change(func(i *wire.Invite) { i.Addrs = nil }), "no address"},
+		"bad swarm ID":   {change(func(i *wire.Invite) { i.Swarm = "../../etc" }), "starts with neither"},
+		"expired at us":  {change(func(i *wire.Invite) { i.Expires = 1 }), "ran out"},
+		"expired issuer": {"", "unknown here"},
+	} {
+		if name == "expired issuer" { // our clock is behind the issuer's
+			i, _ := wire.ParseInvite(short)
+			i.Expires += 3600
+			c.token = i.String()
+			time.Sleep(1100 * time.Millisecond)
+		}
+		dir := t.TempDir()
+		id, err := LoadIdentity(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Join(testCtx(t, 10*time.Second), id, c.token, dir)
+		if err == nil {
+			t.Errorf("%s: joined", name)
+		} else if !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: error %q lacks %q or has several lines", name, err, c.want)
+		}
+		if l, _ := OpenSwarms(dir).List(); len(l) != 0 {
+			t.Errorf("%s: a swarm was stored", name)
+		}
+	}
+	// None of that used the invite up.
+	dir := t.TempDir()
+	id, _ := LoadIdentity(dir)
+	if _, err := Join(testCtx(t, 5*time.Second), id, good.String(), dir); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOnlyTheOwnerInvitesAndRevokes(t *testing.T) {
+	p := newPrivate(t)
+	m := p.join(t, RoleMember)
+	s := OpenSwarms(m.cfg.Dir)
+	if _, err := s.CreateInvite(p.info.ID, RoleMember, time.Hour, m.Addrs()); err == nil || !strings.Contains(err.Error(), "owner key") {
+		t.Errorf("a member's invite: %v", err)
+	}
+	if _, err := s.Revoke(p.info.ID, p.owner.ID()); err == nil || !strings.Contains(err.Error(), "owner key") {
+		t.Errorf("a member revokes: %v", err)
+	}
+	if err := m.Revoke(p.owner.ID()); err == nil {
+		t.Error("a member's host revokes")
+	}
+	for _, c := range []struct {
+		role  Role
+		ttl   time.Duration
+		addrs []string
+	}{{RoleMember, 0, p.owner.Addrs()}, {9, time.Hour, p.owner.Addrs()}, {RoleMember, time.Hour, nil}, {RoleMember, time.Hour, []string{"/ip4/127.0.0.1/tcp/1"}}} {
+		if _, err := OpenSwarms(p.dir).CreateInvite(p.info.ID, c.role, c.ttl, c.addrs); err == nil {
+			t.Errorf("invite with %v: no error", c)
+		}
+	}
+}
+
+func TestRevocation(t *testing.T) {
+	leakCheck(t)
+	p := newPrivate(t)
+	good, bad := p.join(t, RoleMember), p.join(t, RoleMember)
+	serveEcho(good)
+	serveEcho(bad)
+	// The one to be revoked has connections to both, and a stream that is in use.
+	ctx := testCtx(t, 20*time.Second)
+	eventually(t, 10*time.Second, func() string {
+		if err := callEcho(ctx, bad, good.ID(), "x"); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	s, err := bad.Open(ctx, good.ID(), echoProtocol)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Reset()
+	if err := p.owner.Revoke(bad.ID()); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.owner.Revoke(bad.ID()); err == nil {
+		t.Error("revoked twice")
+	}
+	eventually(t, 3*time.Second, func() string {
+		for _, h := range []*Host{p.owner, good} {
+			if slices.Contains(h.Connected(), bad.ID()) {
+				return short(h.ID()) + " is still connected to the revoked peer"
+			}
+		}
+		return ""
+	})
+	s.SetReadDeadline(time.Now().Add(5 * time.Second))
+	if _, err := io.Copy(io.Discard, s); err == nil {
+		t.Error("the revoked peer's stream ended as if all was well")
+	}
+	if err := callEcho(ctx, bad, good.ID(), "x"); err == nil || !strings.Contains(err.Error(), "revoked") {
+		t.Errorf("the revoked peer calls: %v", err)
+	}
+	if err := callEcho(ctx, good, bad.ID(), "x"); err == nil {
+		t.Error("the revoked peer is called")
+	}
+	// It can't come back with another invite either, nor after a restart.
+	if _, err := Join(ctx, bad.cfg.Identity, p.invite(t, RoleMember, time.Hour), t.TempDir()); err == nil || !strings.Contains(err.Error(), "revoked") {
+		t.Errorf("the revoked peer joins again: %v", err)
+	}
+	good.Close()
+	again := startNode(t, p.info, node{dir: good.cfg.Dir, boot: p.owner.Addrs()})
+	if again.members.listSeq() != 1 {
+		t.Errorf("after a restart the member has list %d", again.members.listSeq())
+	}
+	// A newcomer gets the list with its certificate, so it refuses at once.
+	n := p.join(t, RoleMember)
+	if n.members.listSeq() != 1 {
+		t.Errorf("the newcomer has list %d", n.members.listSeq())
+	}
+}
+
+// A member that was away gets the list from whomever it meets first.
+func TestRevocationReachesTheAbsent(t *testing.T) {
+	leakCheck(t)
+	p := newPrivate(t)
+	absent, bad, relay := p.join(t, RoleMember), p.join(t, RoleMember), p.join(t, RoleMember)
+	absent.Close()
+	bad.Close()
+	eventually(t, 5*time.Second, func() string {
+		if !slices.Contains(p.owner.Connected(), relay.ID()) {
+			return "not connected"
+		}
+		return ""
+	})
+	if err := p.owner.Revoke(bad.ID()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 5*time.Second, func() string {
+		if relay.members.listSeq() != 1 {
+			return "the relay has no list"
+		}
+		return ""
+	})
+	p.owner.Close()
+	info := *p.info
+	back := startNode(t, &info, node{dir: absent.cfg.Dir, boot: relay.Addrs()})
+	eventually(t, 5*time.Second, func() string {
+		if back.members.listSeq() != 1 {
+			return "the list isn't passed on"
+		}
+		return ""
+	})
+}
+
+func TestForgedLists(t *testing.T) {
+	p := newPrivate(t)
+	m := p.join(t, RoleMember)
+	victim := p.join(t, RoleMember)
+	owner, err := OpenSwarms(p.dir).ownerKey(p.info.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sign := func(by *Identity, seq uint64, swarm string, peers ...string) *wire.RevocationList {
+		l := &wire.RevocationList{Swarm: swarm, Seq: seq, Peers: peers}
+		copy(l.Signature[:], by.Sign(wire.DomainRevocation, l.SigningBytes()))
+		return l
+	}
+	for name, l := range map[string]*wire.RevocationList{
+		"a member's":    sign(m.cfg.Identity, 5, p.info.ID, victim.ID()),
+		"another swarm": sign(owner, 5, privateID(m.ID()), victim.ID()),
+		"wrong domain": func() *wire.RevocationList {
+			l := sign(owner, 5, p.info.ID)
+			copy(l.Signature[:], owner.Sign("x", l.SigningBytes()))
+			return l
+		}(),
+		"changed after":  func() *wire.RevocationList { l := sign(owner, 5, p.info.ID); l.Peers = []string{victim.ID()}; return l }(),
+		"number changed": func() *wire.RevocationList { l := sign(owner, 5, p.info.ID); l.Seq = 6; return l }(),
+	} {
+		if _, err := p.owner.answerTrack(l, m.ID()); err == nil {
+			t.Errorf("%s list is taken", name)
+		}
+	}
+	if err := p.owner.members.apply(sign(owner, 7, p.info.ID)); err != nil {
+		t.Fatal(err)
+	}
+	for _, seq := range []uint64{6, 7} {
+		if err := p.owner.members.apply(sign(owner, seq, p.info.ID, victim.ID())); !errors.Is(err, errStale) {
+			t.Errorf("list %d after 7: %v", seq, err)
+		}
+	}
+}
+
+func TestCertificates(t *testing.T) {
+	owner, peer := Ephemeral(), Ephemeral().ID()
+	swarm := privateID(owner.ID())
+	now := time.Now()
+	resign := func(f func(*wire.Certificate)) *wire.Certificate {
+		c := issue(owner, peer, RoleMember, now)
+		f(c)
+		copy(c.Signature[:], owner.Sign(wire.DomainCertificate, c.SigningBytes()))
+		return c
+	}
+	if err := checkCertificate(issue(owner, peer, RoleMember, now), swarm, owner.ID(), peer, now); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkCertificate(issue(owner, peer, RoleMember, now.Add(5*time.Minute)), swarm, owner.ID(), peer, now); err != nil {
+		t.Errorf("clocks 5 minutes apart: %v", err)
+	}
+	for name, c := range map[string]*wire.Certificate{
+		"another swarm's": resign(func(c *wire.Certificate) { c.Swarm = privateID(peer) }),
+		"another peer's":  resign(func(c *wire.Certificate) { c.Peer = owner.ID() }),
+		"from the future": resign(func(c *wire.Certificate) { c.Issued += 3600 }),
+		"expired":         resign(func(c *wire.Certificate) { c.Expires = now.Unix() }),
+		"signed by a peer": func() *wire.Certificate {
+			o := Ephemeral()
+			c := issue(o, peer, RoleMember, now)
+			c.Swarm = swarm
+			return c
+		}(),
+		"role changed": func() *wire.Certificate { c := issue(owner, peer, RoleClient, now); c.Role = RoleMember; return c }(),
+	} {
+		if checkCertificate(c, swarm, owner.ID(), peer, now) == nil {
+			t.Errorf("a certificate %s is accepted", name)
+		}
+	}
+}
+
+func TestCertificateIsRenewed(t *testing.T) {
+	p := newPrivate(t)
+	m := p.join(t, RoleMember)
+	m.Close()
+	owner, err := OpenSwarms(p.dir).ownerKey(p.info.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := issue(owner, m.ID(), RoleMember, time.Now().Add(time.Hour-CertificateLife))
+	s := OpenSwarms(m.cfg.Dir)
+	if err := s.put(p.info.ID, certificateFile, old.Data()); err != nil {
+		t.Fatal(err)
+	}
+	startNode(t, p.info, node{dir: m.cfg.Dir, boot: p.owner.Addrs()})
+	eventually(t, 5*time.Second, func() string {
+		c, err := s.certificate(p.info.ID)
+		if err != nil {
+			return err.Error()
+		}
+		if left := time.Until(time.Unix(c.Expires, 0)); left < CertificateLife-time.Hour {
+			return "the certificate still runs out in " + left.String()
+		}
+		return ""
+	})
+}
+
+func TestExpiredMemberCannotStart(t *testing.T) {
+	dir := t.TempDir()
+	info, err := CreateSwarm(dir, "old", false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, _ := LoadIdentity(dir)
+	s := OpenSwarms(dir)
+	owner, _ := s.ownerKey(info.ID)
+	if err := s.put(info.ID, certificateFile, issue(owner, id.ID(), RoleMember, time.Now().Add(-CertificateLife)).Data()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Start(context.Background(), Config{Identity: id, Dir: dir, Swarm: info}); err == nil || !containsAll(err.Error(), "ran out", "invite") {
+		t.Errorf("Start: %v", err)
+	}
+	path, _ := s.path(info.ID, certificateFile)
+	if err := os.WriteFile(path, []byte("garbage"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Start(context.Background(), Config{Identity: id, Dir: dir, Swarm: info}); err == nil {
+		t.Error("Start with a damaged certificate")
+	}
+}
+
+func TestOwnerKeyStaysPrivate(t *testing.T) {
+	dir := t.TempDir()
+	info, err := CreateSwarm(dir, "x", false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "swarms", info.ID, ownerFile)
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenSwarms(dir).ownerKey(info.ID); err == nil || !strings.Contains(err.Error(), "chmod 600") {
+		t.Errorf("a key that others can read: %v", err)
+	}
+}
