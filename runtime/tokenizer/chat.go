@@ -2,30 +2,70 @@ package tokenizer
 
 import (
 	"errors"
-	"strings"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/starling-swarm/starling/runtime/tokenizer/template"
 )
 
-// ErrNoTemplate is returned by RenderChat when the file has no chat template
-// and its vocabulary has no ChatML tokens either.
-var ErrNoTemplate = errors.New("the model has no chat template")
+// ErrNoTemplate is returned by [Tokenizer.RenderChat] for a model that has
+// neither a chat template nor the tokens of ChatML: it is not a chat model.
+var ErrNoTemplate = errors.New("the model has no chat template; give it plain text, or use a model trained for chat")
 
-// Message is one turn of a conversation.
+// chatML is the template of a model that ships none but has the tokens
+// <|im_start|> and <|im_end|>.
+const chatML = `{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}`
+
+// hasChatML reports whether both tokens of ChatML are in the vocabulary.
+func hasChatML(byText map[string]int32) bool {
+	_, start := byText["<|im_start|>"]
+	_, end := byText["<|im_end|>"]
+	return start && end
+}
+
+// Message is one turn of a conversation. Turns that a role and a text cannot
+// express, such as tool calls, go into vars["messages"] of [Tokenizer.RenderChat].
 type Message struct {
 	Role    string // "system", "user", "assistant", or what else the template knows
 	Content string
 }
 
-// RenderChat renders msgs as ChatML when the model has that template or none.
+// RenderChat renders a conversation by the model's own template, or by ChatML
+// where the model has none but knows its tokens. The template sees messages,
+// add_generation_prompt, bos_token, eos_token, tools (none) and what is in
+// vars, which wins; a vars["now"] of type time.Time is the time that
+// strftime_now reads, and is not passed on.
+//
+// The template is foreign code; it runs under template's default limits.
+// Errors are [ErrNoTemplate] and those of package template: a
+// [*template.RaisedError] is the template's refusal of this conversation.
+//
+// Encode the result with [Tokenizer.EncodeChat].
 func (t *Tokenizer) RenderChat(msgs []Message, addGenerationPrompt bool, vars map[string]any) (string, error) {
-	if t.chatSource == "" && t.eog == nil {
+	if t.chatSource == "" {
 		return "", ErrNoTemplate
 	}
-	var b strings.Builder
-	for _, m := range msgs {
-		b.WriteString("<|im_start|>" + m.Role + "\n" + m.Content + "<|im_end|>\n")
+	tmpl, err := t.chat()
+	if err != nil {
+		return "", fmt.Errorf("tokenizer.chat_template: %w", err)
 	}
-	if addGenerationPrompt {
-		b.WriteString("<|im_start|>assistant\n")
+	list := make([]any, len(msgs))
+	for i, m := range msgs {
+		d := template.NewDict()
+		d.Set("role", m.Role)
+		d.Set("content", m.Content)
+		list[i] = d
 	}
-	return b.String(), nil
+	all := map[string]any{
+		"messages": list, "tools": nil, "add_generation_prompt": addGenerationPrompt,
+		"bos_token": string(t.Piece(t.bos)), "eos_token": string(t.Piece(t.eos)),
+	}
+	maps.Copy(all, vars)
+	var o template.Options
+	if now, ok := all["now"].(time.Time); ok {
+		o.Now = func() time.Time { return now }
+		delete(all, "now")
+	}
+	return tmpl.Render(all, o)
 }

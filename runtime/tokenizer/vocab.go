@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
+
+	"github.com/starling-swarm/starling/runtime/tokenizer/template"
 )
 
 // ErrUnsupported is wrapped by [New]'s error when the vocabulary is well formed
@@ -67,6 +70,7 @@ type Tokenizer struct {
 	addBOS, addEOS          bool
 
 	chatSource string
+	chat       func() (*template.Template, error) // parses chatSource, once
 }
 
 // New checks v and builds its tokenizer. Errors are one line and name the GGUF
@@ -123,6 +127,10 @@ func New(v Vocab) (*Tokenizer, error) {
 	if t.special, err = newTrie(v.Tokens, t.types); err != nil {
 		return nil, err
 	}
+	if t.chatSource == "" && hasChatML(byText) {
+		t.chatSource = chatML
+	}
+	t.chat = sync.OnceValues(func() (*template.Template, error) { return template.Parse(t.chatSource) })
 	return t, nil
 }
 
