@@ -21,7 +21,6 @@ type Activations struct {
 	form       Form
 	dense      []float32 // Dense: a copy of the rows
 	blocks     []packed  // otherwise: cols/32 a row
-	scales     []float32 // Q8x256: cols/256 a row
 }
 
 // Rows returns the number of rows set by Reset or Prepare.
@@ -52,7 +51,6 @@ func (a *Activations) Reset(rows, cols int, form Form) {
 		a.dense = sized(a.dense, rows*cols)
 	default:
 		a.blocks = sized(a.blocks, rows*(cols/32))
-		a.scales = sized(a.scales, rows*(cols/256))
 	}
 }
 
@@ -97,9 +95,6 @@ func (a *Activations) PrepareRows(x []float32, first, last int) error {
 			d, id := quantScale(amax)
 			for i := 0; i < size; i += 32 {
 				blocks[(c+i)/32].quantise((*[32]float32)(xs[i:]), d, id)
-			}
-			if a.form == Q8x256 {
-				a.scales[r*(a.cols/256)+c/256] = d
 			}
 		}
 	}

@@ -53,32 +53,64 @@ func AttendBlock(p *Partial, q, k, v []float32, n int, scale float32, scratch []
 		ps[i] = e
 		l[i%16] += e
 	}
-	clear(out)
 	weighted(out, ps, v)
 	p.Merge(m, l.fold(), out)
 }
 
-// scores sets dst[i] to the scaled product of q with key i.
+// scores sets dst[i] to the scaled product of q with key i, four positions at a time with [FMA] written out.
 func scores(dst, q, k []float32, scale float32) {
 	dim := len(q)
-	for i := range dst {
-		row := k[i*dim : (i+1)*dim]
+	i := 0
+	for ; i+4 <= len(dst); i += 4 {
+		rows := k[i*dim : (i+4)*dim]
+		k0, k1, k2, k3 := rows[:dim], rows[dim:2*dim], rows[2*dim:3*dim], rows[3*dim:]
+		k0, k1, k2, k3 = k0[:len(q)], k1[:len(q)], k2[:len(q)], k3[:len(q)]
+		var a0, a1, a2, a3 float32
+		for d, x := range q {
+			p0, p1, p2, p3 := term(x, k0[d]), term(x, k1[d]), term(x, k2[d]), term(x, k3[d])
+			s0, s1, s2, s3 := p0+float64(a0), p1+float64(a1), p2+float64(a2), p3+float64(a3)
+			if hard4(s0, s1, s2, s3) {
+				a0, a1, a2, a3 = fmaExact4(p0, p1, p2, p3, a0, a1, a2, a3)
+				continue
+			}
+			a0, a1, a2, a3 = float32(s0), float32(s1), float32(s2), float32(s3)
+		}
+		dst[i], dst[i+1], dst[i+2], dst[i+3] = float32(a0*scale), float32(a1*scale), float32(a2*scale), float32(a3*scale)
+	}
+	for ; i < len(dst); i++ {
 		acc := float32(0)
 		for d, x := range q {
-			acc = FMA(x, row[d], acc)
+			acc = FMA(x, k[i*dim+d], acc)
 		}
 		dst[i] = float32(acc * scale)
 	}
 }
 
-// weighted adds p[i]·v[i] to out by FMA, for ascending i.
+// weighted sets out[d] to the chain of p[i]·v[i][d] over ascending i, four dimensions at a time with [FMA] written out.
 func weighted(out, p, v []float32) {
 	dim := len(out)
-	for i, x := range p {
-		row := v[i*dim : (i+1)*dim]
-		for d := range out {
-			out[d] = FMA(x, row[d], out[d])
+	d := 0
+	for ; d+4 <= dim; d += 4 {
+		var a0, a1, a2, a3 float32
+		for i, x := range p {
+			at := i*dim + d
+			vs := v[at : at+4 : at+4]
+			p0, p1, p2, p3 := term(x, vs[0]), term(x, vs[1]), term(x, vs[2]), term(x, vs[3])
+			s0, s1, s2, s3 := p0+float64(a0), p1+float64(a1), p2+float64(a2), p3+float64(a3)
+			if hard4(s0, s1, s2, s3) {
+				a0, a1, a2, a3 = fmaExact4(p0, p1, p2, p3, a0, a1, a2, a3)
+				continue
+			}
+			a0, a1, a2, a3 = float32(s0), float32(s1), float32(s2), float32(s3)
 		}
+		out[d], out[d+1], out[d+2], out[d+3] = a0, a1, a2, a3
+	}
+	for ; d < dim; d++ {
+		acc := float32(0)
+		for i, x := range p {
+			acc = FMA(x, v[i*dim+d], acc)
+		}
+		out[d] = acc
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 
 // widenF32 reads little-endian float32 values.
 func widenF32(dst []float32, b []byte) {
-	for i := range dst {
-		dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
+	for ; len(dst) > 0; dst, b = dst[1:], b[4:] {
+		dst[0] = math.Float32frombits(binary.LittleEndian.Uint32(b))
 	}
 }
 

@@ -48,10 +48,27 @@ func matMulDense(dst []float32, stride int, w *Matrix, a *Activations, first, la
 	}
 }
 
-// fmaLanes does lane[k%16] = FMA(x[k], y[k], lane[k%16]) for ascending k.
+// fmaLanes does lane[k%16] = FMA(x[k], y[k], lane[k%16]) for ascending k. It runs four lanes at a time, whose chains are
+// independent, with [FMA] written out.
 func fmaLanes(l *lanes, x, y []float32) {
 	y = y[:len(x)]
-	for k := range x {
+	n := len(x) &^ 15
+	for j := 0; j < 16 && n > 0; j += 4 {
+		l0, l1, l2, l3 := l[j], l[j+1], l[j+2], l[j+3]
+		for k := j; k < n; k += 16 {
+			xs, ys := x[k:k+4:k+4], y[k:k+4:k+4]
+			p0, p1 := term(xs[0], ys[0]), term(xs[1], ys[1])
+			p2, p3 := term(xs[2], ys[2]), term(xs[3], ys[3])
+			s0, s1, s2, s3 := p0+float64(l0), p1+float64(l1), p2+float64(l2), p3+float64(l3)
+			if hard4(s0, s1, s2, s3) {
+				l0, l1, l2, l3 = fmaExact4(p0, p1, p2, p3, l0, l1, l2, l3)
+				continue
+			}
+			l0, l1, l2, l3 = float32(s0), float32(s1), float32(s2), float32(s3)
+		}
+		l[j], l[j+1], l[j+2], l[j+3] = l0, l1, l2, l3
+	}
+	for k := n; k < len(x); k++ {
 		l[k%16] = FMA(x[k], y[k], l[k%16])
 	}
 }

@@ -34,52 +34,9 @@ func MatMul(dst []float32, stride int, w *Matrix, a *Activations, first, last in
 	if stride < last || len(dst) < (a.rows-1)*stride+last {
 		panic(fmt.Sprintf("kernels: MatMul of %d rows by %d outputs into %d values, stride %d", a.rows, last, len(dst), stride))
 	}
-	switch w.Type {
-	case F32, F16, BF16:
+	if a.form == Dense {
 		matMulDense(dst, stride, w, a, first, last)
-	case Q4_0:
-		matMul32(dst, stride, w, a, first, last, dotQ4_0)
-	case Q4_1:
-		matMul32(dst, stride, w, a, first, last, dotQ4_1)
-	case Q5_0:
-		matMul32(dst, stride, w, a, first, last, dotQ5_0)
-	case Q5_1:
-		matMul32(dst, stride, w, a, first, last, dotQ5_1)
-	case Q8_0:
-		matMul32(dst, stride, w, a, first, last, dotQ8_0)
-	case Q4_K:
-		matMul256(dst, stride, w, a, first, last, dotQ4_K)
-	case Q5_K:
-		matMul256(dst, stride, w, a, first, last, dotQ5_K)
-	case Q6_K:
-		matMul256(dst, stride, w, a, first, last, dotQ6_K)
-	}
-}
-
-// matMul32 runs dot over tiles of activation rows for the legacy types.
-func matMul32(dst []float32, stride int, w *Matrix, a *Activations, first, last int, dot func(w []byte, a []packed) float32) {
-	n := a.cols / 32
-	for r0 := 0; r0 < a.rows; r0 += rowTile {
-		r1 := min(r0+rowTile, a.rows)
-		for o := first; o < last; o++ {
-			row := w.row(o)
-			for r := r0; r < r1; r++ {
-				dst[r*stride+o] = dot(row, a.blocks[r*n:(r+1)*n])
-			}
-		}
-	}
-}
-
-// matMul256 runs dot over tiles of activation rows for the K types.
-func matMul256(dst []float32, stride int, w *Matrix, a *Activations, first, last int, dot func(w []byte, a []packed, d []float32) float32) {
-	n := a.cols / 256
-	for r0 := 0; r0 < a.rows; r0 += rowTile {
-		r1 := min(r0+rowTile, a.rows)
-		for o := first; o < last; o++ {
-			row := w.row(o)
-			for r := r0; r < r1; r++ {
-				dst[r*stride+o] = dot(row, a.blocks[8*r*n:8*(r+1)*n], a.scales[r*n:(r+1)*n])
-			}
-		}
+	} else {
+		matMulQuantised(dst, stride, w, a, first, last)
 	}
 }

@@ -36,10 +36,13 @@ func TestMatMul(t *testing.T) {
 		t.Run(typ.String(), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(4, uint64(typ)))
 			elems, _ := typ.Block()
-			for range 25 {
+			for trial := range 25 {
 				cols := elems * (1 + r.IntN(4))
 				if elems == 1 {
 					cols = 1 + r.IntN(600)
+				}
+				if trial == 0 { // more than a span, not a multiple of it
+					cols = 2*32*spanBlocks + 256
 				}
 				rows, outputs := 1+r.IntN(2*rowTile+2), 1+r.IntN(9)
 				w := testMatrix(r, typ, outputs, cols)
@@ -194,12 +197,8 @@ func BenchmarkMatMul(b *testing.B) {
 		{Q4_K, 576, 1536, 1}, {Q4_K, 576, 1536, 8}, {Q5_K, 576, 1536, 8}, {Q6_K, 576, 1536, 1}, {Q6_K, 576, 1536, 8}, {F32, 576, 576, 8}, {F16, 576, 576, 1}, {F16, 576, 576, 8}} {
 		b.Run(fmt.Sprintf("%v/%dx%d/rows=%d", c.typ, c.outputs, c.cols, c.rows), func(b *testing.B) {
 			r := rand.New(rand.NewPCG(9, 9))
-			w := testMatrix(r, c.typ, c.outputs, c.cols)
-			x := make([]float32, c.rows*c.cols)
-			for i := range x {
-				x[i] = float32(r.NormFloat64())
-			}
-			a := prepare(b, x, c.rows, c.cols, c.typ.Form())
+			w := (&selfTestData{state: 1}).weights(c.typ, c.outputs, c.cols)
+			a := prepare(b, normal(r, c.rows*c.cols), c.rows, c.cols, c.typ.Form())
 			dst := make([]float32, c.rows*c.outputs)
 			for b.Loop() {
 				MatMul(dst, c.outputs, &w, a, 0, c.outputs)

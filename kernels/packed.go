@@ -50,20 +50,15 @@ func (p *packed) pack(q *[32]int64) {
 // top returns the signed coefficient of X³ of a sum that started with 2^47.
 func top(t uint64) int32 { return int32(int64(t) >> 48) }
 
-// low32 adds the products of the low halves of 32 bytes with the 32 activations of p to t.
-func low32(x0, x1, x2, x3 uint64, p *packed, t uint64) uint64 {
-	return t + x0&nibbles*p.pairs[0] + x0>>8&nibbles*p.pairs[1] +
-		x1&nibbles*p.pairs[2] + x1>>8&nibbles*p.pairs[3] +
-		x2&nibbles*p.pairs[4] + x2>>8&nibbles*p.pairs[5] +
-		x3&nibbles*p.pairs[6] + x3>>8&nibbles*p.pairs[7]
+// eight returns the products of the low halves of eight weight bytes with group g.
+func eight(x uint64, p *packed, g int) uint64 {
+	return x&nibbles*p.pairs[2*g] + x>>8&nibbles*p.pairs[2*g+1]
 }
 
-// halves32 adds the products of 16 bytes (low halves: elements 0-15, high halves: 16-31) with p to t.
-func halves32(x0, x1 uint64, p *packed, t uint64) uint64 {
-	return t + x0&nibbles*p.pairs[0] + x0>>8&nibbles*p.pairs[1] +
-		x1&nibbles*p.pairs[2] + x1>>8&nibbles*p.pairs[3] +
-		x0>>4&nibbles*p.pairs[4] + x0>>12&nibbles*p.pairs[5] +
-		x1>>4&nibbles*p.pairs[6] + x1>>12&nibbles*p.pairs[7]
+// eight5 is eight with a fifth bit for each weight: bits 0, 2, 4 and 6 of a byte in even, 1, 3, 5 and 7 in odd, at bit 4
+// of the lanes.
+func eight5(x, even, odd uint64, p *packed, g int) uint64 {
+	return (x&nibbles|even)*p.pairs[2*g] + (x>>8&nibbles|odd)*p.pairs[2*g+1]
 }
 
 // u64 reads eight bytes, little endian.
