@@ -204,12 +204,22 @@ func (s *clientSession) head() wire.Head {
 func (s *clientSession) opening(plan route.Plan, left int) *wire.SessionOpen {
 	tokens := append(append([]int32{}, s.prompt...), s.made...)
 	o := &wire.SessionOpen{Head: s.head(), Route: wireRoute(plan), Salt: s.salt, Tokens: tokens, MaxNew: uint32(left),
-		Stop: s.tok.EOG(), Proof: s.req.Proof,
+		Stop: endTokens(s.tok), Proof: s.req.Proof,
 		Sampling: wire.Sampling{Seed: s.req.Seed, Temperature: s.req.Temperature, TopP: s.req.TopP, MinP: s.req.MinP, TopK: uint32(max(s.req.TopK, 0))}}
 	o.Grant = wire.Grant{Session: s.id, Model: s.model, Client: s.n.ID(), Decoder: plan.Decoder, ClientEpoch: s.count,
 		Trust: "any", Budget: uint32(len(tokens) + left), Expires: uint64(time.Now().Add(grantLife).Unix())}
 	signGrant(s.n.identity, &o.Grant)
 	return o
+}
+
+// endTokens lists the tokens that end an answer.
+func endTokens(tok *tokenizer.Tokenizer) (ids []int32) {
+	for id := range int32(tok.Size()) {
+		if tok.IsEOG(id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // routinePing tells the decoder that the client lives.

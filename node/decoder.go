@@ -42,10 +42,10 @@ type decoderSession struct {
 	mu        sync.Mutex
 	m         *decoding
 	ended     bool
-	opened    time.Time            // of the current plan
-	absent    map[string]int       // stage → pongs in a row that didn't list the session
-	firstSent time.Time            // when the first chunk went out, or the first step began
-	firstTok  time.Time            // when the first token was sampled
+	opened    time.Time      // of the current plan
+	absent    map[string]int // stage → pongs in a row that didn't list the session
+	firstSent time.Time      // when the first chunk went out, or the first step began
+	firstTok  time.Time      // when the first token was sampled
 	lastTok   time.Time
 	waiting   *time.Timer
 	out       []wire.Message // to the client

@@ -143,6 +143,9 @@ func (d *decoding) handle(from string, m wire.Message) ([]action, *wire.Refusal)
 		return nil, r
 	}
 	stage := d.stageOf(from)
+	if _, ok := m.(*wire.Progress); ok && stage >= 0 {
+		return nil, nil // the driver has noted the sign of life
+	}
 	if stage < 0 || d.ended || d.rewind {
 		return nil, wire.Refuse(wire.CodeWrongPeer, "the plan of epoch %v expects nothing from this peer", d.head.Epoch)
 	}
@@ -153,8 +156,6 @@ func (d *decoding) handle(from string, m wire.Message) ([]action, *wire.Refusal)
 			return append(d.announce(), d.next()...), nil
 		}
 		return nil, nil
-	case *wire.Progress:
-		return nil, nil // the driver has noted the sign of life
 	case *wire.Seam:
 		if stage != len(d.plan.Stages)-1 {
 			return nil, wire.Refuse(wire.CodeWrongPeer, "only the last stage sends seams to the decoder")
@@ -450,10 +451,13 @@ func (d *decoding) gone(peer, why string) []action {
 	if d.ended {
 		return d.settle()
 	}
-	if d.stageOf(peer) < 0 || d.released || d.rewind {
+	if d.stageOf(peer) < 0 || slices.Contains(d.lost, peer) || d.released && !d.rewind {
 		return nil
 	}
 	d.lost = append(d.lost, peer)
+	if d.rewind {
+		return nil // recovery is under way and will see it
+	}
 	d.stats.Recovered = append(d.stats.Recovered, fmt.Sprintf("lost the stage %s at position %d: %s", peer, d.computed, why))
 	acts := d.release()
 	d.rewind = true
@@ -488,6 +492,11 @@ func (d *decoding) replanned(r wire.Route, profile [32]byte, err error) []action
 	}
 	if err != nil {
 		return d.fail(wire.Refuse(wire.CodePeerLost, "%s, and no other route is left: %v", d.stats.Recovered[len(d.stats.Recovered)-1], err))
+	}
+	for _, s := range r.Stages {
+		if slices.Contains(d.lost, s.Peer) { // lost while the route was made
+			return []action{replan{d.lost}}
+		}
 	}
 	d.rewind = false
 	d.seq.Truncate(0)

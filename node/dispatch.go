@@ -45,9 +45,20 @@ func (n *Node) deliver(from string, m wire.Message) {
 		d.deliver(from, m)
 		return
 	}
-	if _, isRefusal := m.(*wire.Refusal); !isRefusal { // refusals are never answered
+	if wantsAnswer(m) {
 		n.refuse(from, h, wire.Refuse(wire.CodeUnknownSession, "no session %v here", h.Session))
 	}
+}
+
+// wantsAnswer reports whether the sender of a frame for an unknown session
+// should be told. Refusals are never answered, and acknowledgements may cross
+// with the end of a session.
+func wantsAnswer(m wire.Message) bool {
+	switch m.(type) {
+	case *wire.Refusal, *wire.SeamCredit, *wire.KVAck, *wire.Progress, *wire.StageClosed, *wire.StageClose:
+		return false
+	}
+	return true
 }
 
 // refuse sends a refusal of a frame, or an error of a session, to a peer.

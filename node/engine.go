@@ -11,6 +11,7 @@ import (
 	"github.com/starling-swarm/starling/artifacts"
 	"github.com/starling-swarm/starling/node/control"
 	"github.com/starling-swarm/starling/runtime"
+	"github.com/starling-swarm/starling/swarm"
 )
 
 // engine gives the node's local interface its methods; they are the ones that
@@ -24,7 +25,7 @@ func (e engine) Status(context.Context) (*control.Status, error) {
 	n := e.n
 	info := n.cfg.Swarm
 	st := &control.Status{Version: n.cfg.Version, Peer: n.ID(), Addrs: n.Addrs(), Role: n.role(), Uptime: time.Since(n.began),
-		Connected: n.host.Connected(), Profile: runtime.NewProfile(runtime.KVF16).String(), Uploaded: n.torrents.Uploaded(),
+		Connected: n.host.Connected(), Profile: runtime.NewProfile(runtime.KVF16).String(),
 		Swarm: control.Swarm{ID: info.ID, Name: info.Name, Public: info.Public, Bootstrap: info.Bootstrap, Owner: n.swarms.Owns(info.ID)}}
 	for _, m := range n.store.Models() {
 		st.Models = append(st.Models, n.modelView(m))
@@ -179,6 +180,16 @@ func (e engine) Invite(_ context.Context, q control.InviteRequest) (*control.Inv
 		return nil, err
 	}
 	return &control.InviteReply{Invite: token}, nil
+}
+
+func parseRole(name string) (swarm.Role, error) {
+	switch name {
+	case "", "member":
+		return swarm.RoleMember, nil
+	case "client":
+		return swarm.RoleClient, nil
+	}
+	return 0, fmt.Errorf("no role %q: use member or client", name)
 }
 
 func (e engine) Publish(ctx context.Context, q control.PublishRequest, emit func(control.Event) error) (*control.Model, error) {

@@ -237,10 +237,8 @@ func (n *Node) serve(ctx context.Context, id artifacts.ID, layers *control.Layer
 		return nil, err
 	}
 	s := &served{id: id, model: m, card: c, exec: exec, noDecode: noDecode}
-	if meter, ok := exec.(interface {
-		Measure(context.Context) (runtime.Speed, error)
-	}); ok {
-		if s.speed, err = meter.Measure(ctx); err != nil {
+	if m, ok := exec.(*runtime.Model); ok { // other backends are planned with the planner's defaults
+		if s.speed, err = runtime.Measure(ctx, m); err != nil {
 			exec.Close()
 			return nil, err
 		}

@@ -20,12 +20,12 @@ const maxAhead = 2
 // staging is one stage's side of a session: a state machine without I/O or
 // clock. Its owner serialises calls.
 //
-//	        Chunk (decoder)            Seam (predecessor)
-//	              │                        │
-//	              ▼                        ▼
-//	 announced ──────── matched by position and prefix ──► run ──► Seam to successor
-//	                                        │                      rows to decoder
-//	                                        └► SeamCredit to predecessor
+//	       Chunk (decoder)            Seam (predecessor)
+//	             │                        │
+//	             ▼                        ▼
+//	announced ──────── matched by position and prefix ──► run ──► Seam to successor
+//	                                       │                      rows to decoder
+//	                                       └► SeamCredit to predecessor
 //
 // Invariants, in positions: computed ≤ taken ≤ announced ≤ capacity, and at
 // most one run at a time.
@@ -197,7 +197,8 @@ func (s *staging) next() []action {
 		return nil
 	}
 	c := s.chunks[0]
-	step := &runtime.Step{Seq: s.seq, Layers: s.layers, Start: int(c.Start), N: int(c.Count)}
+	step := &runtime.Step{Seq: s.seq, Layers: s.layers, Start: int(c.Start), N: int(c.Count),
+		KeepHidden: s.layers.Last == int(s.plan.Layers)}
 	var acts []action
 	if s.index == 0 {
 		step.Tokens = c.Tokens

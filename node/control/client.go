@@ -10,40 +10,29 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"path/filepath"
 )
-
-// Socket returns the path of the socket of the daemon that owns dataDir.
-func Socket(dataDir string) string { return filepath.Join(dataDir, "starling.sock") }
 
 // Client speaks the local interface. Its methods return the node's errors as
 // they are.
-type Client struct{ http *http.Client }
+type Client struct {
+	http  *http.Client
+	close func() // of an in-process client; nil otherwise
+}
 
 // NewClient returns a client that connects with dial.
 func NewClient(dial func(ctx context.Context) (net.Conn, error)) *Client {
-	return &Client{&http.Client{Transport: &http.Transport{
+	return &Client{http: &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 	}}}
 }
 
-// Dial returns a client of the daemon that owns dataDir; it fails at once if
-// none runs.
-func Dial(ctx context.Context, dataDir string) (*Client, error) {
-	path := Socket(dataDir)
-	dial := func(ctx context.Context) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+// Close drops idle connections; of an in-process client it ends what runs.
+func (c *Client) Close() {
+	c.http.CloseIdleConnections()
+	if c.close != nil {
+		c.close()
 	}
-	conn, err := dial(ctx)
-	if err != nil {
-		return nil, err
-	}
-	conn.Close()
-	return NewClient(dial), nil
 }
-
-// Close drops idle connections.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Status returns what the node knows about itself.
 func (c *Client) Status(ctx context.Context) (s Status, err error) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"sync"
 )
@@ -109,6 +110,10 @@ func decode[Q any](w http.ResponseWriter, r *http.Request) (q Q, err error) {
 	d.DisallowUnknownFields()
 	if err := d.Decode(&q); err != nil {
 		return q, fmt.Errorf("request: %w", err)
+	}
+	// Read to the end: only then does the server watch for the client to leave.
+	if _, err := d.Token(); err != io.EOF {
+		return q, errors.New("request: something follows the JSON object")
 	}
 	return q, nil
 }

@@ -33,7 +33,6 @@ type Status struct {
 	Models    []Model       `json:"models"`
 	Sessions  []Session     `json:"sessions"`
 	Profile   string        `json:"numerics_profile"`
-	Uploaded  int64         `json:"torrent_uploaded_bytes"`
 }
 
 // Model is one model as this node sees it.

@@ -1,0 +1,349 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/starling-swarm/starling/runtime"
+	"github.com/starling-swarm/starling/runtime/runtimetest"
+	"github.com/starling-swarm/starling/swarm/wire"
+	"lukechampine.com/blake3"
+)
+
+// simulation runs one session's machines without network or clock: frames wait
+// in one queue for each (from, to, kind), finished steps wait beside them, and
+// a seeded generator picks what happens next. Order within a queue holds, as on
+// a stream; nothing else does.
+type simulation struct {
+	t       *testing.T
+	rng     *rand.Rand
+	fake    *runtimetest.Fake
+	d       *decoding
+	dec     runtime.Executor
+	stages  map[string]*staging
+	execs   map[string]runtime.Executor
+	queues  map[simQueue][]wire.Message
+	pending []func()
+	dead    map[string]bool
+	spare   []string // peers that replan may use, in order
+
+	tokens  []int32
+	done    *finish
+	refused []*wire.Refusal
+	onFrame func(q simQueue, m wire.Message) // sees every frame before it is delivered
+	profile [32]byte
+}
+
+type simQueue struct {
+	from, to string
+	kv       bool
+}
+
+const simDecoder = "D"
+
+// newSimulation sets up a session over stages ending at cuts, decoded by a
+// node that holds all layers (local) or its own alone.
+func newSimulation(t *testing.T, seed uint64, prompt []int32, maxNew, chunk int, cuts []int, local bool) *simulation {
+	s := &simulation{t: t, rng: rand.New(rand.NewPCG(seed, 1)), fake: &runtimetest.Fake{}, stages: map[string]*staging{},
+		execs: map[string]runtime.Executor{}, queues: map[simQueue][]wire.Message{}, dead: map[string]bool{}}
+	layers := runtimetest.FakeConfig().Layers
+	route := wire.Route{Chunk: uint32(chunk), DecodeLocal: local}
+	first := 0
+	for i, c := range cuts {
+		route.Stages = append(route.Stages, wire.PlanStage{Peer: fmt.Sprintf("S%d", i), First: uint32(first), Last: uint32(c)})
+		first = c
+	}
+	route.DecoderFirst = uint32(first)
+	held := runtime.Range{First: first, Last: layers}
+	if local {
+		held.First = 0
+	}
+	s.dec = s.openExec(held)
+	s.profile = s.dec.Profile().ID()
+	open := &wire.SessionOpen{Head: wire.Head{Epoch: wire.Epoch{Client: 1}}, Route: route, Tokens: prompt, MaxNew: uint32(maxNew), Proof: true,
+		Sampling: wire.Sampling{Seed: 7, Temperature: 0.8, TopP: 1}}
+	open.Grant = wire.Grant{ClientEpoch: 1, Budget: uint32(len(prompt) + maxNew), Decoder: simDecoder}
+	seq, err := s.dec.NewSequence(len(prompt) + maxNew)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.d = newDecoding(simDecoder, open, s.profile, s.dec.Config(), held, seq, func(*wire.Plan) {})
+	s.decoderDo(s.d.start(s.profile))
+	return s
+}
+
+func (s *simulation) openExec(r runtime.Range) runtime.Executor {
+	e, err := s.fake.Open(runtime.Options{Path: "sim", Layers: r})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return e
+}
+
+func (s *simulation) send(from, to string, kv bool, m wire.Message) {
+	if from == simDecoder && s.dead[to] { // the link can't be opened
+		s.pending = append(s.pending, func() { s.decoderDo(s.d.gone(to, "can't reach it")) })
+		return
+	}
+	if !s.dead[from] && !s.dead[to] {
+		q := simQueue{from, to, kv}
+		s.queues[q] = append(s.queues[q], m)
+	}
+}
+
+func (s *simulation) decoderDo(acts []action) {
+	for _, a := range acts {
+		switch a := a.(type) {
+		case send:
+			s.send(simDecoder, a.To, false, a.Msg)
+		case run:
+			s.pending = append(s.pending, func() {
+				err := s.dec.Run(context.Background(), []*runtime.Step{a.Step})
+				s.decoderDo(s.d.ran(a.Step, time.Millisecond, err))
+			})
+		case emit:
+			if m, ok := a.Msg.(*wire.Token); ok {
+				s.tokens = append(s.tokens, m.ID)
+			}
+		case replan:
+			s.pending = append(s.pending, func() { s.replan(a.Lost) })
+		case finish:
+			if s.done != nil {
+				s.t.Fatal("the session finished twice")
+			}
+			s.done = &a
+		}
+	}
+}
+
+// replan puts spare peers in the places of those that were lost.
+func (s *simulation) replan(lost []string) {
+	r := s.d.open.Route
+	r.Stages = slices.Clone(r.Stages)
+	for i := range r.Stages {
+		if !slices.Contains(lost, r.Stages[i].Peer) {
+			continue
+		}
+		if len(s.spare) == 0 {
+			s.decoderDo(s.d.replanned(wire.Route{}, s.profile, fmt.Errorf("nobody is left")))
+			return
+		}
+		r.Stages[i].Peer, s.spare = s.spare[0], s.spare[1:]
+	}
+	s.decoderDo(s.d.replanned(r, s.profile, nil))
+}
+
+func (s *simulation) stageDo(name string, st *staging, acts []action) {
+	for _, a := range acts {
+		switch a := a.(type) {
+		case send:
+			s.send(name, a.To, false, a.Msg)
+		case pushKV:
+			for l := a.Layers.First; l < a.Layers.Last; l++ {
+				rows, err := st.seq.ExportKV(nil, l, a.Start, a.Start+a.Count)
+				if err != nil {
+					s.t.Fatal(err)
+				}
+				const slice = 40 // odd on purpose: rows straddle slices
+				for off := 0; off < len(rows); off += slice {
+					s.send(name, a.To, true, &wire.KVSlice{Head: a.Head, Layer: uint32(l), Start: uint32(a.Start), Count: uint32(a.Count),
+						Prefix: a.Prefix, Total: uint32(len(rows)), Offset: uint32(off), Rows: rows[off:min(off+slice, len(rows))]})
+				}
+			}
+		case run:
+			s.pending = append(s.pending, func() {
+				if s.dead[name] || s.stages[name] != st {
+					return
+				}
+				err := s.execs[name].Run(context.Background(), []*runtime.Step{a.Step})
+				s.stageDo(name, st, st.ran(a.Step, time.Millisecond, err))
+			})
+		case finish:
+			r := *a.Err
+			r.Head = st.head
+			s.send(name, simDecoder, false, &r)
+			delete(s.stages, name)
+		}
+	}
+}
+
+func (s *simulation) refuse(from, to string, m wire.Message, r *wire.Refusal) {
+	s.refused = append(s.refused, r)
+	if _, ok := m.(*wire.Refusal); ok {
+		return
+	}
+	c := *r
+	c.Head, _ = headOf(m)
+	s.send(from, to, false, &c)
+}
+
+func (s *simulation) deliver(q simQueue, m wire.Message) {
+	if q.to == simDecoder {
+		acts, r := s.d.handle(q.from, m)
+		if r != nil {
+			s.refuse(simDecoder, q.from, m, r)
+			return
+		}
+		s.decoderDo(acts)
+		return
+	}
+	st := s.stages[q.to]
+	switch m := m.(type) {
+	case *wire.StageOpen:
+		if err := m.Plan.Check(); err != nil {
+			s.t.Fatal(err)
+		}
+		ps := m.Plan.Stages[m.Index]
+		e := s.openExec(runtime.Range{First: int(ps.First), Last: int(ps.Last)})
+		seq, err := e.NewSequence(int(m.Plan.Capacity))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		plan := m.Plan
+		s.execs[q.to] = e
+		s.stages[q.to] = newStaging(&plan, int(m.Index), e.Config().Width, seq)
+		s.send(q.to, q.from, false, &wire.StageOpened{Head: m.Head})
+		return
+	case *wire.StageClose:
+		if st != nil && st.admit(q.from, simDecoder, m.Head) == nil {
+			s.send(q.to, q.from, false, &wire.StageClosed{Head: st.head, Stats: st.account(m.Proof)})
+			delete(s.stages, q.to)
+		}
+		return
+	case *wire.Refusal:
+		return
+	}
+	if st == nil && !wantsAnswer(m) {
+		return
+	}
+	if st == nil {
+		s.refuse(q.to, q.from, m, wire.Refuse(wire.CodeUnknownSession, "none"))
+		return
+	}
+	acts, r := st.handle(q.from, m)
+	if r != nil {
+		s.refuse(q.to, q.from, m, r)
+		return
+	}
+	s.stageDo(q.to, st, acts)
+}
+
+// kill ends a stage: its frames and those to it are lost, and the decoder hears of it.
+func (s *simulation) kill(name string) {
+	s.dead[name] = true
+	for q := range s.queues {
+		if q.from == name || q.to == name {
+			delete(s.queues, q)
+		}
+	}
+	delete(s.stages, name)
+	s.decoderDo(s.d.gone(name, "killed"))
+}
+
+// step lets one thing happen; it reports false when nothing is left to do.
+func (s *simulation) step() bool {
+	var queues []simQueue
+	for q := range s.queues {
+		queues = append(queues, q)
+	}
+	slices.SortFunc(queues, func(a, b simQueue) int { return slices.Compare([]byte(fmt.Sprint(a)), []byte(fmt.Sprint(b))) })
+	n := len(queues) + len(s.pending)
+	if n == 0 {
+		return false
+	}
+	i := s.rng.IntN(n)
+	if i >= len(queues) {
+		i -= len(queues)
+		f := s.pending[i]
+		s.pending = slices.Delete(s.pending, i, i+1)
+		f()
+		return true
+	}
+	q := queues[i]
+	m := s.queues[q][0]
+	if s.queues[q] = s.queues[q][1:]; len(s.queues[q]) == 0 {
+		delete(s.queues, q)
+	}
+	if s.onFrame != nil {
+		s.onFrame(q, m)
+	}
+	s.deliver(q, m)
+	return true
+}
+
+func (s *simulation) run() {
+	s.t.Helper()
+	for i := 0; s.step(); i++ {
+		if i > 200000 {
+			s.t.Fatal("the session does not end")
+		}
+	}
+	if s.done == nil {
+		s.t.Fatalf("the session stalled: computed %d, announced %d, tokens %d, refusals %v", s.d.computed, s.d.announced, len(s.d.tokens), s.refused)
+	}
+}
+
+// alone is the unbroken single-process run that every session must equal.
+func alone(t *testing.T, prompt []int32, maxNew int) (tokens []int32, logits, kv [32]byte) {
+	t.Helper()
+	e, err := (&runtimetest.Fake{}).Open(runtime.Options{Path: "sim"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seq, err := e.NewSequence(len(prompt) + maxNew)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := slices.Clone(prompt)
+	lh, kh := blake3.New(32, nil), blake3.New(32, nil)
+	for pos := 0; len(tokens) < maxNew; {
+		step := &runtime.Step{Seq: seq, Layers: e.Layers(), Start: pos, N: len(all) - pos, Tokens: all[pos:], LogitRows: []int{len(all) - pos - 1}}
+		if err := e.Run(context.Background(), []*runtime.Step{step}); err != nil {
+			t.Fatal(err)
+		}
+		pos = len(all)
+		lh.Write(encodeRows(step.Logits[0]))
+		tok, err := runtime.Sample(step.Logits[0], all, pos, runtime.Sampling{Seed: 7, Temperature: 0.8, TopP: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, tokens = append(all, tok), append(tokens, tok)
+	}
+	for l := range e.Layers().Last {
+		h := seq.Digest(l)
+		kh.Write(h[:])
+	}
+	copy(logits[:], lh.Sum(nil))
+	copy(kv[:], kh.Sum(nil))
+	return tokens, logits, kv
+}
+
+func (s *simulation) mustEqual(prompt []int32, maxNew int) {
+	s.t.Helper()
+	if s.done.Err != nil {
+		s.t.Fatalf("session failed: %v", s.done.Err)
+	}
+	tokens, logits, kv := alone(s.t, prompt, maxNew)
+	st := s.d.account()
+	if !slices.Equal(s.tokens, tokens) {
+		s.t.Errorf("tokens %v, alone %v", s.tokens, tokens)
+	}
+	if st.LogitsHash != logits {
+		s.t.Errorf("logits differ from the run alone")
+	}
+	if st.KVHash != kv {
+		s.t.Errorf("KV differs from the run alone: %x, alone %x", st.KVHash[:4], kv[:4])
+	}
+}
+
+func somePrompt(n int) []int32 {
+	p := make([]int32, n)
+	for i := range p {
+		p[i] = int32('a' + i%26)
+	}
+	return p
+}
