@@ -235,7 +235,12 @@ func (m *membership) receive(conn transport.CapableConn) error {
 		io.Closer
 	}{io.LimitReader(s, wire.MaxJoin), s, s}
 	mux := multistream.NewMultistreamMuxer[string]()
-	mux.AddHandler(joinProtocol, nil)
+	mux.AddHandlerWithFunc(joinProtocol, func(p string) bool {
+		if p != joinProtocol {
+			s.Reset() // no second guess: Negotiate fails at its next write
+		}
+		return p == joinProtocol
+	}, nil)
 	if _, _, err := mux.Negotiate(rw); err != nil {
 		return fmt.Errorf("%s: %w", peer, err)
 	}

@@ -69,12 +69,9 @@ func (h *Host) connect(ctx context.Context, id peer.ID) error {
 		return err
 	}
 	h.awaitContact(ctx)
-	addrs := parseAddrs(h.book.addrs(id.String(), time.Now()))
-	h.lp.Peerstore().AddAddrs(id, addrs, peerstore.TempAddrTTL)
-	h.clearBackoff(id)
-	err := h.lp.Connect(ctx, peer.AddrInfo{ID: id})
+	err := h.dialKnown(ctx, id)
 	if err == nil || ctx.Err() != nil {
-		return dialError(id, err)
+		return err
 	}
 	find, cancel := context.WithTimeout(ctx, findTimeout)
 	defer cancel()
@@ -84,10 +81,18 @@ func (h *Host) connect(ctx context.Context, id peer.ID) error {
 		if known == 0 {
 			return fmt.Errorf("no address of %s is known; is it in this swarm and running?", id)
 		}
-		return dialError(id, err)
+		return err
 	}
 	h.clearBackoff(id)
 	return dialError(id, h.lp.Connect(ctx, info))
+}
+
+// dialKnown connects to id at addresses from earlier contact and from offers.
+func (h *Host) dialKnown(ctx context.Context, id peer.ID) error {
+	addrs := parseAddrs(h.book.addrs(id.String(), time.Now()))
+	h.lp.Peerstore().AddAddrs(id, addrs, peerstore.TempAddrTTL)
+	h.clearBackoff(id)
+	return dialError(id, h.lp.Connect(ctx, peer.AddrInfo{ID: id}))
 }
 
 // clearBackoff lets addresses be dialled that failed a moment ago: our own
@@ -117,7 +122,8 @@ func (h *Host) measure(ctx context.Context, id peer.ID) error {
 }
 
 // recontact checks once whether a peer whose connection was lost is still
-// there, so that its offers don't outlive it.
+// there. If not, its offers are dropped and not passed on; a peer that lives
+// but can't be dialled pushes them again when it is back.
 func (h *Host) recontact(ctx context.Context, p PeerID) {
 	ctx, cancel := context.WithTimeout(ctx, findTimeout)
 	defer cancel()
@@ -125,8 +131,9 @@ func (h *Host) recontact(ctx context.Context, p PeerID) {
 	if err != nil || !sleep(ctx, 200*time.Millisecond) {
 		return
 	}
-	if err := h.connect(ctx, id); err != nil {
-		h.logf("%s is gone: %v", p, err)
+	if err := h.dialKnown(ctx, id); err != nil && h.ctx.Err() == nil {
+		h.logf("%s is gone, its offers are dropped: %v", p, err)
+		h.book.forget(p)
 	}
 }
 

@@ -77,7 +77,15 @@ func redeem(ctx context.Context, id *Identity, token *wire.Invite) (*wire.Admitt
 	if len(issuers) == 0 {
 		return nil, errors.New("the invite names no address")
 	}
-	answer := make(chan *wire.Admitted, 1)
+	// The issuer's first answer, good or bad, ends the dialling; libp2p would
+	// go on to ask over its other addresses.
+	type answer struct {
+		a   *wire.Admitted
+		err error
+	}
+	answers := make(chan answer, 1)
+	ctx, answered := context.WithCancel(ctx)
+	defer answered()
 	h, err := newLibp2p(id, nil, func(ctx context.Context, conn transport.CapableConn, dialled bool) error {
 		if !dialled {
 			return errors.New("this host only dials")
@@ -87,16 +95,18 @@ func redeem(ctx context.Context, id *Identity, token *wire.Invite) (*wire.Admitt
 		stop := context.AfterFunc(ctx, func() { conn.Close() })
 		defer stop()
 		reply, err := exchange(ctx, conn, &wire.Redeem{Swarm: token.Swarm, Secret: token.Secret}, wire.MaxControl)
-		if err != nil {
+		var refused *wire.JoinRefused
+		if err != nil && !errors.As(err, &refused) {
 			return err
 		}
 		a, ok := reply.(*wire.Admitted)
-		if !ok {
+		if err == nil && !ok {
 			return fmt.Errorf("%s answered with a frame of type %d", conn.RemotePeer(), reply.Type())
 		}
 		select {
-		case answer <- a:
-		default: // redeemed over another transport at the same time
+		case answers <- answer{a, err}:
+			answered()
+		default: // asked over another transport at the same time
 		}
 		return errRedeemed
 	})
@@ -112,8 +122,8 @@ func redeem(ctx context.Context, id *Identity, token *wire.Invite) (*wire.Admitt
 		}
 		err := h.Connect(ctx, issuer)
 		select {
-		case a := <-answer:
-			return a, nil
+		case got := <-answers:
+			return got.a, got.err
 		default:
 		}
 		errs = append(errs, dialError(issuer.ID, err))

@@ -420,7 +420,7 @@ func (h *Host) refresh(ctx context.Context, model [32]byte) error {
 		ctx, cancel := context.WithTimeout(ctx, findTimeout)
 		defer cancel()
 		if id, err := decodePeer(p); err == nil {
-			if err := h.connect(ctx, id); err != nil {
+			if err := h.dialKnown(ctx, id); err != nil {
 				h.logf("offers of %s don't count: %v", p, err)
 			}
 		}
