@@ -1,0 +1,174 @@
+package runtime_test
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/starling-swarm/starling/kernels"
+	"github.com/starling-swarm/starling/runtime"
+	"github.com/starling-swarm/starling/runtime/runtimetest"
+	"lukechampine.com/blake3"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write testdata/digests.json anew; commit only changes that you can explain")
+
+// digests are BLAKE3 hashes, 16 bytes of them, of what a model computes.
+type digests struct {
+	Logits string   `json:"logits"` // of the prompt's rows at logits_positions, float32 little endian
+	KV     []string `json:"kv"`     // by layer
+}
+
+// digest runs the prompt at once.
+func digest(t testing.TB, m *runtime.Model, e expected) digests {
+	t.Helper()
+	return prefill(t, m, e, len(e.Prompt), 0, 1)[0]
+}
+
+// TestDigests compares what models compute with the committed hashes: the same bits on every machine, for ever (or
+// until RulesVersion changes). Models written by the test itself are always there; golden ones where ../shared is.
+func TestDigests(t *testing.T) {
+	if raceEnabled {
+		t.Skip("numbers only: not with -race")
+	}
+	path := filepath.Join("testdata", "digests.json")
+	committed := make(map[string]digests)
+	if data, err := os.ReadFile(path); err == nil {
+		if err := json.Unmarshal(data, &committed); err != nil {
+			t.Fatal(err)
+		}
+	} else if !*rewrite {
+		t.Fatal(err)
+	}
+	compare := func(t *testing.T, name string, got digests) {
+		t.Helper()
+		if *rewrite {
+			committed[name] = got
+			return
+		}
+		if want, ok := committed[name]; !ok {
+			t.Errorf("%s: no committed digests: run with -rewrite", name)
+		} else if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s: %v, committed %v", name, got, want)
+		}
+	}
+	for _, typ := range []kernels.Type{
+		kernels.F32, kernels.F16, kernels.BF16, kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q5_0, kernels.Q5_1,
+		kernels.Q4_K, kernels.Q5_K, kernels.Q6_K,
+	} {
+		t.Run("tiny/"+typ.String(), func(t *testing.T) {
+			m := open(t, runtime.Options{Path: tiny(t, runtimetest.TinyModel{Seed: 1, Layers: 2, Type: typ})})
+			prompt := make([]int32, 40)
+			for i := range prompt {
+				prompt[i] = int32(i * 53 % 259)
+			}
+			compare(t, "tiny "+typ.String(), digest(t, m, expected{Prompt: prompt, LogitsPositions: []int{0, 20, 39}}))
+		})
+	}
+	for _, name := range []string{"llama", "llama_tied"} {
+		for _, kv := range []runtime.KVType{runtime.KVF16, runtime.KVF32} {
+			t.Run(name+"/"+kv.String(), func(t *testing.T) {
+				e := readExpected(t, name)
+				m := open(t, runtime.Options{Path: shared(t, "golden", name, "model.gguf"), KV: kv})
+				compare(t, name+" "+kv.String(), digest(t, m, e))
+			})
+		}
+	}
+	if !*rewrite {
+		return
+	}
+	data, err := json.MarshalIndent(committed, "", "\t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, append(data, '\n'), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestBitIdentity computes the golden prompts whole and then with each of the threads, chunks, cuts and batches of the
+// project's promise, and asks for the same bits. TestExecutor has more combinations on smaller models.
+func TestBitIdentity(t *testing.T) {
+	if raceEnabled {
+		t.Skip("numbers only: not with -race")
+	}
+	for _, name := range []string{"llama", "llama_tied"} {
+		t.Run(name, func(t *testing.T) {
+			e := readExpected(t, name)
+			path := shared(t, "golden", name, "model.gguf")
+			m := open(t, runtime.Options{Path: path, Threads: 1})
+			layers := m.Config().Layers
+			want := fmt.Sprint(digest(t, m, e))
+			for i, v := range []struct{ threads, chunk, batch int }{
+				{1, 256, 1}, {1, 7, 1}, {2, 1, 1}, {2, 64, 5}, {4, 3, 1}, {4, len(e.Prompt), 1},
+			} {
+				m := m
+				if v.threads > 1 {
+					m = open(t, runtime.Options{Path: path, Threads: v.threads})
+				}
+				cut := i % layers
+				for j, got := range prefill(t, m, e, v.chunk, cut, v.batch) {
+					if fmt.Sprint(got) != want {
+						t.Errorf("%d threads, chunks of %d, cut at %d, sequence %d of %d: other bits", v.threads, v.chunk, cut, j, v.batch)
+					}
+				}
+			}
+		})
+	}
+}
+
+// prefill runs the prompt in chunks for `batch` sequences in one Run each, and where cut > 0, layers [0, cut) and the
+// rest in separate Runs.
+func prefill(t testing.TB, m *runtime.Model, e expected, chunk, cut, batch int) []digests {
+	t.Helper()
+	out := make([]digests, batch)
+	hash := make([]*blake3.Hasher, batch)
+	seqs := make([]runtime.Sequence, batch)
+	for i := range batch {
+		seqs[i] = sequenceOf(t, m, len(e.Prompt))
+		hash[i] = blake3.New(32, nil)
+		defer seqs[i].Close()
+	}
+	layers := m.Config().Layers
+	for at := 0; at < len(e.Prompt); at += chunk {
+		n := min(chunk, len(e.Prompt)-at)
+		steps := make([]*runtime.Step, batch)
+		for i := range steps {
+			steps[i] = &runtime.Step{Seq: seqs[i], Layers: runtime.Range{First: 0, Last: layers}, Start: at, N: n, Tokens: e.Prompt[at : at+n]}
+			for _, pos := range e.LogitsPositions {
+				if pos >= at && pos < at+n {
+					steps[i].LogitRows = append(steps[i].LogitRows, pos-at)
+				}
+			}
+			if cut > 0 {
+				first := &runtime.Step{Seq: seqs[i], Layers: runtime.Range{First: 0, Last: cut}, Start: at, N: n, Tokens: steps[i].Tokens}
+				run(t, m, first)
+				steps[i].Layers.First, steps[i].Tokens, steps[i].Seam = cut, nil, first.Out
+			}
+		}
+		run(t, m, steps...)
+		for i, step := range steps {
+			for _, logits := range step.Logits {
+				var b []byte
+				for _, x := range logits {
+					b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
+				}
+				hash[i].Write(b)
+			}
+		}
+	}
+	for i := range out {
+		out[i].Logits = hex.EncodeToString(hash[i].Sum(nil)[:16])
+		for l := range layers {
+			kv := seqs[i].Digest(l)
+			out[i].KV = append(out[i].KV, hex.EncodeToString(kv[:16]))
+		}
+	}
+	return out
+}
