@@ -1,0 +1,173 @@
+package artifacts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/anacrolix/torrent"
+)
+
+// peerPoll is how often a fetch asks for the peers that have the model.
+const peerPoll = time.Second
+
+// Fetch gets the bytes of spans that are not held yet, whole pieces, and returns when all of them
+// were verified and recorded. It seeds the model from then on.
+//
+// peers returns the IDs of peers that may have the model; it is called at once and then every
+// second, from one goroutine. progress, if not nil, is called from the same goroutine with the
+// verified bytes of the pieces that cover the spans.
+//
+// It ends early when ctx does, or when the disk refuses; what was verified by then stays, and
+// another Fetch goes on from there. Wrong bytes get their sender banned, not an error. Several
+// fetches of one model can run at the same time.
+func (t *Torrents) Fetch(ctx context.Context, m *Model, spans []Span, peers func() []string, progress func(done, total int64)) error {
+	if err := t.fetch(ctx, m, spans, peers, progress); err != nil {
+		return fmt.Errorf("fetch model %s: %w", m.id.Short(), err)
+	}
+	return nil
+}
+
+// FetchHeader gets the beginning of every part, as far as the metadata, tokenizer and tensor table
+// reach, and returns the model's card. peers and progress are as for Fetch; the total is not known
+// before the header is there, and grows.
+func (t *Torrents) FetchHeader(ctx context.Context, m *Model, peers func() []string, progress func(done, total int64)) (*Card, error) {
+	for {
+		card, need, err := m.readHeader()
+		if err != nil {
+			return nil, fmt.Errorf("fetch model %s: its header: %w", m.id.Short(), err)
+		}
+		if card != nil {
+			return card, nil
+		}
+		if err := t.Fetch(ctx, m, need, peers, progress); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (t *Torrents) fetch(ctx context.Context, m *Model, spans []Span, peers func() []string, progress func(done, total int64)) error {
+	sm, err := t.add(m)
+	if err != nil {
+		return err
+	}
+	man := m.Manifest()
+	runs := man.pieceRuns(spans)
+	if len(runs) == 0 {
+		return errors.New("no bytes were asked for: the layer range is not one of this model")
+	}
+	var total int64
+	for _, r := range runs {
+		for i := r.first; i < r.last; i++ {
+			total += man.pieceSpan(r.part, i).Length
+		}
+	}
+	m.clearProblem()
+	missing := m.Missing(spans)
+	if err := checkSpace(m, SpanBytes(missing)); err != nil {
+		return err
+	}
+	if len(missing) > 0 && m.Published() {
+		return changedError(m.Path(), nil)
+	}
+	want := man.pieceRuns(missing)
+	t.want(sm, want, +1)
+	defer t.want(sm, want, -1)
+
+	tick := time.NewTicker(peerPoll)
+	defer tick.Stop()
+	t.addPeers(sm, want, peers())
+	for {
+		changed := m.watch()
+		left := SpanBytes(m.Missing(spans))
+		if progress != nil {
+			progress(total-left, total)
+		}
+		if left == 0 {
+			return m.sync()
+		}
+		if err := m.Problem(); err != nil {
+			return fmt.Errorf("%w; %d of %d bytes are verified and kept", err, total-left, total)
+		}
+		select {
+		case <-ctx.Done():
+			return t.unfinished(ctx, sm, want, total-left, total)
+		case <-changed:
+		case <-tick.C:
+			t.addPeers(sm, want, peers())
+		}
+	}
+}
+
+// unfinished says how far a fetch came before its context ended, and why no further.
+func (t *Torrents) unfinished(ctx context.Context, sm *swarmModel, want []pieceRun, done, total int64) error {
+	if err := sm.model.sync(); err != nil {
+		return err
+	}
+	conns := 0
+	for _, r := range want {
+		conns += len(sm.parts[r.part].PeerConns())
+	}
+	hint := ""
+	if conns == 0 {
+		hint = "; no peer that has them could be reached"
+	}
+	return fmt.Errorf("%d of %d bytes are here and kept%s: %w", done, total, hint, context.Cause(ctx))
+}
+
+// want adds delta to the number of fetches that want the pieces, and has the library fetch those
+// that are wanted. The beginning of a part comes first: it has the header.
+func (t *Torrents) want(sm *swarmModel, runs []pieceRun, delta int32) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, r := range runs {
+		tor := sm.parts[r.part]
+		if delta > 0 {
+			tor.AllowDataDownload()
+		}
+		for i := r.first; i < r.last; i++ {
+			before := sm.wanted[r.part][i]
+			sm.wanted[r.part][i] += delta
+			switch {
+			case before == 0 && delta > 0 && i == 0:
+				tor.Piece(i).SetPriority(torrent.PiecePriorityHigh)
+			case before == 0 && delta > 0:
+				tor.Piece(i).SetPriority(torrent.PiecePriorityNormal)
+			case before+delta == 0:
+				tor.Piece(i).SetPriority(torrent.PiecePriorityNone)
+			}
+		}
+	}
+}
+
+// addPeers tells the torrents of the wanted parts who may have them.
+func (t *Torrents) addPeers(sm *swarmModel, runs []pieceRun, ids []string) {
+	infos := make([]torrent.PeerInfo, 0, len(ids))
+	for _, id := range ids {
+		addr, err := t.peers.addrOf(id)
+		if err != nil {
+			break
+		}
+		infos = append(infos, torrent.PeerInfo{Addr: addr, Source: torrent.PeerSourceDirect})
+	}
+	if len(infos) == 0 {
+		return
+	}
+	last := -1
+	for _, r := range runs {
+		if r.part != last {
+			sm.parts[r.part].AddPeers(infos)
+			last = r.part
+		}
+	}
+}
+
+// checkSpace refuses a fetch that can't fit on the disk, before it begins.
+func checkSpace(m *Model, need int64) error {
+	free, known := freeBytes(m.dir)
+	if !known || need <= free {
+		return nil
+	}
+	return fmt.Errorf("%d MB are needed in %s and %d MB are free: make room, take fewer layers, or use another data folder", need/1e6+1, m.store.dir, free/1e6)
+}

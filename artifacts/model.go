@@ -1,0 +1,374 @@
+package artifacts
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// Model is one model of a [Store].
+type Model struct {
+	store  *Store
+	id     ID
+	bundle *Bundle
+	dir    string
+
+	syncMu sync.Mutex // held while a snapshot is made; taken before mu
+
+	mu        sync.Mutex
+	parts     []modelPart
+	published bool
+	problem   error
+	card      *Card
+	tried     int           // verified pieces when the header was last looked at
+	changed   chan struct{} // closed and replaced when a piece is verified or a problem appears
+
+	retired []*os.File // open, but no longer a part's
+
+	journal   *os.File
+	journaled int   // entries that no snapshot has
+	unsynced  int64 // bytes verified since the last snapshot
+	dirty     bool  // the snapshot says so: files may have been written since
+	writes    uint64
+	writing   int // writes going on
+}
+
+// modelPart is one file of a model. Invariant: a set bit of have is a piece whose bytes in the file
+// hashed right, and which is never written again.
+type modelPart struct {
+	path     string
+	have     bitmap
+	stamp    stamp // of a published file
+	file     *os.File
+	writable bool
+	checked  time.Time // when a published file's stamp was last compared
+}
+
+func newModel(s *Store, id ID, b *Bundle) *Model {
+	m := &Model{store: s, id: id, bundle: b, dir: s.modelDir(id), changed: make(chan struct{}), tried: -1}
+	m.parts = make([]modelPart, len(b.Manifest.Parts))
+	for i := range m.parts {
+		p := &b.Manifest.Parts[i]
+		m.parts[i] = modelPart{path: filepath.Join(m.dir, p.Name), have: newBitmap(len(p.Pieces))}
+	}
+	return m
+}
+
+// ID returns the model's ID.
+func (m *Model) ID() ID { return m.id }
+
+// Manifest returns the model's manifest. It is shared: don't change it.
+func (m *Model) Manifest() *Manifest { return m.bundle.Manifest }
+
+// Bundle returns what other peers ask for by the model's ID. It is shared: don't change it.
+func (m *Model) Bundle() *Bundle { return m.bundle }
+
+// TotalBytes returns the bytes of the whole model.
+func (m *Model) TotalBytes() int64 { return m.bundle.Manifest.TotalBytes() }
+
+// Path returns the path of the model's first part, which is what to open. Parts lie beside each
+// other under their split names. Bytes that are not held read as zeros.
+func (m *Model) Path() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.parts[0].path
+}
+
+// Published reports whether the model's files are somebody's own, outside the store.
+func (m *Model) Published() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.published
+}
+
+// Problem returns what is wrong with the model's files and what to do about it, or nil.
+func (m *Model) Problem() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.problem
+}
+
+// Have reports whether all bytes of spans were verified here. No spans are not held.
+func (m *Model) Have(spans []Span) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.haveLocked(spans)
+}
+
+func (m *Model) haveLocked(spans []Span) bool {
+	runs := m.bundle.Manifest.pieceRuns(spans)
+	for _, r := range runs {
+		for i := r.first; i < r.last; i++ {
+			if !m.parts[r.part].have.has(i) {
+				return false
+			}
+		}
+	}
+	return len(runs) > 0
+}
+
+// Missing returns the pieces that must be fetched so that spans are held, as spans: merged,
+// ascending, rounded to pieces.
+func (m *Model) Missing(spans []Span) []Span {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []Span
+	for _, r := range m.bundle.Manifest.pieceRuns(spans) {
+		for i := r.first; i < r.last; i++ {
+			if !m.parts[r.part].have.has(i) {
+				out = append(out, m.bundle.Manifest.pieceSpan(r.part, i))
+			}
+		}
+	}
+	return mergeSpans(out, 0)
+}
+
+// HeldBytes returns the bytes verified so far.
+func (m *Model) HeldBytes() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var n int64
+	for i := range m.parts {
+		have := m.parts[i].have
+		n += int64(have.count()) * PieceLength(m.bundle.Manifest.Parts[i].Size)
+		if last := have.n - 1; have.has(last) {
+			n -= PieceLength(m.bundle.Manifest.Parts[i].Size) - m.bundle.Manifest.pieceSpan(i, last).Length
+		}
+	}
+	return n
+}
+
+// Holding is what a store has of a model.
+type Holding struct {
+	Header bool       // metadata and tokenizer: the model has a card
+	Layers LayerRange // the longest run of layers, the first of several
+	Embed  bool       // the token embedding table
+	Head   bool       // the output norm and matrix
+	Whole  bool       // everything
+}
+
+// Held returns what is here of the model.
+func (m *Model) Held() Holding {
+	card, ok := m.Card()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h := Holding{Header: ok, Whole: m.haveLocked(m.bundle.Manifest.All())}
+	if !ok {
+		return h
+	}
+	h.Embed, h.Head = m.haveLocked(card.EmbedSpans), m.haveLocked(card.HeadSpans)
+	first := 0
+	for i := range card.LayerSpans {
+		if !m.haveLocked(card.LayerSpans[i]) {
+			first = i + 1
+		} else if i+1-first > h.Layers.Len() {
+			h.Layers = LayerRange{First: first, Last: i + 1}
+		}
+	}
+	return h
+}
+
+// AllocatedBytes returns the bytes of disk that the model's files take: of a sparse file only what
+// was written.
+func (m *Model) AllocatedBytes() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var n int64
+	for i := range m.parts {
+		if fi, err := os.Stat(m.parts[i].path); err == nil {
+			n += allocatedBytes(fi)
+		}
+	}
+	return n
+}
+
+// watch returns a channel that is closed at the next change.
+func (m *Model) watch() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.changed
+}
+
+func (m *Model) notifyLocked() {
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// hasPiece reports whether one piece was verified.
+func (m *Model) hasPiece(part, piece int) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.parts[part].have.has(piece)
+}
+
+// readAt reads from a part, verified or not. Of a published file it first makes sure, once a
+// second, that it is still the file that was hashed.
+func (m *Model) readAt(part int, b []byte, off int64) (int, error) {
+	f, err := m.reading(part)
+	if err != nil {
+		return 0, err
+	}
+	return f.ReadAt(b, off)
+}
+
+func (m *Model) reading(part int) (*os.File, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := &m.parts[part]
+	if p.file == nil {
+		f, err := os.Open(p.path)
+		if err != nil {
+			return nil, err
+		}
+		p.file, p.writable = f, false
+	}
+	if m.published && time.Since(p.checked) > time.Second {
+		fi, err := os.Stat(p.path)
+		if err != nil || stampInfo(fi) != p.stamp {
+			p.have = newBitmap(p.have.n) // in memory: the record stays, and is checked by hash at the next start
+			m.problem = changedError(p.path, err)
+			m.notifyLocked()
+			return nil, m.problem
+		}
+		p.checked = time.Now()
+	}
+	return p.file, nil
+}
+
+// changedError says that a published file is not what was published.
+func changedError(path string, err error) error {
+	if err != nil {
+		return fmt.Errorf("published file can't be read: %w: put it back, or remove the model and publish or pull it again", err)
+	}
+	return fmt.Errorf("published file %s has changed: put the old file back and restart, or publish the new one", path)
+}
+
+// writeAt writes bytes of a piece that is not verified yet.
+func (m *Model) writeAt(part, piece int, b []byte, off int64) (int, error) {
+	f, err := m.beginWrite(part, piece)
+	if err != nil {
+		return 0, err
+	}
+	n, err := f.WriteAt(b, off)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.writing--
+	if err != nil {
+		m.problem = fmt.Errorf("write %s: %w", m.parts[part].path, err)
+		m.notifyLocked()
+	}
+	return n, err
+}
+
+// beginWrite makes sure that the part's file can be written and that the record says so before it
+// is.
+func (m *Model) beginWrite(part, piece int) (*os.File, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := &m.parts[part]
+	if m.published {
+		return nil, changedError(p.path, nil)
+	}
+	if p.have.has(piece) {
+		return nil, fmt.Errorf("%s: piece %d is verified and not written again", p.path, piece)
+	}
+	if !p.writable {
+		f, err := openSparse(p.path, m.bundle.Manifest.Parts[part].Size)
+		if err != nil {
+			m.problem = err
+			m.notifyLocked()
+			return nil, err
+		}
+		m.retireLocked(p)
+		p.file, p.writable = f, true
+	}
+	if !m.dirty {
+		if err := m.writeStateLocked(m.havesLocked(), false); err != nil {
+			m.problem = err
+			m.notifyLocked()
+			return nil, err
+		}
+		m.dirty = true
+	}
+	m.writes++
+	m.writing++
+	return p.file, nil
+}
+
+// openSparse opens a file for writing and gives it its full size without allocating it.
+func openSparse(path string, size int64) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	fi, err := f.Stat()
+	if err == nil && fi.Size() != size {
+		err = f.Truncate(size)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// markVerified records that the bytes of a piece in the file hashed right. When it returns nil a
+// killed process does not lose the piece.
+func (m *Model) markVerified(part, piece int) error {
+	m.mu.Lock()
+	if m.parts[part].have.has(piece) {
+		m.mu.Unlock()
+		return nil
+	}
+	if err := m.journalLocked(part, piece); err != nil {
+		m.problem = fmt.Errorf("record a verified piece: %w", err)
+		m.notifyLocked()
+		m.mu.Unlock()
+		return err
+	}
+	m.parts[part].have.set(piece)
+	m.unsynced += m.bundle.Manifest.pieceSpan(part, piece).Length
+	full := m.unsynced >= syncBytes
+	m.notifyLocked()
+	m.mu.Unlock()
+	if full {
+		return m.sync()
+	}
+	return nil
+}
+
+// clearProblem forgets a problem that may have gone away, such as a full disk.
+func (m *Model) clearProblem() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.published {
+		m.problem = nil
+	}
+}
+
+// retireLocked puts a part's open file aside: reads of it may be going on.
+func (m *Model) retireLocked(p *modelPart) {
+	if p.file != nil {
+		m.retired = append(m.retired, p.file)
+	}
+	p.file, p.writable = nil, false
+}
+
+// close closes the files.
+func (m *Model) close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range m.parts {
+		m.retireLocked(&m.parts[i])
+	}
+	for _, f := range m.retired {
+		f.Close()
+	}
+	m.retired = nil
+	if m.journal != nil {
+		m.journal.Close()
+		m.journal = nil
+	}
+}

@@ -1,0 +1,265 @@
+package artifacts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/anacrolix/torrent"
+	"github.com/anacrolix/torrent/metainfo"
+	"github.com/anacrolix/torrent/storage"
+	infohash_v2 "github.com/anacrolix/torrent/types/infohash-v2"
+	"golang.org/x/time/rate"
+)
+
+// TorrentConfig is what [NewTorrents] needs.
+type TorrentConfig struct {
+	// Store holds the models to seed and to fetch.
+	Store *Store
+
+	// Dial connects to the torrent service of a peer, by the peer's ID. It is called from many
+	// goroutines and must honour ctx. The connection's Close must end reads on the other side.
+	Dial func(ctx context.Context, peer string) (net.Conn, error)
+
+	// Listener accepts connections of peers. RemoteAddr().String() of each must be the ID of the
+	// peer at the other end, as verified by the transport: it is what a ban holds on to. Torrents
+	// closes the listener. Nil means that nobody can connect to this node.
+	Listener net.Listener
+
+	// MaxUpload bounds what all peers together are sent, in bytes per second; 0 is no bound.
+	MaxUpload int64
+
+	// Log receives the BitTorrent library's messages; nil drops them.
+	Log *slog.Logger
+}
+
+// Torrents is a node's BitTorrent client. It fetches pieces into a [Store] and seeds what the store
+// holds. It opens no socket, and knows no tracker, DHT, peer exchange or local discovery: peers are
+// those that its user names, reached by the connections that its user provides.
+//
+// Each part of a model is one torrent, of BitTorrent v2 (BEP 52): its info dictionary and piece
+// layer follow from the manifest, so a torrent is known by the model ID alone and pieces are
+// checked against the same SHA-256 tree that the ID covers.
+type Torrents struct {
+	store  *Store
+	client *torrent.Client
+	peers  *peerBook
+	listen *peerListener
+	stop   context.CancelFunc
+	done   chan struct{} // closed when the sync loop has ended
+
+	mu     sync.Mutex
+	closed bool
+	models map[ID]*swarmModel
+}
+
+// swarmModel is a model's torrents, one per part, and how many fetches want each piece.
+type swarmModel struct {
+	model  *Model
+	parts  []*torrent.Torrent
+	wanted [][]int32 // guarded by Torrents.mu
+}
+
+// NewTorrents starts a client. Close it before the store.
+func NewTorrents(c TorrentConfig) (*Torrents, error) {
+	if c.Store == nil || c.Dial == nil {
+		return nil, errors.New("torrents: a store and a dialer are needed")
+	}
+	cfg := torrent.NewDefaultClientConfig()
+	cfg.DefaultStorage = noStorage{} // each torrent brings its own; the default would write to the working directory
+	cfg.Seed = true
+	cfg.NoDHT, cfg.DisableTrackers, cfg.DisablePEX, cfg.DisableWebtorrent, cfg.DisableWebseeds = true, true, true, true, true
+	cfg.DisableTCP, cfg.DisableUTP, cfg.NoDefaultPortForwarding = true, true, true
+	cfg.PeriodicallyAnnounceTorrentsToDht = false
+	// Connections are encrypted already.
+	cfg.HeaderObfuscationPolicy = torrent.HeaderObfuscationPolicy{Preferred: false, RequirePreferred: true}
+	cfg.DropDuplicatePeerIds = true
+	cfg.DisableIPv6 = false // peers' addresses look like IPv6, see peerBook
+	cfg.DialRateLimiter = rate.NewLimiter(500, 500)
+	// At its default of 1 MiB an uploader can wait for ever on a reservation (v1.59.1; not seen
+	// with v1.62.0, but the margin costs nothing until it is used): 1024 requests of 16 KiB.
+	cfg.MaxAllocPeerRequestDataPerConn = 16 << 20
+	if c.MaxUpload > 0 {
+		cfg.UploadRateLimiter = rate.NewLimiter(rate.Limit(c.MaxUpload), int(max(c.MaxUpload/4, 256<<10)))
+	}
+	cfg.Slogger = c.Log
+	if c.Log == nil {
+		cfg.Slogger = slog.New(slog.DiscardHandler)
+	}
+	client, err := torrent.NewClient(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("torrents: %w", err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	t := &Torrents{
+		store:  c.Store,
+		client: client,
+		peers:  newPeerBook(),
+		stop:   stop,
+		done:   make(chan struct{}),
+		models: make(map[ID]*swarmModel),
+	}
+	client.AddDialer(&peerDialer{book: t.peers, dial: c.Dial})
+	if c.Listener != nil {
+		t.listen = newPeerListener(c.Listener, t.peers)
+		client.AddListener(t.listen)
+	}
+	go t.syncLoop(ctx)
+	return t, nil
+}
+
+// syncLoop writes the record of what was verified to the disk from time to time. An error shows
+// in the next fetch, which writes it too.
+func (t *Torrents) syncLoop(ctx context.Context) {
+	defer close(t.done)
+	tick := time.NewTicker(syncEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			_ = t.store.Sync()
+		}
+	}
+}
+
+// Seed offers what the store holds, and comes to hold, of a model to peers that connect.
+func (t *Torrents) Seed(m *Model) error {
+	_, err := t.add(m)
+	return err
+}
+
+// Drop stops seeding a model and ends its fetches' progress.
+func (t *Torrents) Drop(id ID) {
+	t.mu.Lock()
+	sm := t.models[id]
+	delete(t.models, id)
+	t.mu.Unlock()
+	if sm != nil {
+		for _, tor := range sm.parts {
+			tor.Drop()
+		}
+	}
+}
+
+// add returns the torrents of a model, starting them if need be.
+func (t *Torrents) add(m *Model) (*swarmModel, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return nil, errors.New("torrents: closed")
+	}
+	if sm, ok := t.models[m.id]; ok {
+		return sm, nil
+	}
+	man := m.Manifest()
+	sm := &swarmModel{model: m}
+	for i := range man.Parts {
+		info := man.infoV2(i)
+		spec := &torrent.TorrentSpec{PieceLayers: man.layersV2(i)}
+		spec.InfoBytes = info
+		spec.InfoHashV2.Value, spec.InfoHashV2.Ok = infohash_v2.HashBytes(info), true
+		spec.Storage = partStorage{m: m, part: i}
+		tor, _, err := t.client.AddTorrentSpec(spec)
+		if err != nil {
+			for _, tor := range sm.parts {
+				tor.Drop()
+			}
+			return nil, fmt.Errorf("torrent of model %s, part %d: %w", m.id.Short(), i+1, err)
+		}
+		tor.SetOnWriteChunkError(func(error) { tor.DisallowDataDownload() }) // the model keeps the error
+		sm.parts = append(sm.parts, tor)
+		sm.wanted = append(sm.wanted, make([]int32, len(man.Parts[i].Pieces)))
+	}
+	t.models[m.id] = sm
+	return sm, nil
+}
+
+// Banned returns the IDs of the peers that sent wrong bytes. They are not talked to again.
+func (t *Torrents) Banned() []string {
+	var ids []string
+	for _, ip := range t.client.BadPeerIPs() {
+		if id, ok := t.peers.byIP(ip); ok {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// Close ends all connections and waits for them. What was verified is on the disk when it returns.
+func (t *Torrents) Close() error {
+	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
+		return nil
+	}
+	t.closed = true
+	t.mu.Unlock()
+	t.stop()
+	<-t.done
+	err := errors.Join(t.client.Close()...)
+	if t.listen != nil {
+		if e := t.listen.Close(); err == nil && !errors.Is(e, net.ErrClosed) {
+			err = e
+		}
+	}
+	if e := t.store.Sync(); err == nil {
+		err = e
+	}
+	return err
+}
+
+// partStorage lets the library read and write one part of a model in the store.
+type partStorage struct {
+	m    *Model
+	part int
+}
+
+// OpenTorrent implements storage.ClientImpl.
+func (s partStorage) OpenTorrent(context.Context, *metainfo.Info, metainfo.Hash) (storage.TorrentImpl, error) {
+	length := PieceLength(s.m.bundle.Manifest.Parts[s.part].Size)
+	return storage.TorrentImpl{Piece: func(p metainfo.Piece) storage.PieceImpl {
+		return pieceStorage{m: s.m, part: s.part, piece: p.Index(), offset: int64(p.Index()) * length}
+	}}, nil
+}
+
+// pieceStorage is one piece. The library writes chunks, reads the piece back and hashes it by the
+// SHA-256 tree, and only then calls MarkComplete.
+type pieceStorage struct {
+	m           *Model
+	part, piece int
+	offset      int64
+}
+
+func (p pieceStorage) ReadAt(b []byte, off int64) (int, error) {
+	return p.m.readAt(p.part, b, p.offset+off)
+}
+
+func (p pieceStorage) WriteAt(b []byte, off int64) (int, error) {
+	return p.m.writeAt(p.part, p.piece, b, p.offset+off)
+}
+
+func (p pieceStorage) MarkComplete() error { return p.m.markVerified(p.part, p.piece) }
+
+// MarkNotComplete has nothing to undo: only a piece that is not recorded is ever hashed.
+func (p pieceStorage) MarkNotComplete() error { return nil }
+
+func (p pieceStorage) Completion() storage.Completion {
+	return storage.Completion{Ok: true, Complete: p.m.hasPiece(p.part, p.piece)}
+}
+
+// noStorage refuses a torrent that brought no storage of its own.
+type noStorage struct{}
+
+// OpenTorrent implements storage.ClientImpl.
+func (noStorage) OpenTorrent(context.Context, *metainfo.Info, metainfo.Hash) (storage.TorrentImpl, error) {
+	return storage.TorrentImpl{}, errors.New("no model of the store")
+}
+
+var _ io.ReaderAt = pieceStorage{}
