@@ -36,6 +36,8 @@ type found struct {
 type choice struct {
 	in    *instance
 	slots [2][classes]found // [1]: the user's own machine, where that is preferred
+
+	effort int // labels that may still be entered at no limit of width
 }
 
 func newChoice(in *instance) *choice {

@@ -51,8 +51,11 @@
 // # Search
 //
 // For every decoder, chunk size and shape, labels (cost so far, slowest stage so far, KV tail so far, peers used) are
-// pushed over the legal cuts from layer 0 on; a label that another one beats in everything is dropped, as is one whose
-// lower bound exceeds the best plan known. With up to [ExactPeers] usable peers nothing else is dropped, so the
-// result is the optimum over the chunk sizes tried. With more, the search runs on a pool of the most promising peers
-// with a bounded number of labels per position, and local search over all peers improves what it found.
+// pushed over the legal cuts from layer 0 on. A label is dropped when another at the same position and peer, with no
+// peer that it lacks, can't end up dearer whatever follows; and when its lower bound (every remaining layer by whoever
+// is cheapest and has room, the rest of the work shared evenly) exceeds the best plan known. With up to
+// [ExactPeers] usable peers nothing else is dropped, so the result is the optimum over the chunk sizes tried, unless a
+// very large problem exhausts a fixed amount of work. With more peers, and from there on, the number of labels per
+// position and peer is bounded; the search then runs on a pool of the most promising peers, and local search over
+// all peers improves what it found.
 package route

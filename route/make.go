@@ -10,6 +10,10 @@ import (
 // heuristic (see the package comment).
 const ExactPeers = 8
 
+// exactEffort is the number of labels after which an exact search goes on as a heuristic: about a second's worth.
+// Only large models over many unequal peers, none of which can decode alone, come near it.
+const exactEffort = 1 << 18
+
 // Make plans one request. Offers and links may come from strangers: impossible ones are set aside with a reason.
 // Errors wrap [ErrNoRoute], [ErrContext], [ErrConstraint] or [ErrModel].
 func Make(m Model, peers []Peer, links []Link, r Request) (Plan, error) {

@@ -31,7 +31,8 @@ func (in *instance) pool(usable []int, size int) []int {
 			add(i)
 		}
 	}
-	for _, i := range in.decoders(usable)[:min(3, len(in.decoders(usable)))] {
+	decoders := in.decoders(usable)
+	for _, i := range decoders[:min(3, len(decoders))] {
 		add(i)
 	}
 	strength := func(i int) float64 {

@@ -118,17 +118,17 @@ func TestHeuristicIsNearTheOptimum(t *testing.T) {
 		if in.checkWanted() != nil {
 			continue
 		}
-		best, ok := in.exact(usable)
+		best, ok := in.exact(usable, math.MaxInt)
 		if !ok {
 			continue
 		}
-		poolNow := slices.Clone(poolSizes)
-		poolSizes[0] = 6 // smaller than the problem, as in a real crowd
-		got, ok := in.heuristic(usable)
-		copy(poolSizes, poolNow)
+		got, ok := in.heuristic(usable, []int{6, 32, 64}) // a pool smaller than the problem, as in a real crowd
 		if !ok {
 			t.Errorf("seed %d: the heuristic found nothing", seed)
 			continue
+		}
+		if tired, ok := in.exact(usable, 10); !ok || in.total(tired) > 1.5*in.total(best) {
+			t.Errorf("seed %d: an exact search cut short finds %v, %g s; the optimum is %g s", seed, ok, in.total(tired), in.total(best))
 		}
 		ratio := in.predict(got).TotalSeconds / in.predict(best).TotalSeconds
 		sum += ratio

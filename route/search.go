@@ -1,7 +1,6 @@
 package route
 
 import (
-	"math"
 	"math/bits"
 	"slices"
 )
@@ -15,23 +14,25 @@ func (in *instance) best() (route, bool) {
 		}
 	}
 	if len(usable) <= ExactPeers {
-		return in.exact(usable)
+		return in.exact(usable, exactEffort)
 	}
-	return in.heuristic(usable)
+	return in.heuristic(usable, poolSizes)
 }
 
-// exact returns the optimum over the usable peers.
-func (in *instance) exact(usable []int) (route, bool) {
+// exact returns the optimum over the usable peers, or a good route if finding it takes more than effort labels.
+func (in *instance) exact(usable []int, effort int) (route, bool) {
 	c := newChoice(in)
 	c.search(usable, 1) // a quick plan, whose cost prunes the search proper
+	c.improve(usable)
+	c.effort = effort
 	c.search(usable, 0)
 	return c.pick()
 }
 
 // heuristic returns a good route over any number of usable peers.
-func (in *instance) heuristic(usable []int) (route, bool) {
+func (in *instance) heuristic(usable, sizes []int) (route, bool) {
 	c := newChoice(in)
-	for _, size := range poolSizes {
+	for _, size := range sizes {
 		c.search(in.pool(usable, size), poolWidth)
 		if _, ok := c.pick(); ok {
 			c.improve(usable)
@@ -101,6 +102,7 @@ type label struct {
 	cost    float64 // everything additive so far: fill, and all walks of decoded tokens
 	period  float64 // slowest part so far, seconds per chunk
 	tail    float64 // longest KV tail so far
+	floor   float64 // no completion has a shorter period
 	bound   float64 // no completion costs less
 	used    uint64  // peers in the route, peer included, as bits of the pool
 	peer    int8    // index into the pool
@@ -118,14 +120,14 @@ type frontier struct {
 	pool  []int
 	width int
 
-	ends    []int     // positions where ranges may end: all bounds, or the forced cuts
-	must    uint64    // pool bits of the peers that have to be used
-	decBit  uint64    // pool bit of the decoder
-	speed   []float64 // per pool peer: FLOP/s with its queue
-	fillMin []float64 // per position: least compute seconds per chunk for the layers from there on
-	walkMin []float64 // same for a decoded token, all steps
-	labels  []label
-	open    [][][]int32 // [position][pool peer]: labels waiting
+	ends   []int     // positions where ranges may end: all bounds, or the forced cuts
+	must   uint64    // pool bits of the peers that have to be used
+	decBit uint64    // pool bit of the decoder
+	speed  []float64 // per pool peer: FLOP/s with its queue
+	rest   []rest    // per position: what the layers from there on cost at least
+	fixed  float64   // seconds that every route of this search has: the head, and the decoder's part of each token
+	labels []label
+	open   [][][]int32 // [position][pool peer]: labels waiting
 }
 
 func newFrontier(c *choice, pool []int, width int, s setting) *frontier {
@@ -146,37 +148,16 @@ func newFrontier(c *choice, pool []int, width int, s setting) *frontier {
 			f.must |= 1 << i
 		}
 	}
-	f.bounds()
+	f.rest = f.rests()
+	f.fixed = in.headTime(s.dec) + in.steps*(float64(in.model.HeadBytes)/in.peers[s.dec].DecodeBytesPerSec+PassOverhead)
+	if !s.pipelined {
+		f.fixed = in.headTime(s.dec) + in.steps*in.decoderStep(&s, 0)
+	}
 	f.open = make([][][]int32, len(f.ends))
 	for i := range f.open {
 		f.open[i] = make([][]int32, len(pool))
 	}
 	return f
-}
-
-// bounds fills in the cheapest conceivable rest of a route from each position: every layer by its fastest holder.
-func (f *frontier) bounds() {
-	in := f.in
-	layers := in.model.Layers
-	fill, walk := make([]float64, layers+1), make([]float64, layers+1)
-	for x := layers - 1; x >= 0; x-- {
-		fill[x], walk[x] = math.Inf(1), math.Inf(1)
-		for i, p := range f.pool {
-			if h := in.peers[p].Holds; h.First <= x && x < h.Last {
-				fill[x] = min(fill[x], f.set.chunk*in.model.LayerFlops[x]/f.speed[i])
-				walk[x] = min(walk[x], in.readTime(p, float64(in.model.LayerWeightBytes[x]), float64(in.model.KVBytesPerToken[x])))
-			}
-		}
-		fill[x] += fill[x+1]
-		walk[x] += walk[x+1]
-	}
-	f.fillMin, f.walkMin = make([]float64, len(f.ends)), make([]float64, len(f.ends))
-	for i, x := range f.ends {
-		f.fillMin[i] = fill[x]
-		if f.set.pipelined {
-			f.walkMin[i] = in.steps * walk[x]
-		}
-	}
 }
 
 // run pushes labels from the first layer to the last.
@@ -301,7 +282,7 @@ func (f *frontier) push(l label) {
 	if !f.assigned(l) || l.at == 0 && !f.canStart(f.pool[l.peer], 0) {
 		return
 	}
-	l.bound = f.lower(l)
+	f.lower(&l)
 	if l.bound > f.c.limit(&f.set) {
 		return
 	}
@@ -322,6 +303,9 @@ func (f *frontier) push(l label) {
 		if worst < 0 || f.labels[id].bound >= f.labels[kept[worst]].bound {
 			worst = len(kept) - 1
 		}
+	}
+	if f.c.effort--; f.c.effort < 0 && f.width == 0 {
+		f.width = poolWidth
 	}
 	if f.width > 0 && len(kept) >= f.width {
 		if l.bound >= f.labels[kept[worst]].bound {
@@ -350,8 +334,10 @@ func (f *frontier) assigned(l label) bool {
 }
 
 // beats reports that whatever completes b completes a, and never for more. Both are at the same position and peer.
+// A completion's period is the larger of the label's and of what follows; what follows b is at least b.floor, so a
+// loses at most the difference, once per chunk, and the same goes for the tail.
 func (f *frontier) beats(a, b *label) bool {
-	if a.cost > b.cost || a.period > b.period || a.tail > b.tail {
+	if a.cost+f.set.periods*max(0, a.period-b.floor)+max(0, a.tail-b.tail) > b.cost {
 		return false
 	}
 	if f.must&b.used&^a.used != 0 {
@@ -361,24 +347,4 @@ func (f *frontier) beats(a, b *label) bool {
 		return a.used == b.used // the number of stages counts, and who is left
 	}
 	return a.used&^b.used == 0
-}
-
-// lower returns a bound on the cost of every completion of l.
-func (f *frontier) lower(l label) float64 {
-	in, s := f.in, &f.set
-	var free float64 // of everyone who may still compute: this peer, the unused, the decoder
-	for i, speed := range f.speed {
-		if bit := uint64(1) << i; i == int(l.peer) || bit == f.decBit || l.used&bit == 0 {
-			free += speed
-		}
-	}
-	a := f.ends[l.at]
-	share := s.chunk * (in.flops[in.model.Layers] - in.flops[a]) / free
-	step := 0.0
-	if s.pipelined {
-		step = in.steps * (float64(in.model.HeadBytes)/in.peers[s.dec].DecodeBytesPerSec + PassOverhead)
-	} else {
-		step = in.steps * in.decoderStep(s, 0)
-	}
-	return l.cost + f.fillMin[l.at] + f.walkMin[l.at] + s.periods*max(l.period, share*(1-epsilon)) + l.tail + in.headTime(s.dec) + step
 }
