@@ -207,9 +207,13 @@ func (i *Invite) String() string {
 	encodeAddrs(&e, i.Addrs)
 	e.Raw(i.Secret[:])
 	e.I64(i.Expires)
-	sum := sha256.Sum256(e.Data())
-	e.Raw(sum[:inviteSum])
-	return invitePrefix + inviteText.EncodeToString(e.Data())
+	return sealInvite(e.Data())
+}
+
+// sealInvite appends the checksum to b and makes text of it.
+func sealInvite(b []byte) string {
+	sum := sha256.Sum256(b)
+	return invitePrefix + inviteText.EncodeToString(append(b[:len(b):len(b)], sum[:inviteSum]...))
 }
 
 // ParseInvite reads a token. Surrounding space is ignored.

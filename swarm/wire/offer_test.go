@@ -1,0 +1,202 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func sampleOffer() Offer {
+	o := Offer{
+		Swarm: "pub-x", Peer: "P", Seq: 0x0102030405060708, TTL: 180,
+		Model: [32]byte{0xaa}, ModelName: "smoke", First: 2, Last: 9, Embed: true, NoDecode: true,
+		Profile: [32]byte{0xbb}, Trust: "any", PrefillFlops: 1, DecodeBytesPerSec: 2, UpBytesPerSec: 0.5, DownBytesPerSec: 0,
+		KVFreeBytes: 1 << 32, Context: 2048, Load: 0.25, Addrs: []string{"/a", "/bc"},
+	}
+	for i := range o.Signature {
+		o.Signature[i] = byte(i)
+	}
+	return o
+}
+
+func samplePresence() Presence {
+	return Presence{Swarm: "pub-x", Instance: 7, ListSeq: 3, Tracker: true}
+}
+
+func sampleCertificate() Certificate {
+	c := Certificate{Swarm: "prv-x", Peer: "P", Role: RoleClient, Issued: 1, Expires: 2}
+	c.Signature[0], c.Signature[63] = 0xcc, 0xdd
+	return c
+}
+
+// swarmMessages has every message of types 80–99, full and empty.
+func swarmMessages() map[string]Message {
+	cert := sampleCertificate()
+	list := &RevocationList{Swarm: "prv-x", Seq: 4, Issued: 5, Peers: []string{"A", "B"}, Signature: [64]byte{1}}
+	return map[string]Message{
+		"OffersPush":         &OffersPush{samplePresence(), 9, []Offer{sampleOffer(), sampleOffer()}},
+		"OffersPush none":    &OffersPush{samplePresence(), 9, nil},
+		"OffersPull":         &OffersPull{samplePresence(), [32]byte{1}, 200},
+		"OffersReply":        &OffersReply{samplePresence(), 5, true, true, []HeldOffer{{60, sampleOffer()}}},
+		"OffersReply none":   &OffersReply{Presence: samplePresence()},
+		"Hello":              &Hello{3, cert},
+		"Redeem":             &Redeem{"prv-x", [SecretBytes]byte{1, 2, 3}},
+		"Welcome":            &Welcome{3, cert, nil},
+		"Welcome renewed":    &Welcome{3, cert, &cert},
+		"Admitted":           &Admitted{"friends", "O", []string{"/a"}, cert, list},
+		"Admitted, no list":  &Admitted{"friends", "O", nil, cert, nil},
+		"JoinRefused":        &JoinRefused{"no"},
+		"ListPull":           &ListPull{samplePresence()},
+		"RevocationList":     list,
+		"RevocationList nil": &RevocationList{Swarm: "prv-x", Seq: 1},
+	}
+}
+
+func TestSwarmMessages(t *testing.T) {
+	for name, m := range swarmMessages() {
+		frame := Append(nil, m)
+		back, err := Read(bytes.NewReader(frame))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if !reflect.DeepEqual(back, m) {
+			t.Errorf("%s: came back as %+v, was %+v", name, back, m)
+		}
+		// Every cut, and every surplus byte, is an error.
+		body := frame[5:]
+		for n := range len(body) {
+			if _, err := Decode(m.Type(), body[:n]); !errors.Is(err, ErrFormat) {
+				t.Errorf("%s cut to %d of %d bytes: %v", name, n, len(body), err)
+			}
+		}
+		if _, err := Decode(m.Type(), append(body[:len(body):len(body)], 0)); !errors.Is(err, ErrFormat) {
+			t.Errorf("%s with a surplus byte: %v", name, err)
+		}
+	}
+}
+
+// The bytes of these messages are what other versions of the program sent.
+func TestSwarmGolden(t *testing.T) {
+	cert := "0500" + "7072762d78" + "0100" + "50" + "02" + "0100000000000000" + "0200000000000000" +
+		"cc" + strings.Repeat("00", 62) + "dd"
+	presence := "0500" + "7075622d78" + "0700000000000000" + "0300000000000000" + "01"
+	zeros := strings.Repeat("00", 31)
+	signature := ""
+	for i := range 64 {
+		signature += hex.EncodeToString([]byte{byte(i)})
+	}
+	offer := "0500" + "7075622d78" + "0100" + "50" + "0807060504030201" + "b4000000" + "aa" + zeros + "0500" + hex.EncodeToString([]byte("smoke")) +
+		"02000000" + "09000000" + "010001" + "bb" + zeros + "0300" + hex.EncodeToString([]byte("any")) +
+		"000000000000f03f" + "0000000000000040" + "000000000000e03f" + "0000000000000000" + "0000000001000000" + "00080000" + "000000000000d03f" +
+		"02000000" + "0200" + hex.EncodeToString([]byte("/a")) + "0300" + hex.EncodeToString([]byte("/bc")) + signature
+	list := "0500" + "7072762d78" + "0400000000000000" + "0500000000000000" + "02000000" + "010041" + "010042" + "01" + strings.Repeat("00", 63)
+	messages := swarmMessages()
+	for name, want := range map[string]string{
+		"OffersPush":      presence + "0900000000000000" + "02000000" + offer + offer,
+		"OffersPull":      presence + "01" + zeros + "c8000000",
+		"OffersReply":     presence + "0500000000000000" + "0101" + "01000000" + "3c000000" + offer,
+		"Hello":           "0300000000000000" + cert,
+		"Redeem":          "0500" + "7072762d78" + "010203" + strings.Repeat("00", 13),
+		"Welcome":         "0300000000000000" + cert + "00",
+		"Welcome renewed": "0300000000000000" + cert + "01" + cert,
+		"Admitted":        "0700" + hex.EncodeToString([]byte("friends")) + "01004f" + "01000000" + "02002f61" + cert + "01" + list,
+		"JoinRefused":     "02006e6f",
+		"ListPull":        presence,
+		"RevocationList":  list,
+	} {
+		if got := hex.EncodeToString(Append(nil, messages[name])[5:]); got != want {
+			t.Errorf("%s is\n%s, want\n%s", name, got, want)
+		}
+	}
+	o := sampleOffer()
+	if got, want := hex.EncodeToString(o.SigningBytes()), strings.TrimSuffix(offer, signature); got != want {
+		t.Errorf("an offer's signature covers\n%s, want\n%s", got, want)
+	}
+}
+
+func TestOfferLimits(t *testing.T) {
+	for name, change := range map[string]func(*Offer){
+		"reversed layers":   func(o *Offer) { o.First, o.Last = 9, 2 },
+		"negative speed":    func(o *Offer) { o.UpBytesPerSec = -1 },
+		"infinite speed":    func(o *Offer) { o.PrefillFlops = math.Inf(1) },
+		"NaN load":          func(o *Offer) { o.Load = math.NaN() },
+		"negative KV":       func(o *Offer) { o.KVFreeBytes = -1 },
+		"long name":         func(o *Offer) { o.ModelName = strings.Repeat("x", MaxModelName+1) },
+		"name not UTF-8":    func(o *Offer) { o.ModelName = "\xff" },
+		"long swarm ID":     func(o *Offer) { o.Swarm = strings.Repeat("x", MaxSwarmID+1) },
+		"long peer ID":      func(o *Offer) { o.Peer = strings.Repeat("x", MaxPeerID+1) },
+		"long trust":        func(o *Offer) { o.Trust = strings.Repeat("x", MaxTrust+1) },
+		"many addresses":    func(o *Offer) { o.Addrs = make([]string, MaxAddrs+1) },
+		"long address":      func(o *Offer) { o.Addrs = []string{strings.Repeat("x", MaxAddr+1)} },
+		"name beyond a u16": func(o *Offer) { o.ModelName = strings.Repeat("x", 1<<16+1) },
+	} {
+		o := sampleOffer()
+		change(&o)
+		if err := CheckOffer(&o); !errors.Is(err, ErrFormat) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	o := sampleOffer()
+	if err := CheckOffer(&o); err != nil {
+		t.Error(err)
+	}
+	var e Encoder
+	new(Offer).encode(&e)
+	if len(e.Data()) != minOfferBytes {
+		t.Errorf("the shortest offer has %d bytes, minOfferBytes is %d", len(e.Data()), minOfferBytes)
+	}
+	if MaxOfferTTL != 10*time.Minute {
+		t.Error("DESIGN §7 allows an offer ten minutes")
+	}
+}
+
+// Counts beyond the limits or the bytes at hand cost nothing.
+func TestSwarmCountsAreChecked(t *testing.T) {
+	many := func(m Message, at int, n uint32) []byte {
+		b := Append(nil, m)[5:]
+		b[at], b[at+1], b[at+2], b[at+3] = byte(n), byte(n>>8), byte(n>>16), byte(n>>24)
+		return b
+	}
+	push, list := &OffersPush{Presence: Presence{Swarm: "s"}}, &RevocationList{Swarm: "s"}
+	allocs := testing.AllocsPerRun(10, func() {
+		for _, n := range []uint32{1, MaxOwnOffers, MaxOwnOffers + 1, 1 << 31, 1<<32 - 1} {
+			if _, err := Decode(TypeOffersPush, many(push, 3+17+8, n)); !errors.Is(err, ErrFormat) {
+				t.Errorf("%d offers in no bytes: %v", n, err)
+			}
+			if _, err := Decode(TypeRevocationList, many(list, 3+16, n*40)); !errors.Is(err, ErrFormat) && n*40 != 0 {
+				t.Errorf("%d revoked in no bytes: %v", n*40, err)
+			}
+		}
+	})
+	if allocs > 200 {
+		t.Errorf("%v allocations for messages of no bytes", allocs)
+	}
+}
+
+func FuzzSwarmMessage(f *testing.F) {
+	for _, m := range swarmMessages() {
+		f.Add(uint8(m.Type()), Append(nil, m)[5:])
+	}
+	f.Add(uint8(TypeOffersPush), bytes.Repeat([]byte{0xff}, 64))
+	f.Fuzz(func(t *testing.T, typ uint8, body []byte) {
+		if newSwarmMessage(Type(typ)) == nil {
+			return
+		}
+		m, err := Decode(Type(typ), body)
+		if err != nil {
+			if !errors.Is(err, ErrFormat) {
+				t.Fatalf("error %v isn't ErrFormat", err)
+			}
+			return
+		}
+		if again := Append(nil, m)[5:]; !bytes.Equal(again, body) {
+			t.Fatalf("type %d: %x was decoded and encoded as %x", typ, body, again)
+		}
+	})
+}
