@@ -86,9 +86,12 @@ func (r *reader) countOr(key string, limit uint64, def int) int {
 	return r.count(key, limit)
 }
 
-// positive reads a float in (0, limit], def where the key is missing.
+// positive reads a float in (0, limit], def where the key is missing; a def of 0 means that it must be there.
 func (r *reader) positive(key string, limit, def float64) float64 {
 	v, err := r.meta.FloatOr(key, def)
+	if def == 0 && err == nil {
+		v, err = r.meta.Float(key)
+	}
 	if err != nil && r.err == nil {
 		r.err = err
 	}
