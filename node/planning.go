@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/netip"
@@ -53,11 +54,33 @@ func (n *Node) planRequest(prompt, newTokens int, k control.Constraints) (route.
 	return req, nil
 }
 
-// planPeers turns the offers of a model that compute with this node's numerics
-// into the planner's peers and links.
+// planProfile returns the numerics profile to plan with: this build's own if
+// anybody offers it, else the one that most offers have. Profiles are never
+// mixed in one plan.
+func planProfile(id artifacts.ID, offers []swarm.Offer) [32]byte {
+	own := runtime.NewProfile(runtime.KVF16).ID()
+	count := map[[32]byte]int{}
+	best := own
+	for _, o := range offers {
+		if artifacts.ID(o.Model) != id || o.First >= o.Last {
+			continue
+		}
+		count[o.Profile]++
+		if c, b := count[o.Profile], count[best]; c > b || c == b && bytes.Compare(o.Profile[:], best[:]) < 0 {
+			best = o.Profile
+		}
+	}
+	if count[own] > 0 {
+		return own
+	}
+	return best
+}
+
+// planPeers turns the offers of a model that share one numerics profile into
+// the planner's peers and links.
 func (n *Node) planPeers(id artifacts.ID) (peers []route.Peer, links []route.Link) {
-	profile := runtime.NewProfile(runtime.KVF16).ID()
 	offers := n.host.Offers()
+	profile := planProfile(id, offers)
 	near := map[string]bool{}
 	for _, o := range offers {
 		if artifacts.ID(o.Model) != id || o.First >= o.Last || o.Profile != profile {

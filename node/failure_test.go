@@ -1,0 +1,250 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/starling-swarm/starling/artifacts"
+	"github.com/starling-swarm/starling/node/control"
+	"github.com/starling-swarm/starling/runtime"
+	"github.com/starling-swarm/starling/runtime/gguf"
+	"github.com/starling-swarm/starling/runtime/runtimetest"
+	"github.com/starling-swarm/starling/swarm/wire"
+)
+
+// slowBackend computes the test model's shape with the fake's arithmetic and a
+// delay for each row, so that a test can act in the middle of a session.
+type slowBackend struct{ runtimetest.Fake }
+
+func (b *slowBackend) Open(o runtime.Options) (runtime.Executor, error) {
+	o.Path = "slow" // every node's copy is the same model
+	return b.Fake.Open(o)
+}
+
+// startSlow adds a node that takes delay for a row in a layer.
+func (tn *testNet) startSlow(delay time.Duration) *Node {
+	cfg, err := runtime.Inspect(tn.model)
+	if err != nil {
+		tn.t.Fatal(err)
+	}
+	set, err := gguf.OpenSet(tn.model)
+	if err != nil {
+		tn.t.Fatal(err)
+	}
+	tok, err := runtime.LoadTokenizer(set)
+	if err != nil {
+		tn.t.Fatal(err)
+	}
+	return tn.start(func(c *Config) {
+		c.Backend = &slowBackend{runtimetest.Fake{Config: cfg, Tokenizer: tok, Delay: delay}}
+	})
+}
+
+// slowNet is a tracker, two decoders with all layers, stages for layers 0 and
+// 1, and a client. The model has 3 layers.
+type slowNet struct {
+	*testNet
+	id                                     artifacts.ID
+	decoder, reserve, first, second, spare *Node
+	client                                 *Node
+	k                                      control.Constraints
+}
+
+func newSlowNet(t *testing.T) *slowNet {
+	tn := newTestNet(t)
+	tracker := tn.start(nil)
+	s := &slowNet{testNet: tn, id: tn.publish(tracker)}
+	for _, n := range []struct {
+		node        **Node
+		first, last int
+	}{{&s.decoder, 0, 3}, {&s.reserve, 0, 3}, {&s.first, 0, 1}, {&s.second, 1, 2}, {&s.spare, 1, 2}} {
+		*n.node = tn.startSlow(2 * time.Millisecond)
+		tn.serve(*n.node, s.id, n.first, n.last)
+	}
+	s.client = tn.start(func(c *Config) { c.Client = true })
+	eventually(t, "five offers", func() bool {
+		_ = s.client.host.Refresh(context.Background())
+		p, _ := s.client.planPeers(s.id)
+		return len(p) == 5
+	})
+	s.k = control.Constraints{Shape: "across", Cuts: []int{1, 2}, Assign: []string{s.first.ID(), s.second.ID()}, Decoder: s.decoder.ID(), Chunk: 4}
+	return s
+}
+
+func testContext(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestStageLostDuringPrefill(t *testing.T) {
+	s := newSlowNet(t)
+	ctx := testContext(t)
+	want, err := s.run(ctx, s.client, s.id, s.k, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, shape := range []string{"across", "pipelined"} {
+		t.Run(shape, func(t *testing.T) {
+			k := s.k
+			victim := s.second
+			if shape == "pipelined" {
+				k.Shape = shape
+				victim = s.first
+				k.Assign = []string{s.first.ID(), s.spare.ID()}
+			}
+			killed := false
+			got, err := s.run(ctx, s.client, s.id, k, func(ev control.Event) error {
+				if ev.Phase == "prefill" && !killed {
+					killed = true
+					victim.Close()
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !killed {
+				t.Fatal("the answer came before the stage could be killed")
+			}
+			sameAnswer(t, got, want)
+			if len(got.Recovered) == 0 {
+				t.Error("the account doesn't tell that a stage was lost")
+			}
+		})
+	}
+	s.nodes = []*Node{s.decoder, s.reserve, s.spare, s.client}
+	s.mustBeIdle()
+}
+
+func TestDecoderLost(t *testing.T) {
+	s := newSlowNet(t)
+	ctx := testContext(t)
+	want, err := s.run(ctx, s.client, s.id, s.k, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := 0
+	got, err := s.run(ctx, s.client, s.id, s.k, func(ev control.Event) error {
+		if ev.Kind == "text" {
+			if texts++; texts == 4 {
+				go s.decoder.Close()
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Text != want.Text || fmt.Sprint(got.NewTokens) != fmt.Sprint(want.NewTokens) || got.KVHash != want.KVHash {
+		t.Errorf("answer %q %v, want %q %v", got.Text, got.NewTokens, want.Text, want.NewTokens)
+	}
+	if got.Decoder.Peer == s.decoder.ID() || !strings.HasPrefix(got.Epoch, "2.") {
+		t.Errorf("the answer was finished by %s in epoch %s", got.Decoder.Peer, got.Epoch)
+	}
+}
+
+func TestCancelFreesEverything(t *testing.T) {
+	s := newSlowNet(t)
+	for _, phase := range []string{"plan", "prefill", "text"} {
+		t.Run(phase, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(testContext(t))
+			_, err := s.run(ctx, s.client, s.id, s.k, func(ev control.Event) error {
+				if ev.Kind == phase || ev.Phase == phase {
+					cancel()
+				}
+				return nil
+			})
+			if !errors.Is(err, context.Canceled) {
+				t.Fatalf("run ended with %v", err)
+			}
+			s.mustBeIdle()
+		})
+	}
+}
+
+// TestStrangersFrames sends frames of a running session from a peer that is not
+// part of it, and garbage: each gets a typed answer and nothing changes.
+func TestStrangersFrames(t *testing.T) {
+	s := newSlowNet(t)
+	ctx := testContext(t)
+	want, err := s.run(ctx, s.client, s.id, s.k, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger := s.spare
+	answers := make(chan *wire.Refusal, 64)
+	stranger.links.deliver = func(from string, m wire.Message) {
+		if r, ok := m.(*wire.Refusal); ok {
+			answers <- r
+		}
+	}
+	expect := func(what string, code wire.Code) {
+		t.Helper()
+		select {
+		case r := <-answers:
+			if r.Code != code {
+				t.Errorf("%s: %v, want %v", what, r, code)
+			}
+		case <-time.After(5 * time.Second):
+			t.Errorf("%s: no answer", what)
+		}
+	}
+	sent := false
+	got, err := s.run(ctx, s.client, s.id, s.k, func(ev control.Event) error {
+		if ev.Phase != "prefill" || sent {
+			return nil
+		}
+		sent = true
+		var head wire.Head
+		for _, d := range s.decoder.decoderList() {
+			head = d.m.head
+		}
+		rows := make([]byte, 4*64*4)
+		stranger.links.send(s.decoder.ID(), &wire.Seam{Head: head, Cut: 2, Start: 8, Count: 4, Rows: rows})
+		expect("a stranger's seam", wire.CodeWrongPeer)
+		stranger.links.send(s.second.ID(), &wire.Chunk{Head: head, Start: 8, Count: 4})
+		expect("a stranger's chunk", wire.CodeWrongPeer)
+		stranger.links.sendKV(s.decoder.ID(), func(write func(wire.Message) error) error {
+			return write(&wire.KVSlice{Head: head, Count: 4, Total: 1024, Rows: rows})
+		})
+		expect("a stranger's KV", wire.CodeWrongPeer)
+		stale := head
+		stale.Epoch.Plan--
+		stranger.links.send(s.second.ID(), &wire.Seam{Head: stale, Cut: 1, Start: 8, Count: 4, Rows: rows})
+		expect("a seam of an old epoch", wire.CodeStaleEpoch)
+		other := head
+		other.Session[0]++
+		stranger.links.send(s.second.ID(), &wire.Seam{Head: other, Cut: 1, Start: 8, Count: 4, Rows: rows})
+		expect("a seam of another session", wire.CodeUnknownSession)
+		open := &wire.StageOpen{Head: head}
+		open.Grant.Client, open.Grant.Decoder = s.client.ID(), stranger.ID()
+		open.Plan.Decoder = stranger.ID()
+		stranger.links.send(s.second.ID(), open)
+		expect("a forged grant", wire.CodeBadGrant)
+		g, err := stranger.host.Open(ctx, s.second.ID(), protoStage)
+		if err != nil {
+			t.Error(err)
+			return nil
+		}
+		if _, err := g.Write([]byte("GET / HTTP/1.1\r\nHost: starling\r\n\r\n")); err != nil {
+			t.Error(err)
+		}
+		expect("garbage", wire.CodeBadFrame)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !sent {
+		t.Fatal("the session was over before the frames could be sent")
+	}
+	sameAnswer(t, got, want)
+	if len(got.Recovered) > 0 {
+		t.Errorf("a stranger's frames made the session recover: %v", got.Recovered)
+	}
+}
