@@ -19,6 +19,10 @@ import (
 	"github.com/starling-swarm/starling/swarm/wire"
 )
 
+// defaultMaxNew is how many tokens an answer may have when the request doesn't
+// say and the model's context has room.
+const defaultMaxNew = 256
+
 // maxDecoders is how many decoders a client tries for one answer.
 const maxDecoders = 4
 
@@ -91,8 +95,8 @@ func retryable(c wire.Code) bool {
 
 // prepare resolves the model, fetches its tokenizer and tokenizes the prompt.
 func (n *Node) prepare(ctx context.Context, q control.RunRequest, emit func(control.Event) error) (*clientSession, error) {
-	if q.MaxNew <= 0 {
-		return nil, fmt.Errorf("%d new tokens asked for: at least 1", q.MaxNew)
+	if q.MaxNew < 0 {
+		return nil, fmt.Errorf("%d new tokens asked for: at least 1, or 0 for the default of %d", q.MaxNew, defaultMaxNew)
 	}
 	id, err := n.resolve(ctx, q.Model)
 	if err != nil {
@@ -113,6 +117,9 @@ func (n *Node) prepare(ctx context.Context, q control.RunRequest, emit func(cont
 	prompt, err := encodePrompt(tok, q)
 	if err != nil {
 		return nil, err
+	}
+	if q.MaxNew == 0 {
+		q.MaxNew = max(1, min(defaultMaxNew, card.Context-len(prompt)))
 	}
 	if need := len(prompt) + q.MaxNew; need > card.Context {
 		return nil, fmt.Errorf("%d prompt tokens and %d new ones exceed the model's context of %d: shorten the prompt or ask for at most %d new tokens",
@@ -141,7 +148,7 @@ func encodePrompt(tok *tokenizer.Tokenizer, q control.RunRequest) ([]int32, erro
 		if err != nil {
 			return nil, err
 		}
-		tokens = tok.Encode(text, tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: true})
+		tokens = tok.EncodeChat(text)
 	} else {
 		tokens = tok.Encode(q.Prompt, tokenizer.EncodeOptions{AddSpecial: true})
 	}

@@ -62,7 +62,7 @@ func planProfile(id artifacts.ID, offers []swarm.Offer) [32]byte {
 	count := map[[32]byte]int{}
 	best := own
 	for _, o := range offers {
-		if artifacts.ID(o.Model) != id || o.First >= o.Last {
+		if artifacts.ID(o.Model) != id || !computes(o) {
 			continue
 		}
 		count[o.Profile]++
@@ -76,6 +76,10 @@ func planProfile(id artifacts.ID, offers []swarm.Offer) [32]byte {
 	return best
 }
 
+// computes reports whether an offer is more than one of bytes: it has layers,
+// or at least the head.
+func computes(o swarm.Offer) bool { return o.First < o.Last || o.Head }
+
 // planPeers turns the offers of a model that share one numerics profile into
 // the planner's peers and links.
 func (n *Node) planPeers(id artifacts.ID) (peers []route.Peer, links []route.Link) {
@@ -83,7 +87,7 @@ func (n *Node) planPeers(id artifacts.ID) (peers []route.Peer, links []route.Lin
 	profile := planProfile(id, offers)
 	near := map[string]bool{}
 	for _, o := range offers {
-		if artifacts.ID(o.Model) != id || o.First >= o.Last || o.Profile != profile {
+		if artifacts.ID(o.Model) != id || !computes(o) || o.Profile != profile {
 			continue
 		}
 		near[o.Peer] = sameNetwork(o)

@@ -134,7 +134,7 @@ type RunRequest struct {
 	Model       string    `json:"model"`
 	Messages    []Message `json:"messages,omitempty"`
 	Prompt      string    `json:"prompt,omitempty"`
-	MaxNew      int       `json:"max_new_tokens"`
+	MaxNew      int       `json:"max_new_tokens,omitempty"` // 0: 256, or what the context leaves
 	Seed        uint64    `json:"seed"`
 	Temperature float32   `json:"temperature"`
 	TopK        int       `json:"top_k"`
