@@ -101,14 +101,12 @@ func newBPE(v Vocab, types []int32, wholeWords bool) (bpe, error) {
 // candidate is a possible merge of the symbol at pos with its right neighbour.
 // It is stale once either of them has changed.
 type candidate struct {
-	rank, pos   uint32
+	key         uint64 // rank, then position: the order of merging
 	left, right int32
 	sym         int32
 }
 
-func (a candidate) before(b candidate) bool {
-	return a.rank < b.rank || a.rank == b.rank && a.pos < b.pos
-}
+func (c candidate) pos() int32 { return int32(uint32(c.key)) }
 
 // merger holds the working memory of encoding one text after another.
 type merger struct {
@@ -143,7 +141,7 @@ func (b *bpe) encode(dst []int32, word string, m *merger) []int32 {
 	}
 	for len(m.heap) > 0 {
 		c := m.pop()
-		l := int32(c.pos)
+		l := c.pos()
 		if m.sym[l] != c.left {
 			continue
 		}
@@ -191,7 +189,7 @@ func (b *bpe) queue(m *merger, l int32) {
 		return
 	}
 	if mg, ok := b.merges[pair(left, right)]; ok {
-		m.push(candidate{rank: mg.rank, pos: uint32(l), left: left, right: right, sym: mg.sym})
+		m.push(candidate{key: uint64(mg.rank)<<32 | uint64(uint32(l)), left: left, right: right, sym: mg.sym})
 	}
 }
 
@@ -202,7 +200,7 @@ func (m *merger) push(c candidate) {
 	i := len(m.heap) - 1
 	for i > 0 {
 		p := (i - 1) / 2
-		if !c.before(m.heap[p]) {
+		if c.key >= m.heap[p].key {
 			break
 		}
 		m.heap[i] = m.heap[p]
@@ -223,10 +221,10 @@ func (m *merger) pop() candidate {
 		if k >= n {
 			break
 		}
-		if k+1 < n && m.heap[k+1].before(m.heap[k]) {
+		if k+1 < n && m.heap[k+1].key < m.heap[k].key {
 			k++
 		}
-		if !m.heap[k].before(c) {
+		if m.heap[k].key >= c.key {
 			break
 		}
 		m.heap[i] = m.heap[k]
