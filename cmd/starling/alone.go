@@ -1,0 +1,38 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/starling-swarm/starling/node/control"
+	"github.com/starling-swarm/starling/runtime"
+)
+
+// alone answers a request with a GGUF file in this process, without a swarm.
+func (c *runCmd) alone(ctx context.Context, g *globals, q control.RunRequest) error {
+	if c.Shape != "" && c.Shape != "local" || len(c.Cuts)+len(c.Assign) > 0 || c.Decoder != "" || c.Decode == "any" {
+		return usageError(errors.New("-m names a file, which runs in this process alone: routes need a model of the swarm"))
+	}
+	a := newAnswer(c.JSON, g.Verbose)
+	a.event(control.Event{Kind: "progress", Phase: "load"})
+	m, err := runtime.Open(runtime.Options{Path: c.Model, Threads: g.compute(), MaxKVBytes: int64(g.KVMemory)})
+	if err != nil {
+		return a.fail(err)
+	}
+	defer m.Close()
+	tokens, err := tokenize(m.Tokenizer(), &q)
+	if err != nil {
+		return a.fail(err)
+	}
+	r, err := generate(ctx, m, tokens, q.MaxNew, samplingOf(&q), func(text string, read int) {
+		if text != "" {
+			a.event(control.Event{Kind: "text", Text: text})
+		} else if read < len(tokens) {
+			a.event(control.Event{Kind: "progress", Phase: "prefill", Done: int64(read), Total: int64(len(tokens))})
+		}
+	})
+	if err != nil {
+		return a.fail(err)
+	}
+	return a.finish(r.account())
+}

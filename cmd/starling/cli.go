@@ -1,0 +1,90 @@
+package main
+
+import (
+	"log/slog"
+	"os"
+	goruntime "runtime"
+
+	"github.com/alecthomas/kong"
+)
+
+// cli is the grammar of the command line.
+type cli struct {
+	globals
+
+	Run      runCmd      `cmd:"" help:"Answer a prompt."`
+	Serve    serveCmd    `cmd:"" help:"Run a node: a volunteer, or a bootstrap and tracker."`
+	Publish  publishCmd  `cmd:"" help:"Publish a GGUF model into the swarm and seed it."`
+	Pull     pullCmd     `cmd:"" help:"Fetch a model, or some of its layers."`
+	Plan     planCmd     `cmd:"" help:"Show who would compute what for a prompt, and how fast."`
+	Models   modelsCmd   `cmd:"" help:"List the models that are held here or offered in the swarm."`
+	Status   statusCmd   `cmd:"" help:"Show what the node on this data folder does."`
+	Swarm    swarmCmd    `cmd:"" help:"Create, join, list swarms and invite others."`
+	Demo     demoCmd     `cmd:"" help:"Show everything at work: a private swarm of processes on this machine."`
+	Selftest selftestCmd `cmd:"" help:"Check that this build computes the specified bits on this machine."`
+	Version  versionCmd  `cmd:"" help:"Print the version."`
+}
+
+// globals are the settings that all verbs share.
+type globals struct {
+	Config    configFile `group:"Settings" env:"STARLING_CONFIG" placeholder:"FILE" help:"JSON file of settings: an object with flag names as keys. Flags win over the environment, that over the file. Default: ${config}."`
+	Data      string     `group:"Settings" env:"STARLING_DATA" placeholder:"DIR" default:"${data}" help:"Data folder: identity, swarms, models. Default: ${data}."`
+	Swarm     string     `group:"Settings" env:"STARLING_SWARM" placeholder:"ID|NAME" help:"Swarm to be in. Needed only when the data folder knows several."`
+	Listen    []string   `group:"Settings" env:"STARLING_LISTEN" placeholder:"ADDR" help:"Multiaddr to listen on, such as /ip4/0.0.0.0/tcp/4077. Default: TCP and QUIC on port 4077, or on free ports when that is taken."`
+	Bootstrap []string   `group:"Settings" env:"STARLING_BOOTSTRAP" placeholder:"ADDR" help:"Multiaddr with /p2p/PEER of a node to meet others through, beside those that the swarm knows."`
+	LAN       bool       `group:"Settings" name:"lan" env:"STARLING_LAN" help:"Find nodes on the local network by mDNS, and be found."`
+	Threads   int        `group:"Settings" env:"STARLING_THREADS" placeholder:"N" help:"Threads that compute. Default: one per processor. The answer never depends on it."`
+	KVMemory  size       `group:"Settings" name:"kv-memory" env:"STARLING_KV_MEMORY" placeholder:"SIZE" help:"Memory for sessions' KV state, such as 2GiB. Default: half of what is free."`
+	LogLevel  string     `group:"Settings" env:"STARLING_LOG_LEVEL" enum:"debug,info,warn,error" default:"warn" help:"What to log on stderr: debug, info, warn or error."`
+	Verbose   bool       `group:"Settings" short:"v" env:"STARLING_VERBOSE" help:"Say more on stderr."`
+}
+
+const description = `Starling runs large language models across a swarm of volunteers. Each holds some layers of a model; a prompt is
+prefilled across them, and the peer with the final layers decodes alone. Every number is the same whatever the split.`
+
+const firstSteps = `
+
+Start with "starling demo". Then, on your own machines:
+
+  starling swarm create friends          # a private swarm, on the first machine
+  starling serve --publish model.gguf    # its first node: publishes and serves a model
+  starling swarm invite                  # prints an invitation; on the next machine:
+  starling swarm join INVITE
+  starling serve --model NAME --layers 0-9
+  starling run "Why is the sky blue?"
+
+"starling VERB --help" explains each verb with examples.`
+
+// newParser makes the parser of c.
+func newParser(c *cli) (*kong.Kong, error) {
+	return kong.New(c,
+		kong.Name("starling"),
+		kong.Description(description+firstSteps),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, NoAppDescFormat: true, WrapUpperBound: 110}),
+		kong.Vars{"data": defaultDataDir(), "config": defaultConfigPath()},
+		kong.WithBeforeResolve(defaultConfig),
+	)
+}
+
+// logger returns the log that the settings ask for, at least at level.
+func (g *globals) logger(level slog.Level) *slog.Logger {
+	var asked slog.Level
+	if err := asked.UnmarshalText([]byte(g.LogLevel)); err == nil && g.LogLevel != "warn" {
+		level = asked
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+}
+
+// compute returns the number of threads that compute, and gives the scheduler
+// two processors beside them: computing threads spin, and without spare ones
+// the network starves.
+func (g *globals) compute() int {
+	n := g.Threads
+	if n <= 0 {
+		n = goruntime.NumCPU()
+	}
+	if goruntime.GOMAXPROCS(0) < n+2 {
+		goruntime.GOMAXPROCS(n + 2)
+	}
+	return n
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/starling-swarm/starling/node/control"
+)
+
+// routeFlags narrow the choice of a route.
+type routeFlags struct {
+	Decode  string   `enum:",here,any" default:"" placeholder:"here|any" help:"Who decodes: here, this node; any, whoever is best. Default: this node if it can and isn't much slower."`
+	Shape   string   `enum:",local,across,pipelined" default:"" placeholder:"SHAPE" help:"Force local (one peer does all), across (prefill across, decode at one peer) or pipelined (decoding walks the route, too)."`
+	Cuts    []int    `placeholder:"A,B,…" help:"Force where the layers are cut: 10,20 makes layers 0–9, 10–19 and, at the decoder, the rest."`
+	Assign  []string `placeholder:"PEER,…" help:"Force the peers of the ranges, in layer order."`
+	Decoder string   `placeholder:"PEER" help:"Force the peer that decodes."`
+	Chunk   int      `placeholder:"N" help:"Tokens that travel together. Default: the planner's choice."`
+}
+
+func (f *routeFlags) constraints() control.Constraints {
+	return control.Constraints{Shape: f.Shape, Cuts: f.Cuts, Assign: f.Assign, Decoder: f.Decoder, Decode: f.Decode, Chunk: f.Chunk}
+}
+
+type planCmd struct {
+	Model        string `arg:"" help:"Model: its ID, six or more digits of its start, or its name."`
+	PromptTokens int    `required:"" placeholder:"N" help:"Length of the prompt."`
+	NewTokens    int    `required:"" placeholder:"M" help:"Length of the answer."`
+	routeFlags
+	JSON bool `name:"json" help:"Print the plan as a JSON object."`
+}
+
+// Help implements kong.HelpProvider.
+func (planCmd) Help() string {
+	return `Shows which peers would compute which layers for a prompt of N tokens and an answer of M, what that would cost, who
+would see what, and why each peer is or isn't used. Nothing is computed.
+
+Examples:
+
+  starling plan SmolLM2 --prompt-tokens 2000 --new-tokens 200
+  starling plan SmolLM2 --prompt-tokens 2000 --new-tokens 200 --shape across --cuts 10,20`
+}
+
+// Run prints the plan.
+func (c *planCmd) Run(ctx context.Context, g *globals) error {
+	s, err := g.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	p, err := s.Plan(ctx, control.PlanRequest{Model: c.Model, PromptTokens: c.PromptTokens, NewTokens: c.NewTokens, Constraints: c.constraints()})
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(p)
+	}
+	fmt.Print(printableLines(p.Explain))
+	return nil
+}
+
+// printableLines is printable for texts of several lines.
+func printableLines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = printable(lines[i])
+	}
+	return strings.Join(lines, "\n")
+}

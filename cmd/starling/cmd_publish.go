@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/starling-swarm/starling/node/control"
+)
+
+type publishCmd struct {
+	File string `arg:"" type:"path" help:"GGUF file, or any part of a split one."`
+	JSON bool   `name:"json" help:"Print a JSON object."`
+}
+
+// Help implements kong.HelpProvider.
+func (publishCmd) Help() string {
+	return `Hashes a GGUF file (or all parts of a split one), makes its manifest and torrent, and announces it in the swarm. The
+file stays where it is, unchanged, and is seeded from there: don't move or edit it. The model's ID depends on the bytes
+alone, so whoever publishes the same file publishes the same model.
+
+With a running node (starling serve) the node does it and goes on seeding. Without one this command becomes the node
+and seeds until Ctrl-C.
+
+Examples:
+
+  starling publish SmolLM2-135M-Instruct-Q4_1.gguf
+  starling publish big-00001-of-00004.gguf`
+}
+
+// Run publishes the file.
+func (c *publishCmd) Run(ctx context.Context, g *globals) (err error) {
+	say := &teller{progress: newProgress()}
+	client, err := control.Dial(ctx, g.Data)
+	if err == nil {
+		defer client.Close()
+		return c.publish(ctx, client, say, "the running node seeds it")
+	}
+	if !errors.Is(err, control.ErrNoDaemon) {
+		return err
+	}
+	d, err := g.startDaemon(ctx, true)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closeErr := d.close(); err == nil {
+			err = closeErr
+		}
+	}()
+	st, err := d.client.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if !c.JSON {
+		say.started(g, &st)
+	}
+	if err := c.publish(ctx, d.client, say, "no other node runs on this data folder, so this one seeds it until Ctrl-C"); err != nil {
+		return err
+	}
+	d.wait(ctx)
+	return nil
+}
+
+func (c *publishCmd) publish(ctx context.Context, client *control.Client, say *teller, then string) error {
+	m, err := client.Publish(ctx, control.PublishRequest{Path: c.File}, say.progress.event)
+	say.progress.done()
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(m)
+	}
+	say.model("published", m)
+	fmt.Printf("%s; use it with: starling run -m %s \"…\"\n", then, shortID(m.ID))
+	return nil
+}

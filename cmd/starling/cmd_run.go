@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/starling-swarm/starling/node"
+	"github.com/starling-swarm/starling/node/control"
+)
+
+// maxPrompt bounds a prompt from standard input in bytes.
+const maxPrompt = 8 << 20
+
+// samplingFlags say how tokens are chosen.
+type samplingFlags struct {
+	MaxTokens   int     `short:"n" placeholder:"N" help:"At most this many new tokens. Default: 256, or what the model's context leaves."`
+	Seed        uint64  `placeholder:"N" help:"Seed of the draws. The same seed gives the same answer on any swarm."`
+	Temperature float32 `placeholder:"T" help:"0 takes the likeliest token each time; higher is bolder. Default: 0."`
+	TopK        int     `name:"top-k" placeholder:"K" help:"Draw from the K likeliest tokens only. Default: all."`
+	TopP        float32 `name:"top-p" default:"1" placeholder:"P" help:"Draw from the likeliest tokens that together have probability P. Default: 1, all."`
+	MinP        float32 `name:"min-p" placeholder:"P" help:"Drop tokens less likely than P times the likeliest. Default: 0."`
+}
+
+type runCmd struct {
+	Prompt []string `arg:"" name:"text" help:"The prompt; - reads it from standard input."`
+	Model  string   `short:"m" env:"STARLING_MODEL" placeholder:"ID|NAME|FILE" help:"Model: its ID, six or more digits of its start, its name; or a GGUF file to run in this process alone, without a swarm. Default: the only one known."`
+	System string   `placeholder:"TEXT" help:"System message before the prompt."`
+	Raw    bool     `help:"Take the prompt as it is, without the model's chat template."`
+	samplingFlags
+	routeFlags
+	Proof bool `help:"Account with hashes of logits, seams and KV."`
+	JSON  bool `name:"json" help:"Print events, one JSON object per line: plan, progress, text, done."`
+}
+
+// Help implements kong.HelpProvider.
+func (runCmd) Help() string {
+	return `Runs a prompt in the swarm and streams the answer. The running node on the data folder is the client, or an ephemeral
+one in this process. With the same model, prompt, settings and seed the answer is the same bits whoever computes it.
+
+Whoever computes layers for you can recover your prompt; "starling plan" shows who would see what.
+
+Examples:
+
+  starling run "Why is the sky blue?"
+  starling run -m SmolLM2 --temperature 0.7 --seed 42 "Write a haiku."
+  git diff | starling run --system "Summarise this change." -
+  starling run --decode here "…"          # fetch the model and decode on this machine
+  starling run -m model.gguf "…"          # one process, no swarm
+  starling run --json "…" | jq -r 'select(.kind=="text").text'`
+}
+
+// Run answers the prompt.
+func (c *runCmd) Run(ctx context.Context, g *globals) error {
+	q, err := c.request(os.Stdin)
+	if err != nil {
+		return err
+	}
+	if strings.HasSuffix(strings.ToLower(c.Model), ".gguf") {
+		return c.alone(ctx, g, q)
+	}
+	s, err := c.connect(ctx, g)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	a := newAnswer(c.JSON, g.Verbose)
+	if c.Decode == "here" {
+		if err := decodeHere(ctx, s.Client, c.Model, a.event); err != nil {
+			return a.fail(err)
+		}
+	}
+	account, err := s.Run(ctx, q, a.event)
+	if err != nil {
+		return a.fail(err)
+	}
+	return a.finish(account)
+}
+
+// request turns the flags into a request.
+func (c *runCmd) request(stdin io.Reader) (control.RunRequest, error) {
+	text := strings.Join(c.Prompt, " ")
+	if text == "-" {
+		b, err := io.ReadAll(io.LimitReader(stdin, maxPrompt+1))
+		if err != nil {
+			return control.RunRequest{}, fmt.Errorf("prompt from standard input: %w", err)
+		}
+		if len(b) > maxPrompt {
+			return control.RunRequest{}, fmt.Errorf("the prompt on standard input has more than %d bytes", maxPrompt)
+		}
+		text = string(b)
+		if !c.Raw {
+			text = strings.TrimSpace(text)
+		}
+	}
+	q := control.RunRequest{Model: c.Model, MaxNew: c.MaxTokens, Seed: c.Seed, Temperature: c.Temperature, TopK: c.TopK, TopP: c.TopP,
+		MinP: c.MinP, Proof: c.Proof, Constraints: c.constraints()}
+	switch {
+	case text == "":
+		return q, usageError(errors.New("the prompt is empty"))
+	case c.MaxTokens < 0:
+		return q, usageError(fmt.Errorf("-n %d: ask for at least one new token", c.MaxTokens))
+	case c.Raw && c.System != "":
+		return q, usageError(errors.New("--raw takes the prompt as it is: put the system message into it, or drop --raw"))
+	case c.Raw:
+		q.Prompt = text
+	default:
+		if c.System != "" {
+			q.Messages = append(q.Messages, control.Message{Role: "system", Content: c.System})
+		}
+		q.Messages = append(q.Messages, control.Message{Role: "user", Content: text})
+	}
+	return q, nil
+}
+
+// connect returns the running node or an ephemeral one; to decode here that
+// must be a full node.
+func (c *runCmd) connect(ctx context.Context, g *globals) (*session, error) {
+	return g.connectAs(ctx, func(cfg *node.Config) { cfg.Client = c.Decode != "here" })
+}
+
+// decodeHere makes the node serve the whole model, unless it decodes it already.
+func decodeHere(ctx context.Context, client *control.Client, model string, on func(control.Event)) error {
+	st, err := client.Status(ctx)
+	if err != nil {
+		return err
+	}
+	for _, m := range st.Models {
+		if (model == "" || model == m.Name || len(model) >= 6 && strings.HasPrefix(m.ID, strings.ToLower(model))) && m.Decoder {
+			return nil
+		}
+	}
+	_, err = client.Serve(ctx, control.ServeRequest{Model: model}, on)
+	return err
+}

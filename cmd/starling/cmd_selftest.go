@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	goruntime "runtime"
+	"time"
+
+	"github.com/starling-swarm/starling/kernels"
+	"github.com/starling-swarm/starling/node/control"
+	"github.com/starling-swarm/starling/runtime"
+)
+
+type selftestCmd struct {
+	JSON bool `name:"json" help:"Print a JSON object."`
+}
+
+// Help implements kong.HelpProvider.
+func (selftestCmd) Help() string {
+	return `Computes fixed inputs with every kernel, and a fixed prompt with the built-in smoke model, and compares the bits with
+those that every build on every processor must give. Exit status 1 if they differ: then this build or machine would
+give wrong answers, and other nodes refuse to mix their numbers with its.`
+}
+
+// selftestReport is what "selftest --json" prints.
+type selftestReport struct {
+	Version  string        `json:"version"`
+	Platform string        `json:"platform"`
+	Profile  string        `json:"numerics_profile"`
+	Kernels  string        `json:"kernels_digest"`
+	Logits   string        `json:"smoke_logits"`
+	KV       string        `json:"smoke_kv"`
+	Text     string        `json:"smoke_text"`
+	Took     time.Duration `json:"took_ns"`
+	OK       bool          `json:"ok"`
+	Error    string        `json:"error,omitempty"`
+}
+
+// Run tests this build.
+func (c *selftestCmd) Run(ctx context.Context, g *globals) error {
+	began := time.Now()
+	r := selftestReport{Version: version(), Platform: goruntime.GOOS + "/" + goruntime.GOARCH, Profile: runtime.NewProfile(runtime.KVF16).String()}
+	digest, err := kernels.SelfTest()
+	r.Kernels = fmt.Sprintf("%x", digest)
+	if err == nil {
+		err = r.smoke(ctx, g.compute())
+	}
+	r.Took = time.Since(began)
+	if r.OK = err == nil; err != nil {
+		r.Error = oneLine(err.Error())
+	}
+	if c.JSON {
+		return errors.Join(err, printJSON(r))
+	}
+	fmt.Printf("starling  %s, %s\nnumerics  %s\nkernels   %s\nlogits    %s\nKV        %s\n", r.Version, r.Platform, r.Profile, r.Kernels, r.Logits, r.KV)
+	if err != nil {
+		fmt.Println("FAIL")
+		return err
+	}
+	fmt.Printf("ok        every bit as specified, in %s\n", durationText(r.Took))
+	return nil
+}
+
+// smoke runs the smoke model and compares hashes of what it computes.
+func (r *selftestReport) smoke(ctx context.Context, threads int) error {
+	dir, err := os.MkdirTemp("", "starling-selftest-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	path, err := writeSmoke(dir)
+	if err != nil {
+		return err
+	}
+	m, err := runtime.Open(runtime.Options{Path: path, Threads: threads})
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	q := control.RunRequest{Messages: []control.Message{{Role: "user", Content: smokePrompt}}, MaxNew: 64}
+	tokens, err := tokenize(m.Tokenizer(), &q)
+	if err != nil {
+		return err
+	}
+	ref, err := generate(ctx, m, tokens, q.MaxNew, samplingOf(&q), nil)
+	if err != nil {
+		return err
+	}
+	r.Logits, r.KV, r.Text = ref.LogitsHash, ref.KVHash, ref.Text
+	if r.Logits != smokeLogits || r.KV != smokeKV {
+		return fmt.Errorf("the smoke model's logits and KV hash to %s and %s, they must to %s and %s: this build or machine computes other bits than specified",
+			shortID(r.Logits), shortID(r.KV), shortID(smokeLogits), shortID(smokeKV))
+	}
+	return nil
+}
+
+// What the smoke model computes for smokePrompt, greedily, on every machine
+// (see reference).
+const (
+	smokeLogits = ""
+	smokeKV     = ""
+)

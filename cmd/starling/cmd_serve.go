@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/starling-swarm/starling/node/control"
+)
+
+type serveCmd struct {
+	Model    string   `short:"m" env:"STARLING_MODEL" placeholder:"ID|NAME" help:"Model whose layers to fetch, load and offer. Without it the node is a bootstrap and tracker, and seeds what it holds."`
+	Layers   layers   `default:"auto" placeholder:"A-B" help:"Layers to serve, both ends included, such as 0-9. Default: auto, all of them."`
+	NoDecode bool     `help:"Only prefill for others; don't be the peer that decodes."`
+	Publish  []string `type:"path" placeholder:"FILE" help:"GGUF file to publish at start; without --model it is also served."`
+	JSON     bool     `name:"json" help:"Print events, one JSON object per line."`
+	Attached bool     `hidden:"" help:"End when standard input ends: for a parent process that must leave nothing behind."`
+}
+
+// Help implements kong.HelpProvider.
+func (serveCmd) Help() string {
+	return `Runs a node until Ctrl-C. One node owns a data folder; the other verbs talk to it over a local socket there. Layers
+that are missing are fetched from the swarm by torrent, only their bytes, each piece verified, and seeded to others
+from then on. A node whose layers reach the model's end can decode.
+
+A bare "starling serve" computes nothing: it is a meeting point whose address others can be given.
+
+Examples:
+
+  starling serve                                   # bootstrap and tracker
+  starling serve --publish model.gguf              # publish a file and serve all of it
+  starling serve --model SmolLM2 --layers 0-9      # volunteer layers 0–9 (10)
+  starling serve --model SmolLM2 --layers 20-29 --no-decode
+  starling serve --listen /ip4/0.0.0.0/tcp/5000 --kv-memory 2GiB`
+}
+
+// serveEvent is a line of "serve --json".
+type serveEvent struct {
+	Kind   string          `json:"kind"` // "started", "published", "progress", "serving", "ready", "closing"
+	Status *control.Status `json:"status,omitempty"`
+	Model  *control.Model  `json:"model,omitempty"`
+	Phase  string          `json:"phase,omitempty"`
+	Done   int64           `json:"done,omitempty"`
+	Total  int64           `json:"total,omitempty"`
+}
+
+// Run is a node until ctx ends.
+func (c *serveCmd) Run(ctx context.Context, g *globals) (err error) {
+	if c.Model == "" && c.Layers.r != nil && len(c.Publish) == 0 {
+		return usageError(errors.New("--layers given without --model: say of which model"))
+	}
+	if c.Attached {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		defer cancel()
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin) // any end is the end
+			cancel()
+		}()
+	}
+	d, err := g.startDaemon(ctx, c.Model == "")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closeErr := d.close(); err == nil {
+			err = closeErr
+		}
+	}()
+	say := &teller{json: c.JSON, progress: newProgress()}
+	st, err := d.client.Status(ctx)
+	if err != nil {
+		return err
+	}
+	say.started(g, &st)
+	if err := c.work(ctx, d.client, say); err != nil {
+		return err
+	}
+	if say.json {
+		_ = printLine(serveEvent{Kind: "ready"}) // a reader that has gone wants no more lines
+	} else {
+		fmt.Println("ready; Ctrl-C ends the node")
+	}
+	d.wait(ctx)
+	if say.json {
+		_ = printLine(serveEvent{Kind: "closing"}) // as above
+	}
+	return nil
+}
+
+// work publishes and serves what the flags ask for.
+func (c *serveCmd) work(ctx context.Context, client *control.Client, say *teller) error {
+	model := c.Model
+	for _, file := range c.Publish {
+		m, err := client.Publish(ctx, control.PublishRequest{Path: file}, say.event)
+		if err != nil {
+			return err
+		}
+		say.model("published", m)
+		if c.Model == "" {
+			model = m.ID
+		}
+	}
+	if model == "" {
+		return nil
+	}
+	m, err := client.Serve(ctx, control.ServeRequest{Model: model, Layers: c.Layers.r, NoDecode: c.NoDecode}, say.event)
+	if err != nil {
+		return err
+	}
+	say.model("serving", m)
+	return nil
+}
+
+// teller prints what a daemon does, for people or as JSON lines.
+type teller struct {
+	json     bool
+	progress *progress
+}
+
+func (t *teller) event(ev control.Event) {
+	if !t.json {
+		t.progress.event(ev)
+		return
+	}
+	if ev.Kind == "progress" {
+		_ = printLine(serveEvent{Kind: "progress", Phase: ev.Phase, Done: ev.Done, Total: ev.Total}) // the work goes on without a reader
+	}
+}
+
+func (t *teller) started(g *globals, st *control.Status) {
+	if t.json {
+		_ = printLine(serveEvent{Kind: "started", Status: st}) // as above
+		return
+	}
+	kind := "private"
+	if st.Swarm.Public {
+		kind = "public"
+	}
+	fmt.Printf("starling %s, peer %s\n", st.Version, st.Peer)
+	fmt.Printf("data folder %s\n", g.Data)
+	fmt.Printf("%s swarm %s, ID %s\n", kind, printable(st.Swarm.Name), st.Swarm.ID)
+	for _, a := range st.Addrs {
+		fmt.Printf("listening on %s\n", a)
+	}
+	switch {
+	case st.Swarm.Public:
+		if len(st.Addrs) > 0 {
+			fmt.Printf("others join with: starling swarm join %s %s\n", st.Swarm.ID, st.Addrs[0])
+		}
+	case st.Swarm.Owner:
+		fmt.Println("others join with an invitation: run 'starling swarm invite' on this machine")
+	}
+}
+
+func (t *teller) model(kind string, m *control.Model) {
+	if t.json {
+		_ = printLine(serveEvent{Kind: kind, Model: m}) // as above
+		return
+	}
+	t.progress.done()
+	switch kind {
+	case "published":
+		fmt.Printf("published %s, ID %s (%s, %s)\n", printable(m.Name), m.ID, bytesText(m.Bytes), filepath.Base(printable(m.Path)))
+	case "serving":
+		role := "prefills for others"
+		if m.Decoder {
+			role = "prefills and decodes"
+		}
+		fmt.Printf("serving %s: %s of %d, %s on this disk; %s\n", printable(m.Name), layersText(m.Serving), m.NumLayers, bytesText(m.Allocated), role)
+	}
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"math"
+	"time"
+
+	"lukechampine.com/blake3"
+
+	"github.com/starling-swarm/starling/node/control"
+	"github.com/starling-swarm/starling/runtime"
+	"github.com/starling-swarm/starling/runtime/tokenizer"
+)
+
+// referenceChunk is how many prompt tokens go through the model at once in a
+// single-process run. It never changes a bit.
+const referenceChunk = 256
+
+// reference is a run of a whole model in this process, through package runtime
+// alone. Swarms are compared with it.
+type reference struct {
+	Prompt     []int32
+	New        []int32 // as sampled, an end token included
+	Text       string
+	Reason     string // "stop", "length"
+	LogitsHash string // BLAKE3-256 over the logits (f32, little endian) of every sampled position in order
+	KVHash     string // BLAKE3-256 over the layers' KV digests, ascending, after the last computed position
+	TTFT       time.Duration
+	Decode     time.Duration
+}
+
+// defaultNew is how many tokens an answer has at most when nobody says (see
+// control.RunRequest).
+const defaultNew = 256
+
+// generate answers prompt with a whole model; maxNew 0 means defaultNew or what
+// the context leaves. On gets the text as it comes and
+// how much of the prompt has been read; it may be nil.
+func generate(ctx context.Context, m runtime.Executor, prompt []int32, maxNew int, sampling runtime.Sampling, on func(text string, read int)) (*reference, error) {
+	cfg := m.Config()
+	if maxNew == 0 {
+		maxNew = max(1, min(defaultNew, cfg.Context-len(prompt)))
+	}
+	if need := len(prompt) + maxNew; need > cfg.Context {
+		return nil, fmt.Errorf("%d prompt tokens and %d new ones exceed the model's context of %d: shorten the prompt or ask for at most %d new tokens",
+			len(prompt), maxNew, cfg.Context, max(cfg.Context-len(prompt), 0))
+	}
+	seq, err := m.NewSequence(len(prompt) + maxNew)
+	if err != nil {
+		return nil, err
+	}
+	defer seq.Close()
+	began := time.Now()
+	r := &reference{Prompt: prompt, Reason: "length"}
+	logits, text, tok := blake3.New(32, nil), m.Tokenizer().NewStream(), m.Tokenizer()
+	tell := func(piece string, read int) {
+		r.Text += piece
+		if on != nil {
+			on(piece, read)
+		}
+	}
+	tokens, at := append([]int32{}, prompt...), 0
+	for len(r.New) < maxNew {
+		step := &runtime.Step{Seq: seq, Layers: m.Layers(), Start: at, N: min(len(tokens)-at, referenceChunk)}
+		step.Tokens = tokens[at : at+step.N]
+		at += step.N
+		if at == len(tokens) {
+			step.LogitRows = []int{step.N - 1}
+		}
+		if err := m.Run(ctx, []*runtime.Step{step}); err != nil {
+			return nil, err
+		}
+		if at < len(tokens) {
+			tell("", at)
+			continue
+		}
+		hashLogits(logits, step.Logits[0])
+		id, err := runtime.Sample(step.Logits[0], tokens, len(tokens), sampling)
+		if err != nil {
+			return nil, err
+		}
+		if len(r.New) == 0 {
+			r.TTFT = time.Since(began)
+		}
+		tokens, r.New = append(tokens, id), append(r.New, id)
+		if tok.IsEOG(id) {
+			r.Reason = "stop"
+			break
+		}
+		tell(text.Push(id), at)
+	}
+	tell(text.Flush(), at)
+	r.Decode = time.Since(began) - r.TTFT
+	r.LogitsHash = hex.EncodeToString(logits.Sum(nil))
+	kv := blake3.New(32, nil)
+	for l := range cfg.Layers {
+		d := seq.Digest(l)
+		kv.Write(d[:])
+	}
+	r.KVHash = hex.EncodeToString(kv.Sum(nil))
+	return r, nil
+}
+
+func hashLogits(h hash.Hash, logits []float32) {
+	b := make([]byte, 0, 4*len(logits))
+	for _, x := range logits {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
+	}
+	h.Write(b)
+}
+
+// tokenize returns the tokens of a request's messages, by the model's chat
+// template, or of its bare prompt.
+func tokenize(tok *tokenizer.Tokenizer, q *control.RunRequest) ([]int32, error) {
+	tokens := []int32{}
+	if len(q.Messages) == 0 {
+		tokens = tok.Encode(q.Prompt, tokenizer.EncodeOptions{AddSpecial: true})
+	} else {
+		var list []tokenizer.Message
+		for _, m := range q.Messages {
+			list = append(list, tokenizer.Message{Role: m.Role, Content: m.Content})
+		}
+		text, err := tok.RenderChat(list, true, nil)
+		if errors.Is(err, tokenizer.ErrNoTemplate) {
+			return nil, fmt.Errorf("%w: give it the prompt as it is, with --raw", err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		tokens = tok.EncodeChat(text)
+	}
+	if len(tokens) == 0 {
+		return nil, errors.New("the prompt is empty")
+	}
+	return tokens, nil
+}
+
+// samplingOf returns a request's sampling settings as package runtime takes
+// them.
+func samplingOf(q *control.RunRequest) runtime.Sampling {
+	return runtime.Sampling{Seed: q.Seed, Temperature: q.Temperature, TopP: q.TopP, MinP: q.MinP, TopK: q.TopK}
+}
+
+// rate returns tokens per second, 0 where nothing was measured.
+func rate(tokens int, d time.Duration) float64 {
+	if tokens <= 0 || d <= 0 {
+		return 0
+	}
+	return float64(tokens) / d.Seconds()
+}
+
+// account makes a single-process run's account.
+func (r *reference) account() *control.Account {
+	return &control.Account{Reason: r.Reason, Text: r.Text, PromptTokens: r.Prompt, NewTokens: r.New, TTFT: r.TTFT, Prefill: r.TTFT, Decode: r.Decode,
+		DecodeTokensS: rate(len(r.New)-1, r.Decode), LogitsHash: r.LogitsHash, KVHash: r.KVHash}
+}
