@@ -16,6 +16,7 @@
 //	stream.go      Stream, Handle, Listener
 //	dial.go        Open: find addresses, connect
 //	bootstrap.go   keeps the node in the swarm for as long as it runs
+//	remember.go    peers of earlier runs
 //	dht.go         who is where: provider records, mDNS
 //	offer.go       Offer; book.go what is known of others'; track.go the exchange
 package swarm

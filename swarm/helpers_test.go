@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/libp2p/go-libp2p/core/peer"
 )
 
 // node describes a host for a test.
@@ -155,4 +157,13 @@ func containsAll(s string, parts ...string) bool {
 		}
 	}
 	return true
+}
+
+func mustPeer(t *testing.T, p PeerID) peer.ID {
+	t.Helper()
+	id, err := decodePeer(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
 }

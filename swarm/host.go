@@ -179,6 +179,7 @@ func Start(ctx context.Context, cfg Config) (*Host, error) {
 	h.goDo(h.meetLoop)
 	h.goDo(h.publishLoop)
 	h.goDo(h.sweepLoop)
+	h.goDo(h.rememberLoop)
 	return h, nil
 }
 
@@ -255,6 +256,7 @@ func (h *Host) Close() error {
 		return nil
 	}
 	h.withdraw()
+	h.remember()
 	h.cancel()
 	var errs []error
 	if h.mdns != nil {

@@ -1,0 +1,133 @@
+package swarm
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	ma "github.com/multiformats/go-multiaddr"
+)
+
+func TestRankDials(t *testing.T) {
+	var addrs []ma.Multiaddr
+	for _, s := range []string{
+		"/ip4/192.168.1.2/udp/1/quic-v1", "/ip4/8.8.8.8/tcp/1", "/ip4/192.168.1.2/tcp/1",
+		"/ip4/8.8.8.8/udp/1/quic-v1", "/ip4/127.0.0.1/tcp/1", "/dns4/example.org/tcp/1",
+	} {
+		addrs = append(addrs, ma.StringCast(s))
+	}
+	got := map[string]time.Duration{}
+	for _, r := range rankDials(slices.Clone(addrs)) {
+		got[r.Addr.String()] = r.Delay
+	}
+	if len(got) != len(addrs) {
+		t.Fatalf("%d of %d addresses are ranked: %v", len(got), len(addrs), got)
+	}
+	if got["/ip4/192.168.1.2/tcp/1"] != 0 || got["/ip4/127.0.0.1/tcp/1"] != localStep || got["/ip4/192.168.1.2/udp/1/quic-v1"] != localQUIC {
+		t.Errorf("local order: %v", got)
+	}
+	if got["/ip4/8.8.8.8/udp/1/quic-v1"] != 0 || got["/ip4/8.8.8.8/tcp/1"] == 0 {
+		t.Errorf("order on the internet: %v", got)
+	}
+	if r := rankDials(addrs[:1]); len(r) != 1 || r[0].Delay != 0 {
+		t.Errorf("QUIC alone: %v", r)
+	}
+	if r := rankDials(nil); len(r) != 0 {
+		t.Errorf("nothing: %v", r)
+	}
+}
+
+// On loopback a connection runs over TCP where both are offered.
+func TestLocalConnectionsUseTCP(t *testing.T) {
+	info := publicSwarm(t)
+	a := startNode(t, info, node{})
+	b := startNode(t, info, node{boot: a.Addrs()})
+	serveEcho(a)
+	if err := callEcho(testCtx(t, 5*time.Second), b, a.ID(), "x"); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range b.lp.Network().ConnsToPeer(a.lp.ID()) {
+		if !strings.Contains(c.RemoteMultiaddr().String(), "/tcp/") {
+			t.Errorf("connected over %s", c.RemoteMultiaddr())
+		}
+		if s := c.ConnState(); s.Security != "/tls/1.0.0" || s.StreamMultiplexer != "/yamux/1.0.0" {
+			t.Errorf("connection is %+v", s)
+		}
+	}
+}
+
+// Foreign addresses can't make a node dial through a relay, or crash it.
+func TestForeignAddrs(t *testing.T) {
+	id := Ephemeral().ID()
+	got := parseAddrs([]string{"", "garbage", "/ip4/1.2.3.4/tcp/1", "/ip4/1.2.3.4/tcp/1/p2p/" + id + "/p2p-circuit", "/ip4/1.2.3.4"})
+	if s := addrStrings(got); !slices.Equal(s, []string{"/ip4/1.2.3.4/tcp/1", "/ip4/1.2.3.4"}) {
+		t.Errorf("kept %v", s)
+	}
+}
+
+// When the bootstrap node restarts, everyone finds it again, and it them.
+func TestBootstrapRestarts(t *testing.T) {
+	leakCheck(t)
+	info := publicSwarm(t)
+	id := Ephemeral()
+	boot := startNode(t, info, node{id: id, listen: tcpOnly})
+	addrs := boot.Addrs()
+	a := startNode(t, info, node{boot: addrs})
+	a.SetOffers([]Offer{testOffer(1, 0, 5)})
+	wantOffers(t, boot, map[PeerID][2]int{a.ID(): {0, 5}})
+	boot.Close()
+	time.Sleep(50 * time.Millisecond)
+	again := startNode(t, info, node{id: id, listen: []string{strings.Split(addrs[0], "/p2p/")[0]}})
+	wantOffers(t, again, map[PeerID][2]int{a.ID(): {0, 5}})
+}
+
+// A node without a living bootstrap node finds its swarm from an earlier run.
+func TestRememberedPeers(t *testing.T) {
+	leakCheck(t)
+	info := publicSwarm(t)
+	boot := startNode(t, info, node{})
+	a := startNode(t, info, node{boot: boot.Addrs()})
+	dir := t.TempDir()
+	b := startNode(t, info, node{dir: dir, boot: boot.Addrs()})
+	met := func(h *Host, p PeerID) {
+		t.Helper()
+		eventually(t, 10*time.Second, func() string {
+			if !slices.Contains(h.Connected(), p) || len(h.lp.Peerstore().Addrs(mustPeer(t, p))) == 0 {
+				return "not connected"
+			}
+			return ""
+		})
+	}
+	met(b, a.ID())
+	b.Close()
+	boot.Close()
+	back := startNode(t, info, node{dir: dir})
+	met(back, a.ID())
+
+	// A damaged file costs the memory, not the start.
+	back.Close()
+	if err := os.WriteFile(back.peersFile(), []byte("\xff\x00 garbage"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	startNode(t, info, node{dir: dir})
+}
+
+// A private swarm's node that nobody told of others talks to nobody: no mDNS,
+// no relays, no reachability service, no addresses but its own.
+func TestNoOutsideContact(t *testing.T) {
+	p := newPrivate(t)
+	time.Sleep(300 * time.Millisecond)
+	if p.owner.mdns != nil {
+		t.Error("mDNS is on")
+	}
+	for _, proto := range p.owner.lp.Mux().Protocols() {
+		if s := string(proto); !strings.HasPrefix(s, "/starling/") && !strings.HasPrefix(s, "/ipfs/id/") && s != "/ipfs/ping/1.0.0" {
+			t.Errorf("protocol %s is served", s)
+		}
+	}
+	if peers := p.owner.lp.Peerstore().PeersWithAddrs(); len(peers) > 1 {
+		t.Errorf("addresses of %v are known", peers)
+	}
+}
