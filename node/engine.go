@@ -118,22 +118,29 @@ func (e engine) Models(ctx context.Context) ([]control.Model, error) {
 }
 
 // covered reports whether the offers cover every layer of a model, the
-// embedding and the head.
+// embedding and the head. Without a header the head's offers say how many
+// layers there are.
 func (n *Node) covered(id string, layers int) bool {
-	at, end := 0, layers
-	for grown := true; grown; {
-		grown = false
-		for _, o := range n.host.Offers() {
-			if artifacts.ID(o.Model).String() != id || o.First > at || o.Last <= at || at == 0 && !o.Embed {
-				continue
-			}
-			at, grown = o.Last, true
+	var offers []swarm.Offer
+	head := false
+	for _, o := range n.host.Offers() {
+		if artifacts.ID(o.Model).String() == id {
+			offers = append(offers, o)
 			if o.Head {
-				end = at
+				head, layers = true, max(layers, o.Last)
 			}
 		}
 	}
-	return at > 0 && at == end
+	at := 0
+	for grown := true; grown; {
+		grown = false
+		for _, o := range offers {
+			if o.First <= at && o.Last > at && (at > 0 || o.Embed) {
+				at, grown = o.Last, true
+			}
+		}
+	}
+	return head && at >= layers
 }
 
 func (e engine) Peers(ctx context.Context) ([]control.Peer, error) {
