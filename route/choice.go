@@ -10,7 +10,8 @@ import (
 type class int
 
 const (
-	decodesAlone class = iota // local and across: after prefill the decoder owes nobody anything
+	needsNobody  class = iota // local
+	decodesAlone              // across: after prefill the decoder depends on nobody
 	keepsCache                // pipelined with everyone's cache at the decoder
 	replays                   // pipelined without: losing a stage means replaying the prompt
 	classes
@@ -18,6 +19,8 @@ const (
 
 func (s *setting) class() class {
 	switch {
+	case !s.pipelined && !s.kv:
+		return needsNobody
 	case !s.pipelined:
 		return decodesAlone
 	case s.kv:

@@ -24,6 +24,7 @@ type RangePrediction struct {
 	Layers         Range   `json:"layers"`
 	ComputeSeconds float64 `json:"compute_seconds"`
 	SendSeconds    float64 `json:"send_seconds"`
+	WaitSeconds    float64 `json:"wait_seconds"` // least time between chunks while the decoder's acknowledgements travel
 	SeamBytes      int64   `json:"seam_bytes"`
 	KVBytes        int64   `json:"kv_bytes"`
 }
@@ -67,6 +68,16 @@ func (in *instance) sendTime(s *setting, p, a, b, n int) float64 {
 		return (seam + kv) / toDecoder
 	}
 	return max((seam+kv)/in.peers[p].Up, seam/in.net.rate[p][n], kv/toDecoder)
+}
+
+// waitTime returns seconds per chunk that p needs because chunk j+2 may not start before the decoder has acknowledged
+// the cache rows of chunk j: Z. 0 where no rows are sent.
+func (in *instance) waitTime(s *setting, p, a, b int, compute float64) float64 {
+	rows := in.rowBytes(s, a, b)
+	if rows == 0 {
+		return 0
+	}
+	return (compute + s.chunk*rows/in.net.rate[p][s.dec] + in.net.rtt[p][s.dec]) / 2
 }
 
 // rowBytes returns the cache bytes per token that the owner of [a, b) sends: 0 where none are handed over.
@@ -133,6 +144,8 @@ func (in *instance) predict(r route) Prediction {
 			out.Bottleneck = "compute of " + part.Peer
 		case part.SendSeconds == out.PeriodSeconds:
 			out.Bottleneck = "uplink of " + part.Peer
+		case part.WaitSeconds == out.PeriodSeconds:
+			out.Bottleneck = "acknowledgements to " + part.Peer
 		}
 	}
 	if out.Bottleneck == "" {
@@ -162,7 +175,8 @@ func (in *instance) price(r route, detail func(RangePrediction)) Prediction {
 		a, b := r.span(i)
 		n := r.next(i)
 		compute, send := in.computeTime(&s, p, a, b), in.sendTime(&s, p, a, b, n)
-		out.PeriodSeconds = max(out.PeriodSeconds, compute, send)
+		wait := in.waitTime(&s, p, a, b, compute)
+		out.PeriodSeconds = max(out.PeriodSeconds, compute, send, wait)
 		out.FillSeconds += compute + in.hopTime(&s, p, n)
 		out.KVTailSeconds = max(out.KVTailSeconds, s.chunk*in.rowBytes(&s, a, b)/in.net.rate[p][r.dec])
 		if s.pipelined {
@@ -170,7 +184,7 @@ func (in *instance) price(r route, detail func(RangePrediction)) Prediction {
 		}
 		if detail != nil {
 			detail(RangePrediction{
-				Peer: in.peers[p].ID, Layers: Range{a, b}, ComputeSeconds: compute, SendSeconds: send,
+				Peer: in.peers[p].ID, Layers: Range{a, b}, ComputeSeconds: compute, SendSeconds: send, WaitSeconds: wait,
 				SeamBytes: in.model.SeamBytes * moved, KVBytes: int64(in.rowBytes(&s, a, b)) * moved,
 			})
 		}

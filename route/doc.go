@@ -22,8 +22,9 @@
 //
 //	compute  C(p,r)    = q·max(c·F/prefill, W/decode) + PassOverhead        (a small chunk is bound by reading weights)
 //	sending  X(p,r,n)  = max(c·(seam+K)/up, c·seam/rate(p,n), c·K/rate(p,d)),  or c·(seam+K)/rate(p,d) when n is d
+//	waiting  Z(p,r)    = (C + c·K/rate(p,d) + rtt(p,d))/2, where K goes to d: two chunks may be unacknowledged
 //	hop      H(p,n)    = rtt(p,n)/2 + c·seam/rate(p,n)
-//	period   S         = max over stages of C and X, over the decoder of C(d) and c·(seam+ΣK)/down(d)
+//	period   S         = max over stages of C, X and Z, over the decoder of C(d) and c·(seam+ΣK)/down(d)
 //	fill               = rtt(d,first)/2 + Σ over stages (C + H) + C(d)
 //	prefill            = fill + (T/c − 1)·S
 //	KV tail            = max(max over stages c·K/rate(p,d), c·ΣK/down(d))    (the last chunk's cache rows)
@@ -44,9 +45,9 @@
 // # Choice
 //
 // The cheapest total wins, with two preferences inside stated margins. The asking user's own machine decodes when
-// [Request.PreferSelf] is set and that costs at most [SelfMargin] more. Then local decoding is taken over pipelined with
-// the cache at the decoder, and that over pipelined without, when it costs at most [RobustMargin] more, because a plan
-// that owes nobody anything survives losses. Equal costs go to fewer stages, then to the lowest peer IDs.
+// [Request.PreferSelf] is set and that costs at most [SelfMargin] more. Then what depends least on others is taken when
+// it costs at most [RobustMargin] more than the cheapest: local, then across, then pipelined with the cache at the
+// decoder, then without. Equal costs go to fewer stages, then to the lowest peer IDs.
 //
 // # Search
 //

@@ -37,7 +37,7 @@ func (e *NoRouteError) Error() string {
 	}
 	what := strings.Join(parts, ", ")
 	if what != "" {
-		what = "no usable peer for " + what
+		what = "no usable peer for " + what + "; some machine has to serve them"
 	}
 	if e.Detail != "" {
 		if what != "" {

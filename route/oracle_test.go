@@ -132,6 +132,9 @@ func (o *oracle) total(c candidate) float64 {
 		if n.ID == d.ID {
 			send = ch * (seam + rows) / o.rate(p, d)
 		}
+		if rows > 0 {
+			slow = math.Max(slow, (compute+ch*rows/o.rate(p, d)+o.rtt(p, d))/2)
+		}
 		fill += compute + o.rtt(p, n)/2 + ch*seam/o.rate(p, n)
 		slow = math.Max(slow, math.Max(compute, send))
 		tail = math.Max(tail, ch*rows/o.rate(p, d))
@@ -242,15 +245,12 @@ func (o *oracle) shapes(peers []Peer, ends []int, yield func(candidate)) {
 // answer returns the total of the plan to take, +Inf if there is none, and the number of plans looked at.
 func (o *oracle) answer() (total float64, plans int) {
 	inf := math.Inf(1)
-	all, own := [3]float64{inf, inf, inf}, [3]float64{inf, inf, inf}
+	all, own := [4]float64{inf, inf, inf, inf}, [4]float64{inf, inf, inf, inf}
 	o.each(func(c candidate) {
 		plans++
-		k := 0
-		if c.shape == Pipelined {
-			k = 2
-			if c.kv {
-				k = 1
-			}
+		k := int(c.shape - Local)
+		if c.shape == Pipelined && !c.kv {
+			k++
 		}
 		t := o.total(c)
 		all[k] = math.Min(all[k], t)
@@ -258,7 +258,7 @@ func (o *oracle) answer() (total float64, plans int) {
 			own[k] = math.Min(own[k], t)
 		}
 	})
-	least := func(v [3]float64) float64 { return math.Min(v[0], math.Min(v[1], v[2])) }
+	least := func(v [4]float64) float64 { return min(v[0], v[1], v[2], v[3]) }
 	from := all
 	if o.r.PreferSelf && least(own) <= 1.25*least(all) {
 		from = own

@@ -31,7 +31,7 @@ func (in *instance) stageText(stage int, r route, cost Prediction) string {
 	part := cost.Ranges[stage]
 	text := fmt.Sprintf("stage %d: %s; computes %s and sends %s per chunk of %d",
 		stage+1, part.Layers, secondsText(part.ComputeSeconds), secondsText(part.SendSeconds), r.chunk)
-	if cost.PeriodSeconds == max(part.ComputeSeconds, part.SendSeconds) {
+	if cost.PeriodSeconds == max(part.ComputeSeconds, part.SendSeconds, part.WaitSeconds) {
 		text += ", the slowest part"
 	}
 	return text + in.remarks(r.peers[stage])
@@ -74,34 +74,28 @@ func (in *instance) leftOutText(i int, r route, cost Prediction) string {
 	text := fmt.Sprintf("left out: with it %s the total is %s, not %s", with, secondsText(total), secondsText(cost.TotalSeconds))
 	switch {
 	case total < cost.TotalSeconds*(1-epsilon):
-		text = fmt.Sprintf("passed over: with it %s the total is %s, not %s, but a plan is preferred within %.0f %% that ",
-			with, secondsText(total), secondsText(cost.TotalSeconds), 100*SelfMargin)
+		margin, virtue := RobustMargin, "depends less on others"
 		if in.req.PreferSelf && in.peers[r.dec].Self && other.dec != r.dec {
-			text += "decodes on the asking user's machine"
-		} else {
-			text = strings.Replace(text, fmt.Sprintf("%.0f %%", 100*SelfMargin), fmt.Sprintf("%.0f %%", 100*RobustMargin), 1)
-			text += "survives the loss of a peer"
+			margin, virtue = SelfMargin, "decodes on the asking user's machine"
 		}
+		text = fmt.Sprintf("passed over: with it %s the total is %s, not %s, but a plan that %s is preferred within %.0f %%",
+			with, secondsText(total), secondsText(cost.TotalSeconds), virtue, 100*margin)
 	case total <= cost.TotalSeconds*(1+epsilon):
 		text = fmt.Sprintf("left out: with it %s the total is the same %s; ties go to fewer stages and lower IDs", with, secondsText(total))
 	}
 	return text + in.remarks(i)
 }
 
-// noPlaceText says why no small change of r can use peer i.
+// noPlaceText says why no single change of r can use peer i.
 func (in *instance) noPlaceText(i int, r route) string {
 	if in.req.forced() != "" {
 		return "left out: the request forces " + in.req.forced()
 	}
-	why := in.decoderFault(i, r.start(), r.shape != Pipelined, r.kv)
-	for k := range r.peers {
-		a, b := r.span(k)
-		if fault := in.stageFault(i, a, b); fault != "" && in.peers[i].Holds.First <= a {
-			why = fault
-			break
-		}
+	if h := in.peers[i].Holds; h.Len() > 0 {
+		return fmt.Sprintf("left out: holds %s, and no single change of this route has a place for that", h)
 	}
-	return "left out: no place in this route fits it: " + strings.TrimPrefix(why, "peer "+in.peers[i].ID+" ")
+	why := in.decoderFault(i, r.start(), r.shape != Pipelined, r.kv)
+	return "left out: could only decode, but " + strings.TrimPrefix(why, "peer "+in.peers[i].ID+" ")
 }
 
 // idleText is the reason for a peer that no plan was compared with.

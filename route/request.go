@@ -3,6 +3,8 @@ package route
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 // Shape is how prefill and decoding are laid over the peers. The zero value leaves the choice to the planner.
@@ -74,7 +76,7 @@ type Request struct {
 // Margins inside which a preference beats a lower cost.
 const (
 	SelfMargin   = 0.25 // the asking user's machine as decoder
-	RobustMargin = 0.10 // local decoding over pipelined; cache at the decoder over none
+	RobustMargin = 0.10 // local over across over pipelined with the cache at the decoder over pipelined without
 )
 
 // chunkSizes are the chunks the planner tries, beside the whole prompt where it is shorter than the largest.
@@ -165,6 +167,9 @@ func listCuts(cuts []int) string {
 	if n := len(cuts); n > 12 {
 		return fmt.Sprintf("%d, %d, %d, …, %d", cuts[0], cuts[1], cuts[2], cuts[n-1])
 	}
-	s := fmt.Sprint(cuts)
-	return s[1 : len(s)-1]
+	words := make([]string, len(cuts))
+	for i, c := range cuts {
+		words[i] = strconv.Itoa(c)
+	}
+	return strings.Join(words, ", ")
 }

@@ -224,7 +224,7 @@ func (f *frontier) after(l label, compute float64, b, n int) label {
 	if s.pipelined {
 		l.cost += in.steps * in.walkTime(s, p, a, b, n)
 	}
-	l.period = max(l.period, compute, in.sendTime(s, p, a, b, n))
+	l.period = max(l.period, compute, in.sendTime(s, p, a, b, n), in.waitTime(s, p, a, b, compute))
 	l.tail = max(l.tail, s.chunk*in.rowBytes(s, a, b)/in.net.rate[p][s.dec])
 	return l
 }
