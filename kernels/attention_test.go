@@ -32,7 +32,7 @@ func refAttend(q, k, v []float32, n int, scale float32) []float32 {
 			for d := range dim {
 				s[i] = FMA(q[d], k[(at+i)*dim+d], s[i])
 			}
-			s[i] *= scale
+			s[i] = float32(s[i] * scale)
 			if s[i] > m {
 				m = s[i]
 			}
@@ -55,17 +55,17 @@ func refAttend(q, k, v []float32, n int, scale float32) []float32 {
 		}
 		top := max(M, m)
 		a, b := Exp(M-top), Exp(m-top)
-		lb := lane[0] * b
+		lb := float32(lane[0] * b)
 		L = FMA(L, a, lb)
 		for d := range dim {
-			ob := out[d] * b
+			ob := float32(out[d] * b)
 			O[d] = FMA(O[d], a, ob)
 		}
 		M = top
 	}
 	for d := range O {
 		inv := 1 / L
-		o := O[d] * inv
+		o := float32(O[d] * inv)
 		O[d] = o + 0
 	}
 	return O

@@ -132,14 +132,14 @@ func TestRow(t *testing.T) {
 					w := refUnpack(typ, b[k/elems*bytes:(k/elems+1)*bytes])
 					d, i := w.d, k%elems
 					if len(w.sc) > 0 {
-						d *= float32(w.sc[i*len(w.sc)/elems])
+						d = float32(d * float32(w.sc[i*len(w.sc)/elems]))
 					}
-					want = d * float32(w.q[i])
+					want = float32(d * float32(w.q[i]))
 					switch typ {
 					case Q4_1, Q5_1:
 						want += w.m
 					case Q4_K, Q5_K:
-						mn := w.m * float32(w.mn[i/32])
+						mn := float32(w.m * float32(w.mn[i/32]))
 						want -= mn
 					}
 				}

@@ -86,8 +86,8 @@ func TestRope(t *testing.T) {
 					if name == "half" {
 						j, k = i, i+c.rope/2
 					}
-					a, b := head[j]*cos[i], head[k]*sin[i]
-					e, f := head[j]*sin[i], head[k]*cos[i]
+					a, b := float32(head[j]*cos[i]), float32(head[k]*sin[i])
+					e, f := float32(head[j]*sin[i]), float32(head[k]*cos[i])
 					if !sameFloat(turned[j], a-b) || !sameFloat(turned[k], e+f) {
 						t.Fatalf("%s, head %d, pair %d: %v %v, want %v %v", name, h, i, turned[j], turned[k], a-b, e+f)
 					}

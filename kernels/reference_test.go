@@ -122,7 +122,7 @@ func refQuantise(x []float32) (d float32, q []int) {
 	}
 	id := 127 / amax
 	for i, v := range x {
-		y := v * id
+		y := float32(v * id)
 		q[i] = int(math.RoundToEven(float64(y)))
 	}
 	return amax / 127, q
@@ -169,14 +169,14 @@ func refDot(t Type, row []byte, x []float32) float32 {
 			}
 			s += q[k]
 		}
-		dd := w.d * d
+		dd := float32(w.d * d)
 		acc = FMA(dd, float32(isum), acc)
 		switch t {
 		case Q4_K, Q5_K:
-			dm := w.m * d
+			dm := float32(w.m * d)
 			acc = FMA(-dm, float32(imin), acc)
 		case Q4_1, Q5_1:
-			ds := d * float32(s)
+			ds := float32(d * float32(s))
 			acc = FMA(w.m, ds, acc)
 		}
 	}
