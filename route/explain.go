@@ -2,10 +2,10 @@ package route
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"text/tabwriter"
-	"time"
 )
 
 // String is p in one line.
@@ -90,7 +90,11 @@ func secondsText(s float64) string {
 	case s < 100:
 		return fmt.Sprintf("%.3g s", s)
 	case s < 1e9:
-		return time.Duration(s * 1e9).Round(time.Second).String()
+		n := int64(math.Round(s))
+		if n < 3600 {
+			return fmt.Sprintf("%dm%02ds", n/60, n%60)
+		}
+		return fmt.Sprintf("%dh%02dm", n/3600, n%3600/60)
 	}
 	return fmt.Sprintf("%.3g s", s)
 }

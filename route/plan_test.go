@@ -194,7 +194,7 @@ func TestWords(t *testing.T) {
 			t.Errorf("%v is %q", [2]int{r.First, r.Last}, got)
 		}
 	}
-	for s, want := range map[float64]string{0: "0", 1.5e-5: "15 µs", 0.0123: "12.3 ms", 1.234: "1.23 s", 99.9: "99.9 s", 150: "2m30s", 1e12: "1e+12 s"} {
+	for s, want := range map[float64]string{0: "0", 1.5e-5: "15 µs", 0.0123: "12.3 ms", 1.234: "1.23 s", 99.9: "99.9 s", 150: "2m30s", 4000: "1h06m", 1e12: "1e+12 s"} {
 		if got := secondsText(s); got != want {
 			t.Errorf("%g s is %q, not %q", s, got, want)
 		}
