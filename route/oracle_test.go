@@ -385,7 +385,7 @@ func force(rng *rand.Rand, m Model, ps []Peer, r *Request) {
 }
 
 func TestOracle(t *testing.T) {
-	cases, peers, layers := 3000, 4, 6
+	cases, peers, layers := 2200, 4, 6
 	if testing.Short() {
 		cases = 500
 	}
