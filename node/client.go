@@ -1,12 +1,15 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -323,6 +326,9 @@ func (s *clientSession) account(d *wire.Done) *control.Account {
 		}
 		a.Stages = append(a.Stages, stageAccount(st.Stages[i], s.req.Proof, to))
 	}
+	slices.SortFunc(a.Stages, func(x, y control.StageAccount) int {
+		return cmp.Or(cmp.Compare(x.Layers.First, y.Layers.First), strings.Compare(x.Peer, y.Peer))
+	})
 	return a
 }
 

@@ -31,7 +31,24 @@ func (e engine) Status(context.Context) (*control.Status, error) {
 		st.Models = append(st.Models, n.modelView(m))
 	}
 	st.Sessions = n.sessionViews()
+	st.Problems = n.problems()
 	return st, nil
+}
+
+// problems lists what a person should look at.
+func (n *Node) problems() (list []string) {
+	if err := n.host.IdentityConflict(); err != nil {
+		list = append(list, err.Error())
+	}
+	for _, err := range n.store.Problems() {
+		list = append(list, err.Error())
+	}
+	for _, m := range n.store.Models() {
+		if err := m.Problem(); err != nil {
+			list = append(list, fmt.Sprintf("model %s: %v", m.ID().Short(), err))
+		}
+	}
+	return list
 }
 
 func (n *Node) role() string {

@@ -277,16 +277,24 @@ func (n *Node) publish(ctx context.Context, path string, emit func(control.Event
 	return m, nil
 }
 
-// routineOffer refreshes the offers' figures (free KV, load).
+// routineOffer refreshes the offers' figures (free KV, load) and logs each new
+// problem once.
 func (n *Node) routineOffer() {
 	t := time.NewTicker(10 * time.Second)
 	defer t.Stop()
+	told := map[string]bool{}
 	for {
 		select {
 		case <-n.ctx.Done():
 			return
 		case <-t.C:
-			n.offer()
+		}
+		n.offer()
+		for _, p := range n.problems() {
+			if !told[p] {
+				told[p] = true
+				n.log.Error(p)
+			}
 		}
 	}
 }

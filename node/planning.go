@@ -40,7 +40,7 @@ func (n *Node) planRequest(prompt, newTokens int, k control.Constraints) (route.
 		return route.Request{}, err
 	}
 	req := route.Request{PromptTokens: prompt, NewTokens: newTokens, Chunk: k.Chunk, Shape: shape, Cuts: k.Cuts,
-		Assign: k.Assign, Decoder: k.Decoder, Exclude: k.Excluded, PreferSelf: true}
+		Assign: k.Assign, Decoder: k.Decoder, Exclude: k.Excluded, PreferSelf: true, LeaveKV: true}
 	switch k.Decode {
 	case "", "any":
 	case "here":

@@ -33,6 +33,7 @@ type Status struct {
 	Models    []Model       `json:"models"`
 	Sessions  []Session     `json:"sessions"`
 	Profile   string        `json:"numerics_profile"`
+	Problems  []string      `json:"problems,omitempty"` // what a person should look at
 }
 
 // Model is one model as this node sees it.
