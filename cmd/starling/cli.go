@@ -28,7 +28,7 @@ type cli struct {
 // globals are the settings that all verbs share.
 type globals struct {
 	Config    configFile `group:"Settings" env:"STARLING_CONFIG" placeholder:"FILE" help:"JSON file of settings: an object with flag names as keys. Flags win over the environment, that over the file. Default: ${config}."`
-	Data      string     `group:"Settings" env:"STARLING_DATA" placeholder:"DIR" default:"${data}" help:"Data folder: identity, swarms, models. Default: ${data}."`
+	Data      string     `group:"Settings" env:"STARLING_DATA" type:"path" placeholder:"DIR" default:"${data}" help:"Data folder: identity, swarms, models. Default: ${data}."`
 	Swarm     string     `group:"Settings" env:"STARLING_SWARM" placeholder:"ID|NAME" help:"Swarm to be in. Needed only when the data folder knows several."`
 	Listen    []string   `group:"Settings" env:"STARLING_LISTEN" placeholder:"ADDR" help:"Multiaddr to listen on, such as /ip4/0.0.0.0/tcp/4077. Default: TCP and QUIC on port 4077, or on free ports when that is taken."`
 	Bootstrap []string   `group:"Settings" env:"STARLING_BOOTSTRAP" placeholder:"ADDR" help:"Multiaddr with /p2p/PEER of a node to meet others through, beside those that the swarm knows."`
