@@ -13,7 +13,7 @@
 //
 // Every step is linear in the text, or n·log n within one word, whatever the
 // text is. Token ids are those of llama.cpp (b11434, src/llama-vocab.cpp),
-// which is the reference for what a GGUF tokenizer means; the two deliberate
+// which is the reference for what a GGUF tokenizer means; the three deliberate
 // differences are at [Tokenizer.Encode].
 //
 // The way back is [Tokenizer.Decode] for whole sequences and [Stream] for

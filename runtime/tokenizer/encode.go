@@ -6,12 +6,13 @@ type EncodeOptions struct {
 	ParseSpecial bool // text that spells a control token becomes that token; without it, it stays text. User-defined tokens are found in any case
 }
 
-// Encode returns the ids of text. Of special tokens that overlap the leftmost
-// wins, then the longest.
+// Encode returns the ids of text.
 //
-// It differs from llama.cpp in two points that no well-formed prompt shows:
-// bytes that are not UTF-8 are kept, and not replaced by U+FFFD; and control
-// tokens never come out of merges.
+// It differs from llama.cpp in three points that no well-formed prompt shows:
+// bytes that are not UTF-8 are kept, and not replaced by U+FFFD; control tokens
+// never come out of merges; and of special tokens that overlap the leftmost wins
+// and then the longest, as in Hugging Face's tokenizers, not the longest of the
+// whole text.
 func (t *Tokenizer) Encode(text string, o EncodeOptions) []int32 {
 	var ids []int32
 	if o.AddSpecial && t.addBOS {

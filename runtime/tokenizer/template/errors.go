@@ -3,7 +3,24 @@ package template
 import (
 	"errors"
 	"fmt"
+	"strings"
+	"unicode"
 )
+
+// oneLine makes text from a template fit for an error message: one line,
+// printable, and not too long.
+func oneLine(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, cutRunes(s, 401))
+	if short := cutRunes(s, 400); short != s {
+		return short + "…"
+	}
+	return s
+}
 
 // SyntaxError says why a source is not a template. [Parse] returns it.
 type SyntaxError struct {
@@ -12,14 +29,17 @@ type SyntaxError struct {
 }
 
 func (e *SyntaxError) Error() string {
-	return fmt.Sprintf("chat template, line %d: %s", e.Line, e.Msg)
+	return fmt.Sprintf("chat template, line %d: %s", e.Line, oneLine(e.Msg))
 }
 
 // RaisedError is the template's own refusal: it called raise_exception. The
-// message is for the user ("System role not supported").
+// message is for the user ("System role not supported"); Msg is what the
+// template gave, Error has it on one line.
 type RaisedError struct{ Msg string }
 
-func (e *RaisedError) Error() string { return "the chat template refuses this conversation: " + e.Msg }
+func (e *RaisedError) Error() string {
+	return "the chat template refuses this conversation: " + oneLine(e.Msg)
+}
 
 // LimitError says that a template used up its budget.
 type LimitError struct {
@@ -44,7 +64,7 @@ type RuntimeError struct {
 }
 
 func (e *RuntimeError) Error() string {
-	return fmt.Sprintf("chat template, line %d: %v", e.Line, e.Err)
+	return fmt.Sprintf("chat template, line %d: %s", e.Line, oneLine(e.Err.Error()))
 }
 
 func (e *RuntimeError) Unwrap() error { return e.Err }

@@ -110,7 +110,10 @@ func (s *filterStmt) exec(vm *interp, f *frame, out *output) (flow, error) {
 
 // assign assigns v to t in scope f.
 func (vm *interp) assign(t target, f *frame, v any) error {
-	if err := vm.alloc(32); err != nil {
+	if err := vm.alloc(64); err != nil {
+		return err
+	}
+	if err := vm.step(len(f.names) / 16); err != nil { // to find the name
 		return err
 	}
 	switch {

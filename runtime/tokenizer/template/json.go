@@ -201,7 +201,7 @@ func (w *jsonWriter) entry(d *Dict, i, level int) error {
 var jsonEscapes = map[rune]string{'"': `\"`, '\\': `\\`, '\n': `\n`, '\r': `\r`, '\t': `\t`, '\b': `\b`, '\f': `\f`}
 
 func (w *jsonWriter) str(s string) error {
-	if err := w.vm.alloc(len(s) + 2); err != nil {
+	if err := w.vm.alloc(2*len(s) + 2); err != nil { // with room for escapes
 		return err
 	}
 	w.b.WriteByte('"')

@@ -2,17 +2,17 @@ package template
 
 // Limits bounds one rendering. A zero field means its default.
 type Limits struct {
-	Steps  int // expressions and statements evaluated, and one for every 32 bytes searched; default 10 million
-	Memory int // bytes of strings and lists ever made while rendering, freed or not; default 256 MiB
+	Steps  int // expressions and statements evaluated, and one for every 32 bytes searched; default 5 million
+	Memory int // bytes of strings and lists ever made while rendering, freed or not; default 128 MiB
 	Depth  int // macro calls within each other, and values within values; default 100
-	Output int // bytes of the result; default 64 MiB
+	Output int // bytes of the result; default 32 MiB
 }
 
 const (
-	defaultSteps  = 10_000_000
-	defaultMemory = 256 << 20
+	defaultSteps  = 5_000_000
+	defaultMemory = 128 << 20
 	defaultDepth  = 100
-	defaultOutput = 64 << 20
+	defaultOutput = 32 << 20
 
 	maxSource  = 1 << 20 // bytes of a template; the longest in use have some 30 kB
 	maxNesting = 100     // of blocks and of expressions, in the source

@@ -150,7 +150,7 @@ func splitMethod(vm *interp, s string, a args) (any, error) {
 	for s = strings.TrimLeftFunc(s, isSpace); s != ""; s = strings.TrimLeftFunc(s, isSpace) {
 		end := strings.IndexFunc(s, isSpace)
 		if cuts >= 0 && len(parts) == cuts {
-			parts = append(parts, strings.TrimRightFunc(s, isSpace))
+			parts = append(parts, s) // the rest, with the white space at its end
 			break
 		}
 		if end < 0 {
@@ -191,10 +191,7 @@ func rsplitMethod(vm *interp, s string, a args) (any, error) {
 			next = end + len(sep)
 		}
 		if end < 0 || len(parts) == cuts {
-			if sep == "" {
-				s = strings.TrimLeftFunc(s, isSpace)
-			}
-			parts = append(parts, s)
+			parts = append(parts, s) // the rest, with the white space at its start
 			break
 		}
 		parts = append(parts, s[next:])

@@ -130,11 +130,12 @@ func (p *parser) enter() error {
 
 func (p *parser) leave() { p.nesting-- }
 
-// chain counts the operators in a row that make a tree deep without nesting.
+// chain counts what comes in a row and makes a tree deep without nesting, or is
+// searched one by one.
 func (p *parser) chain(n *int) error {
 	*n++
 	if *n > maxChain {
-		return p.errorf(p.cur().line, "more than %d operators in a row", maxChain)
+		return p.errorf(p.cur().line, "more than %d parts in a row", maxChain)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package template
 import (
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // expression parses a whole expression with its inline if. Loosest first, the
@@ -331,7 +332,10 @@ func (p *parser) dotted() (string, error) {
 		return "", err
 	}
 	name := t.val
-	for p.skipOp(".") {
+	for n := 0; p.skipOp("."); {
+		if err := p.chain(&n); err != nil {
+			return "", err
+		}
 		if t, err = p.expectKind(tokName, "a name"); err != nil {
 			return "", err
 		}
@@ -391,12 +395,11 @@ func (p *parser) primary() (expr, error) {
 		p.mention(name)
 		return &nameExpr{name}, err
 	case tokString:
-		p.pos++
-		s := t.val
+		var b strings.Builder
 		for p.cur().kind == tokString {
-			s += p.next().val
+			b.WriteString(p.next().val)
 		}
-		return &constExpr{s}, nil
+		return &constExpr{b.String()}, nil
 	case tokInt:
 		return p.intConst(p.next())
 	case tokFloat:

@@ -340,8 +340,11 @@ func (p *parser) params(m *macroDef) error {
 	if err := p.expectOp("("); err != nil {
 		return err
 	}
-	for !p.skipOp(")") {
+	for n := 0; !p.skipOp(")"); {
 		line := p.cur().line
+		if err := p.chain(&n); err != nil {
+			return err
+		}
 		name, err := p.expectName()
 		if err != nil {
 			return err

@@ -21,13 +21,13 @@ func (t *Template) Render(vars map[string]any, o Options) (string, error) {
 	if vm.now == nil {
 		vm.now = time.Now
 	}
-	context := &frame{vars: maps.Clone(globals)}
+	context := &frame{}
 	for _, name := range slices.Sorted(maps.Keys(vars)) {
 		v, err := vm.fromGo(vars[name])
 		if err != nil {
 			return "", err
 		}
-		context.vars[name] = v
+		context.set(name, v)
 	}
 	out := &output{}
 	if _, err := vm.block(t.body, context.child(), out); err != nil {
@@ -42,30 +42,36 @@ type interp struct {
 	now func() time.Time
 }
 
-// frame is a scope: names it does not have are looked up in its parent.
+// frame is a scope: names it does not have are looked up in its parent. There
+// are few names in one, so they are searched in order.
 type frame struct {
-	vars   map[string]any
+	names  []string
+	values []any
 	parent *frame
 }
 
 func (f *frame) child() *frame { return &frame{parent: f} }
 
 func (f *frame) set(name string, v any) {
-	if f.vars == nil {
-		f.vars = make(map[string]any)
+	if i := slices.Index(f.names, name); i >= 0 {
+		f.values[i] = v
+		return
 	}
-	f.vars[name] = v
+	f.names, f.values = append(f.names, name), append(f.values, v)
 }
 
 // lookup returns the value of a name, or undefined.
 func (vm *interp) lookup(f *frame, name string) (any, error) {
 	for ; f != nil; f = f.parent {
-		if err := vm.step(1); err != nil {
+		if err := vm.step(1 + len(f.names)/16); err != nil {
 			return nil, err
 		}
-		if v, ok := f.vars[name]; ok {
-			return v, nil
+		if i := slices.Index(f.names, name); i >= 0 {
+			return f.values[i], nil
 		}
+	}
+	if v, ok := globals[name]; ok {
+		return v, nil
 	}
 	return &undefined{msg: "'" + name + "' is undefined"}, nil
 }

@@ -117,7 +117,7 @@ func (vm *interp) reprDict(b *strings.Builder, d *Dict) error {
 
 // reprString quotes as Python does: single quotes unless only those are inside.
 func (vm *interp) reprString(b *strings.Builder, s string) error {
-	if err := vm.alloc(len(s) + 2); err != nil {
+	if err := vm.alloc(2*len(s) + 2); err != nil { // with room for escapes
 		return err
 	}
 	quote := '\''
