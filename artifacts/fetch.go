@@ -63,8 +63,10 @@ func (t *Torrents) fetch(ctx context.Context, m *Model, spans []Span, peers func
 			total += man.pieceSpan(r.part, i).Length
 		}
 	}
-	m.clearProblem()
 	missing := m.Missing(spans)
+	if m.clearProblem() {
+		sm.refresh(missing)
+	}
 	if err := checkSpace(m, SpanBytes(missing)); err != nil {
 		return err
 	}
@@ -91,6 +93,8 @@ func (t *Torrents) fetch(ctx context.Context, m *Model, spans []Span, peers func
 			return fmt.Errorf("%w; %d of %d bytes are verified and kept", err, total-left, total)
 		}
 		select {
+		case <-sm.gone:
+			return fmt.Errorf("the model was dropped or the node stops; %d of %d bytes are verified and kept", total-left, total)
 		case <-ctx.Done():
 			return t.unfinished(ctx, sm, want, total-left, total)
 		case <-changed:
@@ -121,27 +125,44 @@ func (t *Torrents) unfinished(ctx context.Context, sm *swarmModel, want []pieceR
 func (t *Torrents) want(sm *swarmModel, runs []pieceRun, delta int32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	select {
+	case <-sm.gone:
+		return
+	default:
+	}
 	for _, r := range runs {
-		tor := sm.parts[r.part]
+		tor, wanted := sm.parts[r.part], sm.wanted[r.part]
 		if delta > 0 {
 			tor.AllowDataDownload()
 		}
+		begin := r.first // of the pieces before i that become wanted or unwanted
 		for i := r.first; i < r.last; i++ {
-			before := sm.wanted[r.part][i]
-			sm.wanted[r.part][i] += delta
-			switch {
-			case before == 0 && delta > 0 && i == 0:
-				tor.Piece(i).SetPriority(torrent.PiecePriorityHigh)
-			case before == 0 && delta > 0:
-				tor.Piece(i).SetPriority(torrent.PiecePriorityNormal)
-			case before+delta == 0:
-				tor.Piece(i).SetPriority(torrent.PiecePriorityNone)
+			wanted[i] += delta
+			if turned := wanted[i] == max(delta, 0); !turned {
+				setWanted(tor, begin, i, delta > 0)
+				begin = i + 1
 			}
 		}
+		setWanted(tor, begin, r.last, delta > 0)
 	}
 }
 
-// addPeers tells the torrents of the wanted parts who may have them.
+// setWanted starts or stops the fetching of the pieces [begin, end).
+func setWanted(tor *torrent.Torrent, begin, end int, wanted bool) {
+	switch {
+	case begin >= end:
+	case !wanted:
+		tor.CancelPieces(begin, end)
+	default:
+		if begin == 0 {
+			tor.Piece(0).SetPriority(torrent.PiecePriorityHigh)
+		}
+		tor.DownloadPieces(begin, end)
+	}
+}
+
+// addPeers tells the torrents of the wanted parts who may have them. It also lets them fetch again
+// if a write error of an earlier fetch, reported late, has stopped them.
 func (t *Torrents) addPeers(sm *swarmModel, runs []pieceRun, ids []string) {
 	infos := make([]torrent.PeerInfo, 0, len(ids))
 	for _, id := range ids {
@@ -151,12 +172,10 @@ func (t *Torrents) addPeers(sm *swarmModel, runs []pieceRun, ids []string) {
 		}
 		infos = append(infos, torrent.PeerInfo{Addr: addr, Source: torrent.PeerSourceDirect})
 	}
-	if len(infos) == 0 {
-		return
-	}
 	last := -1
 	for _, r := range runs {
 		if r.part != last {
+			sm.parts[r.part].AllowDataDownload()
 			sm.parts[r.part].AddPeers(infos)
 			last = r.part
 		}

@@ -339,13 +339,16 @@ func (m *Model) markVerified(part, piece int) error {
 	return nil
 }
 
-// clearProblem forgets a problem that may have gone away, such as a full disk.
-func (m *Model) clearProblem() {
+// clearProblem forgets a problem that may have gone away, such as a full disk, and reports whether
+// there was one. A published file that changed stays one.
+func (m *Model) clearProblem() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.published {
+	had := m.problem != nil && !m.published
+	if had {
 		m.problem = nil
 	}
+	return had
 }
 
 // retireLocked puts a part's open file aside: reads of it may be going on.

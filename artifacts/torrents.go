@@ -62,7 +62,8 @@ type Torrents struct {
 type swarmModel struct {
 	model  *Model
 	parts  []*torrent.Torrent
-	wanted [][]int32 // guarded by Torrents.mu
+	gone   chan struct{} // closed when the torrents are dropped
+	wanted [][]int32     // guarded by Torrents.mu
 }
 
 // NewTorrents starts a client. Close it before the store.
@@ -129,21 +130,43 @@ func (t *Torrents) syncLoop(ctx context.Context) {
 	}
 }
 
-// Seed offers what the store holds, and comes to hold, of a model to peers that connect.
+// Seed offers what the store holds, and comes to hold, of a model to peers that connect. Call it
+// again after publishing a model of which a part was seeded.
 func (t *Torrents) Seed(m *Model) error {
-	_, err := t.add(m)
-	return err
+	sm, err := t.add(m)
+	if err != nil {
+		return err
+	}
+	sm.refresh(m.Manifest().All())
+	return nil
 }
 
-// Drop stops seeding a model and ends its fetches' progress.
+// Drop stops seeding a model and ends its fetches with an error.
 func (t *Torrents) Drop(id ID) {
 	t.mu.Lock()
 	sm := t.models[id]
 	delete(t.models, id)
 	t.mu.Unlock()
 	if sm != nil {
-		for _, tor := range sm.parts {
-			tor.Drop()
+		sm.drop()
+	}
+}
+
+func (sm *swarmModel) drop() {
+	close(sm.gone)
+	for _, tor := range sm.parts {
+		tor.Drop()
+	}
+}
+
+// refresh has the library ask the store again about the pieces that cover spans, where the two
+// disagree: after the record of a piece could not be written, or the model was published.
+func (sm *swarmModel) refresh(spans []Span) {
+	for _, r := range sm.model.Manifest().pieceRuns(spans) {
+		for i := r.first; i < r.last; i++ {
+			if p := sm.parts[r.part].Piece(i); sm.parts[r.part].PieceState(i).Complete != sm.model.hasPiece(r.part, i) {
+				p.UpdateCompletion()
+			}
 		}
 	}
 }
@@ -159,7 +182,7 @@ func (t *Torrents) add(m *Model) (*swarmModel, error) {
 		return sm, nil
 	}
 	man := m.Manifest()
-	sm := &swarmModel{model: m}
+	sm := &swarmModel{model: m, gone: make(chan struct{})}
 	for i := range man.Parts {
 		info := man.infoV2(i)
 		spec := &torrent.TorrentSpec{PieceLayers: man.layersV2(i)}
@@ -168,9 +191,7 @@ func (t *Torrents) add(m *Model) (*swarmModel, error) {
 		spec.Storage = partStorage{m: m, part: i}
 		tor, _, err := t.client.AddTorrentSpec(spec)
 		if err != nil {
-			for _, tor := range sm.parts {
-				tor.Drop()
-			}
+			sm.drop()
 			return nil, fmt.Errorf("torrent of model %s, part %d: %w", m.id.Short(), i+1, err)
 		}
 		tor.SetOnWriteChunkError(func(error) { tor.DisallowDataDownload() }) // the model keeps the error
@@ -200,6 +221,10 @@ func (t *Torrents) Close() error {
 		return nil
 	}
 	t.closed = true
+	for id, sm := range t.models {
+		delete(t.models, id)
+		close(sm.gone)
+	}
 	t.mu.Unlock()
 	t.stop()
 	<-t.done
