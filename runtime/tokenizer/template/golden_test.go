@@ -59,6 +59,9 @@ func runGolden(t *testing.T, path string) (bad []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if n := len(rows.([]any)); n < 20 {
+		t.Fatalf("only %d rows", n)
+	}
 	tmpl, err := Parse(string(source))
 	if err != nil {
 		return []string{err.Error()}
