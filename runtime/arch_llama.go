@@ -14,6 +14,8 @@ const archLlama = "llama"
 const (
 	maxLayers  = 4096
 	maxWidth   = 1 << 20
+	maxHeads   = 4096
+	maxHeadDim = 4096
 	maxContext = 1 << 28
 )
 
@@ -26,16 +28,16 @@ func readLlama(set *gguf.Set) (Config, error) {
 		Layers:  r.count("llama.block_count", maxLayers),
 		Width:   r.count("llama.embedding_length", maxWidth),
 		FFN:     r.count("llama.feed_forward_length", maxWidth),
-		Heads:   r.count("llama.attention.head_count", maxWidth),
+		Heads:   r.count("llama.attention.head_count", maxHeads),
 		Context: r.count("llama.context_length", maxContext),
 	}
-	c.KVHeads = r.countOr("llama.attention.head_count_kv", maxWidth, c.Heads)
-	c.HeadDim = r.countOr("llama.attention.key_length", maxWidth, max(c.Width/c.Heads, 1))
-	c.RopeDim = r.countOr("llama.rope.dimension_count", maxWidth, c.HeadDim)
+	c.KVHeads = r.countOr("llama.attention.head_count_kv", maxHeads, c.Heads)
+	c.HeadDim = r.countOr("llama.attention.key_length", maxHeadDim, min(max(c.Width/c.Heads, 1), maxHeadDim))
+	c.RopeDim = r.countOr("llama.rope.dimension_count", maxHeadDim, c.HeadDim)
 	c.RopeBase = r.positive("llama.rope.freq_base", 1e12, 10000)
 	c.RopeScale = ropeScale(r)
 	c.Eps = float32(r.positive("llama.attention.layer_norm_rms_epsilon", 1, 0))
-	if value := r.countOr("llama.attention.value_length", maxWidth, c.HeadDim); value != c.HeadDim {
+	if value := r.countOr("llama.attention.value_length", maxHeadDim, c.HeadDim); value != c.HeadDim {
 		r.fail("llama.attention.value_length", "is %d where key_length is %d: not supported", value, c.HeadDim)
 	}
 	switch {
@@ -145,10 +147,10 @@ func (c *Config) llamaCosts(set *gguf.Set) {
 	if c.Tied {
 		c.HeadBytes += c.EmbedBytes
 	}
-	width, heads := float64(c.Width), float64(c.HeadDim)
-	c.LayerFlops = 2 * width * (heads*float64(2*c.Heads+2*c.KVHeads) + 3*float64(c.FFN))
-	c.AttnFlops = 4 * float64(c.Heads) * heads
-	c.HeadFlops = 2 * width * float64(c.Vocab)
+	weights := int64(c.Width) * int64(c.HeadDim*(2*c.Heads+2*c.KVHeads)+3*c.FFN)
+	c.LayerFlops = float64(2 * weights)
+	c.AttnFlops = float64(4 * c.Heads * c.HeadDim)
+	c.HeadFlops = float64(2 * int64(c.Width) * int64(c.Vocab))
 }
 
 // llamaLayer is one layer's weights.

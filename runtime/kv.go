@@ -82,7 +82,12 @@ func newSequence(layers Range, kv KVType, kvHeads, headDim, capacity int, budget
 	}
 	s.idle = sync.NewCond(&s.mu)
 	pages := int64(capacity+pageRows-1) / pageRows
-	s.reserved = pages * int64(pageRows*s.rowBytes()) * int64(layers.Len())
+	const most = 1 << 62 // more than any machine has, for headers whose sizes multiply to nonsense
+	if each := int64(pageRows*s.rowBytes()) * int64(layers.Len()); each > 0 && pages > most/each {
+		s.reserved = most
+	} else {
+		s.reserved = pages * each
+	}
 	if err := budget.reserve(s.reserved); err != nil {
 		return nil, err
 	}

@@ -92,6 +92,15 @@ func TestPagesAreLazy(t *testing.T) {
 	}
 }
 
+// TestAbsurdReservation checks that sizes whose product overflows are refused like others that do not fit.
+func TestAbsurdReservation(t *testing.T) {
+	var e *CapacityError
+	_, err := newSequence(Range{0, maxLayers}, KVF32, maxHeads, maxHeadDim, maxContext, &kvBudget{limit: 1 << 40})
+	if !errors.As(err, &e) || e.Asked < 1<<60 {
+		t.Errorf("error %v", err)
+	}
+}
+
 // TestImportWaits checks that a running layer cannot be imported into, and another can.
 func TestImportWaits(t *testing.T) {
 	s, err := newSequence(Range{0, 2}, KVF16, 1, 4, 10, &kvBudget{limit: 1 << 20})

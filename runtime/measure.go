@@ -13,91 +13,75 @@ type Speed struct {
 
 const (
 	measureRows = 32                     // rows that stand for a prefill
-	measureFor  = 600 * time.Millisecond // how long each of the two is repeated
+	measureFor  = 600 * time.Millisecond // how long each of the two is repeated,
+	measureMost = 10000                  // and how often at most
 )
 
-// Measure times single layers of m, each in turn so that weights come from memory as in real use: a few rows at once for
-// prefill, one row for decoding, at positions near 0 (attention is not part of it). Where m is a head alone, it times the
-// head. It takes below 2 s unless a single layer does longer, and keeps other Runs waiting only layer by layer. Needs KV
-// memory for 32 positions (*CapacityError).
-func Measure(ctx context.Context, m *Model) (Speed, error) {
-	seq, err := m.NewSequence(min(measureRows, m.cfg.Context))
+// Measure times single layers of e, each in turn so that weights come from memory as in real use: a few rows at once for
+// prefill, one row for decoding, at positions near 0 (attention is hardly part of it). Where e is a head alone, it times
+// the head. It takes below 2 s unless a single layer does longer, and keeps other Runs waiting only layer by layer. It
+// needs KV memory for 32 positions (*CapacityError).
+func Measure(ctx context.Context, e Executor) (Speed, error) {
+	c, layers := e.Config(), e.Layers()
+	seq, err := e.NewSequence(min(measureRows, c.Context))
 	if err != nil {
 		return Speed{}, err
 	}
 	defer seq.Close()
-	var speed Speed
-	rows := seq.Capacity()
-	layers, seconds, err := m.repeat(ctx, seq, rows)
+	flops, bytes := c.HeadFlops, float64(c.HeadBytes)
+	if layers.Len() > 0 {
+		var sum int64
+		for _, b := range c.LayerBytes[layers.First:layers.Last] {
+			sum += b
+		}
+		flops, bytes = c.LayerFlops, float64(sum)/float64(layers.Len())
+	}
+	many, err := perSecond(ctx, e, seq, seq.Capacity())
 	if err != nil {
 		return Speed{}, err
 	}
-	speed.PrefillFlops = float64(rows) * m.cfg.unitFlops(m.layers) * layers / seconds
-	if layers, seconds, err = m.repeat(ctx, seq, 1); err != nil {
+	one, err := perSecond(ctx, e, seq, 1)
+	if err != nil {
 		return Speed{}, err
 	}
-	speed.DecodeBytesPerSec = m.unitBytes() * layers / seconds
-	return speed, nil
+	return Speed{PrefillFlops: flops * many * float64(seq.Capacity()), DecodeBytesPerSec: bytes * one}, nil
 }
 
-// repeat runs n rows through the layers in turn, again and again, and returns how many layers that were and the time.
-// The first round warms up: it does not count.
-func (m *Model) repeat(ctx context.Context, seq Sequence, n int) (layers, seconds float64, err error) {
-	seam := make([]float32, n*m.cfg.Width)
+// perSecond runs n rows through the layers in turn, again and again, and returns how many layers (or heads) a second
+// that makes. The first one warms up and does not count.
+func perSecond(ctx context.Context, e Executor, seq Sequence, n int) (float64, error) {
+	c, layers := e.Config(), e.Layers()
+	seam, tokens := make([]float32, n*c.Width), make([]int32, n)
 	for i := range seam {
 		seam[i] = float32(i%7) - 3
 	}
-	step := &Step{Seq: seq, N: n, Tokens: make([]int32, n), Seam: seam}
-	if m.layers.Len() == 0 {
-		for r := range n {
-			step.LogitRows = append(step.LogitRows, r)
-		}
-	}
 	var total time.Duration
-	for i := 0; ; i++ {
-		l := m.layers.First
-		if m.layers.Len() > 0 {
-			l += i % m.layers.Len()
+	for i := range measureMost {
+		step := &Step{Seq: seq, Layers: layers, N: n}
+		if layers.Len() > 0 {
+			l := layers.First + i%layers.Len()
 			step.Layers = Range{l, l + 1}
 		} else {
-			step.Layers = m.layers
+			for r := range n {
+				step.LogitRows = append(step.LogitRows, r)
+			}
 		}
-		step.Tokens, step.Seam = nil, seam
-		if l == 0 {
-			step.Tokens, step.Seam = make([]int32, n), nil
+		if step.Layers.First == 0 {
+			step.Tokens = tokens
+		} else {
+			step.Seam = seam
 		}
 		start := time.Now()
-		if err := m.Run(ctx, []*Step{step}); err != nil {
-			return 0, 0, err
+		if err := e.Run(ctx, []*Step{step}); err != nil {
+			return 0, err
 		}
-		took := time.Since(start)
-		seq.Truncate(0)
 		if i > 0 {
-			layers++
-			total += took
+			total += time.Since(start)
 		}
-		if i > 0 && total > measureFor {
-			return layers, total.Seconds(), nil
+		seq.Truncate(0)
+		if total > measureFor {
+			return float64(i) / total.Seconds(), nil
 		}
 	}
-}
-
-// unitFlops is what repeat computes per row and layer.
-func (c *Config) unitFlops(r Range) float64 {
-	if r.Len() == 0 {
-		return c.HeadFlops
-	}
-	return c.LayerFlops
-}
-
-// unitBytes is what repeat reads per layer, on average.
-func (m *Model) unitBytes() float64 {
-	if m.layers.Len() == 0 {
-		return float64(m.cfg.HeadBytes)
-	}
-	var sum int64
-	for _, b := range m.cfg.LayerBytes[m.layers.First:m.layers.Last] {
-		sum += b
-	}
-	return float64(sum) / float64(m.layers.Len())
+	return (measureMost - 1) / max(total, time.Microsecond).Seconds(), nil
 }

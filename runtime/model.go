@@ -101,12 +101,12 @@ func Open(o Options) (*Model, error) {
 	return m, nil
 }
 
-// loadWeights maps and checks what the range needs: the layers, the rope factors, the embedding table for layer 0, and
+// loadWeights maps and checks what the range needs: the layers and the rope factors, the embedding table for layer 0, and
 // norm and matrix of the head after the last layer.
 func (m *Model) loadWeights(threads int) (err error) {
 	ld := &m.load
 	var factors []float32
-	if _, ok := ld.set.Tensor("rope_freqs.weight"); ok {
+	if _, ok := ld.set.Tensor("rope_freqs.weight"); ok && m.layers.Len() > 0 {
 		if factors, err = ld.vector("rope_freqs.weight"); err != nil {
 			return err
 		}

@@ -27,17 +27,18 @@ func TestExecutor(t *testing.T) {
 		typ     kernels.Type
 		kv      runtime.KVType
 		threads int
+		layers  int
 		tied    bool
 	}{
-		{kernels.F32, runtime.KVF32, 1, false},
-		{kernels.Q4_1, runtime.KVF16, 2, true},
-		{kernels.Q6_K, runtime.KVF16, 4, false},
+		{kernels.Q4_1, runtime.KVF16, 4, 2, true},
+		{kernels.F32, runtime.KVF32, 1, 3, false},
+		{kernels.Q6_K, runtime.KVF16, 2, 2, false},
 	} {
-		if raceEnabled && i != 1 {
+		if raceEnabled && i > 0 {
 			continue
 		}
 		t.Run(fmt.Sprintf("%v,%v,threads=%d", c.typ, c.kv, c.threads), func(t *testing.T) {
-			path := tiny(t, runtimetest.TinyModel{Seed: uint64(c.typ), Type: c.typ, Tied: c.tied})
+			path := tiny(t, runtimetest.TinyModel{Seed: uint64(c.typ), Layers: c.layers, Type: c.typ, Tied: c.tied})
 			runtimetest.TestExecutor(t, func(r runtime.Range) runtime.Executor {
 				m, err := runtime.Open(runtime.Options{Path: path, Layers: r, KV: c.kv, Threads: c.threads, MaxKVBytes: 32 << 20})
 				if err != nil {

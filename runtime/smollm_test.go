@@ -52,7 +52,7 @@ func smolLM2(t testing.TB) (*runtime.Model, llamacpp) {
 func heavy(t testing.TB) {
 	t.Helper()
 	if testing.Short() || raceEnabled {
-		t.Skip("computes for a minute or more: not with -short or -race")
+		t.Skip("computes for a minute or two: not with -short or -race")
 	}
 }
 
@@ -63,6 +63,9 @@ const (
 
 // TestSmolLM2Paris asks the shipped model a question in its own chat format.
 func TestSmolLM2Paris(t *testing.T) {
+	if raceEnabled {
+		t.Skip("numbers only: not with -race")
+	}
 	m, _ := smolLM2(t)
 	tok := m.Tokenizer()
 	text, err := tok.RenderChat([]tokenizer.Message{{Role: "user", Content: "What is the capital of France?"}}, true, nil)
@@ -103,9 +106,7 @@ func generate(t testing.TB, m *runtime.Model, prompt []int32, n int) (out []int3
 // TestSmolLM2Top10 compares the logits after each prompt, and after each prefix of its greedy continuation
 // (teacher-forced), with llama.cpp's.
 func TestSmolLM2Top10(t *testing.T) {
-	if raceEnabled {
-		t.Skip("numbers only: not with -race")
-	}
+	heavy(t)
 	m, g := smolLM2(t)
 	worst, tested := 0.0, 0
 	for _, p := range g.Prompts {

@@ -1,0 +1,94 @@
+package runtime_test
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"testing"
+
+	"github.com/starling-swarm/starling/kernels"
+	"github.com/starling-swarm/starling/runtime"
+	"github.com/starling-swarm/starling/runtime/gguf"
+	"github.com/starling-swarm/starling/runtime/runtimetest"
+)
+
+// padded is a file that begins with some bytes and goes on with zeros.
+type padded []byte
+
+func (p padded) ReadAt(b []byte, off int64) (int, error) {
+	n := 0
+	if off < int64(len(p)) {
+		n = copy(b, p[off:])
+	}
+	clear(b[n:])
+	return len(b), nil
+}
+
+var _ io.ReaderAt = padded(nil)
+
+// FuzzInspect feeds headers of any content to what reads them: they give a Config whose sizes make sense, or an error.
+func FuzzInspect(f *testing.F) {
+	for _, m := range []runtimetest.TinyModel{
+		{Layers: 1}, {Layers: 2, Type: kernels.Q4_K, Tied: true}, {Layers: 1, Meta: meta("llama.expert_count", 8)},
+		{Layers: 1, Meta: meta("llama.attention.head_count_kv", []uint32{2})}, {Layers: 1, Drop: "blk.0.ffn_up.weight"},
+		{Layers: 1, Meta: meta("llama.rope.scaling.type", "linear", "llama.rope.scaling.factor", 2.0)},
+	} {
+		path := tiny(f, m)
+		g, err := gguf.Open(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(bytes.Clone(data[:g.HeaderSize]))
+	}
+	f.Fuzz(func(t *testing.T, header []byte) {
+		file, err := gguf.Read(padded(header), 1<<40, "fuzz.gguf")
+		if err != nil {
+			return
+		}
+		set, err := gguf.NewSet([]*gguf.File{file})
+		if err != nil {
+			return
+		}
+		tok, err := runtime.LoadTokenizer(set)
+		if err == nil && tok.Size() < 1 {
+			t.Error("a tokenizer without tokens")
+		}
+		c, err := runtime.InspectSet(set)
+		if err != nil {
+			return
+		}
+		if c.Layers < 1 || len(c.LayerBytes) != c.Layers || c.Width < 1 || c.Vocab < 1 || c.Heads%c.KVHeads != 0 || c.RopeDim > c.HeadDim ||
+			c.KVRowBytes(runtime.KVF32) < 1 || c.LayerFlops < 1 || !(c.Eps > 0) || !(c.RopeBase > 0) || !(c.RopeScale > 0) {
+			t.Errorf("accepted %+v", c)
+		}
+	})
+}
+
+// FuzzImportKV offers bytes as cache rows: either they are refused and nothing changes, or they come back as they were.
+func FuzzImportKV(f *testing.F) {
+	m := open(f, runtime.Options{Path: tiny(f, runtimetest.TinyModel{Layers: 1}), Threads: 1})
+	f.Add([]byte{}, 0)
+	f.Add(make([]byte, 256), 0)
+	f.Add(make([]byte, 512), 1)
+	f.Add(bytes.Repeat([]byte{0xff}, 256), 0)
+	f.Fuzz(func(t *testing.T, rows []byte, first int) {
+		s, err := m.NewSequence(4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if err := s.ImportKV(0, first, rows); err != nil {
+			if s.Len(0) != 0 {
+				t.Error("a refused import left rows")
+			}
+			return
+		}
+		if got, err := s.ExportKV(nil, 0, 0, s.Len(0)); err != nil || !bytes.Equal(got, rows) {
+			t.Errorf("imported %x, exported %x (%v)", rows, got, err)
+		}
+	})
+}
