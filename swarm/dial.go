@@ -125,7 +125,7 @@ func (h *Host) measure(ctx context.Context, id peer.ID) error {
 // there. If not, its offers are dropped and not passed on; a peer that lives
 // but can't be dialled pushes them again when it is back.
 func (h *Host) recontact(ctx context.Context, p PeerID) {
-	ctx, cancel := context.WithTimeout(ctx, findTimeout)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	id, err := decodePeer(p)
 	if err != nil || !sleep(ctx, 200*time.Millisecond) {

@@ -11,6 +11,7 @@ import (
 )
 
 func TestRankDials(t *testing.T) {
+	t.Parallel()
 	var addrs []ma.Multiaddr
 	for _, s := range []string{
 		"/ip4/192.168.1.2/udp/1/quic-v1", "/ip4/8.8.8.8/tcp/1", "/ip4/192.168.1.2/tcp/1",
@@ -41,6 +42,7 @@ func TestRankDials(t *testing.T) {
 
 // On loopback a connection runs over TCP where both are offered.
 func TestLocalConnectionsUseTCP(t *testing.T) {
+	t.Parallel()
 	info := publicSwarm(t)
 	a := startNode(t, info, node{})
 	b := startNode(t, info, node{boot: a.Addrs()})
@@ -60,6 +62,7 @@ func TestLocalConnectionsUseTCP(t *testing.T) {
 
 // Foreign addresses can't make a node dial through a relay, or crash it.
 func TestForeignAddrs(t *testing.T) {
+	t.Parallel()
 	id := Ephemeral().ID()
 	got := parseAddrs([]string{"", "garbage", "/ip4/1.2.3.4/tcp/1", "/ip4/1.2.3.4/tcp/1/p2p/" + id + "/p2p-circuit", "/ip4/1.2.3.4"})
 	if s := addrStrings(got); !slices.Equal(s, []string{"/ip4/1.2.3.4/tcp/1", "/ip4/1.2.3.4"}) {
@@ -69,7 +72,7 @@ func TestForeignAddrs(t *testing.T) {
 
 // When the bootstrap node restarts, everyone finds it again, and it them.
 func TestBootstrapRestarts(t *testing.T) {
-	leakCheck(t)
+	t.Parallel()
 	info := publicSwarm(t)
 	id := Ephemeral()
 	boot := startNode(t, info, node{id: id, listen: tcpOnly})
@@ -85,7 +88,7 @@ func TestBootstrapRestarts(t *testing.T) {
 
 // A node without a living bootstrap node finds its swarm from an earlier run.
 func TestRememberedPeers(t *testing.T) {
-	leakCheck(t)
+	t.Parallel()
 	info := publicSwarm(t)
 	boot := startNode(t, info, node{})
 	a := startNode(t, info, node{boot: boot.Addrs()})
@@ -117,6 +120,7 @@ func TestRememberedPeers(t *testing.T) {
 // A private swarm's node that nobody told of others talks to nobody: no mDNS,
 // no relays, no reachability service, no addresses but its own.
 func TestNoOutsideContact(t *testing.T) {
+	t.Parallel()
 	p := newPrivate(t)
 	time.Sleep(300 * time.Millisecond)
 	if p.owner.mdns != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	goruntime "runtime"
 	"strings"
 	"sync"
@@ -132,22 +133,23 @@ func callEcho(ctx context.Context, h *Host, peer PeerID, text string) error {
 	return err
 }
 
-// leakCheck fails the test if goroutines of this package or libp2p outlive it.
-// Call it first, so that it runs after the hosts' cleanups.
-func leakCheck(t *testing.T) {
-	t.Helper()
+// TestMain fails if goroutines of any test outlive its hosts.
+func TestMain(m *testing.M) {
 	before := goruntime.NumGoroutine()
-	t.Cleanup(func() {
-		const allowed = 3 // libp2p lets a few finish on their own
-		var now int
-		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-			if now = goruntime.NumGoroutine(); now <= before+allowed {
-				return
-			}
+	code := m.Run()
+	const allowed = 3 // libp2p lets a few finish on their own
+	now := 0
+	for end := time.Now().Add(10 * time.Second); code == 0 && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if now = goruntime.NumGoroutine(); now <= before+allowed {
+			os.Exit(0)
 		}
+	}
+	if code == 0 {
 		buf := make([]byte, 1<<20)
-		t.Errorf("%d goroutines before, %d after:\n%s", before, now, buf[:goruntime.Stack(buf, true)])
-	})
+		fmt.Printf("%d goroutines before, %d after:\n%s", before, now, buf[:goruntime.Stack(buf, true)])
+		code = 1
+	}
+	os.Exit(code)
 }
 
 func containsAll(s string, parts ...string) bool {

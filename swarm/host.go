@@ -109,6 +109,7 @@ type Host struct {
 	sent         map[PeerID]uint64    // seq that the peer has acknowledged
 	trackers     map[PeerID]bool      // said so themselves
 	contacts     map[PeerID]time.Time // peers whose last connection stands, since
+	probing      map[PeerID]bool      // signers that are being contacted
 	rtts         map[PeerID]time.Duration
 	announced    map[[32]byte]bool
 	onDisconnect []func(PeerID)
@@ -143,6 +144,7 @@ func Start(ctx context.Context, cfg Config) (*Host, error) {
 		seq:  uint64(time.Now().UnixNano()),
 		sent: map[PeerID]uint64{}, trackers: map[PeerID]bool{}, contacts: map[PeerID]time.Time{},
 		rtts: map[PeerID]time.Duration{}, announced: map[[32]byte]bool{},
+		probing: map[PeerID]bool{},
 	}
 	if h.members, err = loadMembership(h.store, h.info, cfg.Identity.ID(), h.logf); err != nil {
 		return nil, err
@@ -191,6 +193,14 @@ func newLibp2p(id *Identity, listen []string, admit admission) (host.Host, error
 	if err != nil {
 		return nil, err
 	}
+	var addrs []ma.Multiaddr
+	for _, s := range listen {
+		a, err := ma.NewMultiaddr(s)
+		if err != nil {
+			return nil, fmt.Errorf("listen address %q: %w", s, err)
+		}
+		addrs = append(addrs, a)
+	}
 	limits, err := newResourceManager()
 	if err != nil {
 		return nil, err
@@ -205,13 +215,9 @@ func newLibp2p(id *Identity, listen []string, admit admission) (host.Host, error
 		}
 		return &gatedTransport{t, admit}, nil
 	}
-	addrs := libp2p.NoListenAddrs
-	if len(listen) > 0 {
-		addrs = libp2p.ListenAddrStrings(listen...)
-	}
 	h, err := libp2p.New(
 		libp2p.Identity(key),
-		addrs,
+		libp2p.NoListenAddrs, // below, where failure leaves nothing behind
 		libp2p.DisableRelay(),
 		libp2p.DisableMetrics(),
 		libp2p.UserAgent("starling"),
@@ -231,7 +237,13 @@ func newLibp2p(id *Identity, listen []string, admit admission) (host.Host, error
 		libp2p.IPv6BlackHoleSuccessCounter(nil),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("network: %w (if the address is in use, choose another port)", oneLine(err))
+		return nil, fmt.Errorf("network: %w", oneLine(err))
+	}
+	for i, a := range addrs {
+		if err := h.Network().Listen(a); err != nil {
+			h.Close()
+			return nil, fmt.Errorf("listen on %s: %w (choose another port, or end the program that uses it)", listen[i], oneLine(err))
+		}
 	}
 	return h, nil
 }

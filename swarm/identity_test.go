@@ -20,6 +20,7 @@ import (
 const peerIDOfRFC8032 = "12D3KooWQK1wnefoLrcVHbbnf5tLzbopUd3K3bFAoJpA7YJgL5pV"
 
 func TestPeerIDOfKnownKey(t *testing.T) {
+	t.Parallel()
 	seed, _ := hex.DecodeString("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")
 	public := "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
 	dir := t.TempDir()
@@ -40,6 +41,7 @@ func TestPeerIDOfKnownKey(t *testing.T) {
 }
 
 func TestIdentityPersists(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "new", "folder")
 	var wg sync.WaitGroup
 	ids := make([]PeerID, 8)
@@ -69,6 +71,7 @@ func TestIdentityPersists(t *testing.T) {
 }
 
 func TestDamagedIdentity(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		content string
 		mode    os.FileMode
@@ -95,6 +98,7 @@ func TestDamagedIdentity(t *testing.T) {
 }
 
 func TestSignatures(t *testing.T) {
+	t.Parallel()
 	id, other := Ephemeral(), Ephemeral()
 	msg := []byte("work done")
 	sig := id.Sign("starling/test/1", msg)

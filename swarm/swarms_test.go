@@ -10,6 +10,7 @@ import (
 )
 
 func TestSwarmsStore(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := OpenSwarms(dir)
 	if l, err := s.List(); err != nil || len(l) != 0 {
@@ -66,6 +67,7 @@ func TestSwarmsStore(t *testing.T) {
 }
 
 func TestCreateSwarmRefuses(t *testing.T) {
+	t.Parallel()
 	for _, public := range []bool{true, false} {
 		for name, c := range map[string]struct {
 			name string
@@ -90,6 +92,7 @@ func TestCreateSwarmRefuses(t *testing.T) {
 }
 
 func TestPublicInvite(t *testing.T) {
+	t.Parallel()
 	dir, other := t.TempDir(), t.TempDir()
 	boot := []string{"/ip4/192.0.2.1/tcp/4141/p2p/" + Ephemeral().ID()}
 	own := "/ip4/192.0.2.2/tcp/4141/p2p/" + Ephemeral().ID()

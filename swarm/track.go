@@ -24,7 +24,9 @@ const (
 	publishGap    = 100 * time.Millisecond // collects events that come together
 	maxTrackers   = 3                      // that a node pushes to or pulls from
 	smallSwarm    = 32                     // up to here everyone tells everyone
-	maxProbes     = 16                     // signers contacted at once
+	maxProbes     = 16                     // peers asked or contacted at once
+	probeTimeout  = 5 * time.Second        // for contact with a signer
+	probeWait     = 2 * time.Second        // that Refresh gives signers to answer
 	replyBytes    = wire.MaxControl - 1024 // offers in one reply stay below
 	withdrawLimit = time.Second            // for saying goodbye
 )
@@ -416,16 +418,34 @@ func (h *Host) refresh(ctx context.Context, model [32]byte) error {
 	if !answered {
 		return errors.Join(errs...)
 	}
-	each(h.unmet(), func(p PeerID) {
-		ctx, cancel := context.WithTimeout(ctx, findTimeout)
-		defer cancel()
-		if id, err := decodePeer(p); err == nil {
-			if err := h.dialKnown(ctx, id); err != nil {
-				h.logf("offers of %s don't count: %v", p, err)
-			}
-		}
-	})
+	h.meetSigners(ctx)
 	return nil
+}
+
+// meetSigners makes contact with the signers of offers that aren't connected.
+// It waits for those that answer quickly; the others' offers count from when
+// they do.
+func (h *Host) meetSigners(ctx context.Context) {
+	done := make(chan struct{})
+	h.goDo(func(ctx context.Context) {
+		defer close(done)
+		each(h.unmet(), func(p PeerID) {
+			defer h.probed(p)
+			ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+			defer cancel()
+			if id, err := decodePeer(p); err == nil {
+				if err := h.dialKnown(ctx, id); err != nil && h.ctx.Err() == nil {
+					h.logf("offers of %s don't count: %v", p, err)
+				}
+			}
+		})
+	})
+	select {
+	case <-done:
+	case <-time.After(probeWait):
+	case <-ctx.Done():
+	case <-h.ctx.Done():
+	}
 }
 
 // each runs f for every peer, up to maxProbes at once, and waits.
@@ -442,7 +462,8 @@ func each(peers []PeerID, f func(PeerID)) {
 	wg.Wait()
 }
 
-// unmet returns the signers of live offers that aren't connected.
+// unmet returns the signers of live offers that aren't connected and that
+// nobody is contacting. Each must be ended with probed.
 func (h *Host) unmet() []PeerID {
 	var peers []PeerID
 	held := h.book.all(time.Now())
@@ -450,11 +471,18 @@ func (h *Host) unmet() []PeerID {
 	defer h.mu.Unlock()
 	for i := range held {
 		p := held[i].Offer.Peer
-		if _, live := h.contacts[p]; !live && p != h.lp.ID().String() && !slices.Contains(peers, p) {
+		if _, live := h.contacts[p]; !live && p != h.lp.ID().String() && !h.probing[p] {
+			h.probing[p] = true
 			peers = append(peers, p)
 		}
 	}
 	return peers
+}
+
+func (h *Host) probed(p PeerID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.probing, p)
 }
 
 // pullFrom fetches p's view. Offers that p passed on before and doesn't hold

@@ -31,7 +31,7 @@ func wantOffers(t *testing.T, h *Host, want map[PeerID][2]int) {
 }
 
 func TestOffersArePushed(t *testing.T) {
-	leakCheck(t)
+	t.Parallel()
 	info := publicSwarm(t)
 	tracker := startNode(t, info, node{change: func(c *Config) { c.Tracker = true }})
 	a := startNode(t, info, node{boot: tracker.Addrs()})
@@ -75,7 +75,7 @@ func TestOffersArePushed(t *testing.T) {
 }
 
 func TestOffersWithoutTracker(t *testing.T) {
-	leakCheck(t)
+	t.Parallel()
 	info := publicSwarm(t)
 	boot := startNode(t, info, node{})
 	a := startNode(t, info, node{boot: boot.Addrs()})
@@ -90,7 +90,7 @@ func TestOffersWithoutTracker(t *testing.T) {
 
 // An offer of a peer that died without a word counts no more.
 func TestOfferOfTheDead(t *testing.T) {
-	leakCheck(t)
+	t.Parallel()
 	info := publicSwarm(t)
 	boot := startNode(t, info, node{})
 	a := startNode(t, info, node{boot: boot.Addrs()})
@@ -108,6 +108,7 @@ func TestOfferOfTheDead(t *testing.T) {
 }
 
 func TestBadOffersAreRefused(t *testing.T) {
+	t.Parallel()
 	info := publicSwarm(t)
 	h := startNode(t, info, node{})
 	peer := Ephemeral()
@@ -173,6 +174,7 @@ func TestBadOffersAreRefused(t *testing.T) {
 
 // A client-role member of a private swarm uses it, but its offers don't count.
 func TestClientRole(t *testing.T) {
+	t.Parallel()
 	p := newPrivate(t)
 	serveEcho(p.owner)
 	c := p.join(t, RoleClient)
@@ -194,6 +196,7 @@ func TestClientRole(t *testing.T) {
 }
 
 func TestReplyIsBounded(t *testing.T) {
+	t.Parallel()
 	info := publicSwarm(t)
 	h := startNode(t, info, node{})
 	now := time.Now()
@@ -220,7 +223,7 @@ func TestReplyIsBounded(t *testing.T) {
 }
 
 func TestTwoNodesWithOneKey(t *testing.T) {
-	leakCheck(t)
+	t.Parallel()
 	info := publicSwarm(t)
 	boot := startNode(t, info, node{})
 	id := Ephemeral()
@@ -248,6 +251,7 @@ func TestTwoNodesWithOneKey(t *testing.T) {
 
 // A node whose clock went back between two runs is believed again.
 func TestClockWentBack(t *testing.T) {
+	t.Parallel()
 	info := publicSwarm(t)
 	boot := startNode(t, info, node{})
 	id := Ephemeral()
