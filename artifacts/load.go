@@ -130,14 +130,15 @@ func (m *Model) loadPart(i int, st *state, journaled bitmap, last time.Time) (re
 			}
 		}
 	}
-	if suspect.count() == 0 {
+	expected := suspect.count()
+	if expected == 0 {
 		return !st.Clean, nil
 	}
 	if err := m.rehash(i, suspect, now.Size); err != nil {
 		return false, err
 	}
 	if m.published {
-		if p.have.count() < suspect.count() {
+		if p.have.count() < expected {
 			return false, changedError(p.path, nil)
 		}
 		p.stamp = now

@@ -217,13 +217,6 @@ func (m *Model) reading(part int) (*os.File, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := &m.parts[part]
-	if p.file == nil {
-		f, err := os.Open(p.path)
-		if err != nil {
-			return nil, err
-		}
-		p.file, p.writable = f, false
-	}
 	if m.published && time.Since(p.checked) > time.Second {
 		fi, err := os.Stat(p.path)
 		if err != nil || stampInfo(fi) != p.stamp {
@@ -233,6 +226,13 @@ func (m *Model) reading(part int) (*os.File, error) {
 			return nil, m.problem
 		}
 		p.checked = time.Now()
+	}
+	if p.file == nil {
+		f, err := os.Open(p.path)
+		if err != nil {
+			return nil, err
+		}
+		p.file, p.writable = f, false
 	}
 	return p.file, nil
 }

@@ -1,0 +1,275 @@
+package artifacts
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/starling-swarm/starling/runtime/gguf"
+)
+
+// Facts of the model card of SmolLM2-135M-Instruct: 30 layers, width 576, 9 heads of 64, 3 KV
+// heads, 49152 tokens, 8192 positions, tied embeddings, 134.5 million parameters.
+func TestCardSmolLM2(t *testing.T) {
+	set, err := gguf.OpenSet(smolLM2(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := NewCard(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Architecture != "llama" || c.Quant != "Q4_1" || c.Layers != 30 || c.Width != 576 || c.Vocab != 49152 || c.Context != 8192 || !c.Tied {
+		t.Errorf("%+v", c)
+	}
+	if c.Parameters != 134_515_008 {
+		t.Errorf("%d parameters", c.Parameters)
+	}
+	if c.TotalBytes != 98362432 || c.SeamBytesPerToken != 4*576 || len(c.Cuts) != 29 || c.Cuts[0] != 1 || c.Cuts[28] != 29 {
+		t.Errorf("%+v", c)
+	}
+	layerWeights := 2*576*576 + 2*192*576 + 3*1536*576 // q, o, k, v, gate, up, down
+	var sum int64
+	for i := range c.Layers {
+		if c.KVBytesPerToken[i] != 2*2*3*64 || c.LayerFlops[i] != float64(2*layerWeights) {
+			t.Errorf("layer %d: %d KV bytes, %g FLOPs", i, c.KVBytesPerToken[i], c.LayerFlops[i])
+		}
+		sum += c.LayerBytes[i]
+	}
+	if c.HeadFlops != 2*49152*576 {
+		t.Errorf("head: %g FLOPs", c.HeadFlops)
+	}
+	if sum += c.EmbedBytes; sum > c.TotalBytes || sum < c.TotalBytes*95/100 {
+		t.Errorf("layers and embedding are %d bytes of %d", sum, c.TotalBytes)
+	}
+}
+
+// A range's pieces have at most 3 % or one piece per run end more than the bytes it needs.
+func TestOverfetchSmolLM2(t *testing.T) {
+	set, err := gguf.OpenSet(smolLM2(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := NewCard(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := set.Size()
+	m := &Manifest{Parts: []Part{{Size: size, Pieces: make([][32]byte, pieceCount(size))}}}
+	worst, ranges := 0.0, 0
+	for first := range c.Layers + 1 {
+		for last := first; last <= c.Layers; last++ {
+			need, runs, fetched := neededBytes(set, c.Layers, LayerRange{first, last})
+			spans := c.Spans(LayerRange{first, last})
+			for _, r := range m.pieceRuns(spans) {
+				for i := r.first; i < r.last; i++ {
+					fetched += m.pieceSpan(r.part, i).Length
+				}
+			}
+			ranges++
+			over := fetched - need
+			worst = max(worst, float64(over)/float64(need))
+			if over < 0 || float64(over) > 0.03*float64(need) && over > int64(2*runs)*PieceLength(size) {
+				t.Errorf("[%d, %d): %d bytes needed in %d runs, %d fetched", first, last, need, runs, fetched)
+			}
+		}
+	}
+	t.Logf("%d ranges, at most %.2f %% over", ranges, 100*worst)
+}
+
+// neededBytes says, from tensor names alone, how many bytes a range needs and in how many runs.
+func neededBytes(set *gguf.Set, layers int, r LayerRange) (need int64, runs int, zero int64) {
+	prev := true // the header is the first run
+	need, runs = set.Meta().HeaderSize, 1
+	for i := range set.Tensors {
+		name := set.Tensors[i].Name
+		wanted := r.First == 0 && name == "token_embd.weight" ||
+			r.Last == layers && (name == "token_embd.weight" || name == "output_norm.weight" || name == "output.weight")
+		for l := r.First; l < r.Last; l++ {
+			wanted = wanted || strings.HasPrefix(name, fmt.Sprintf("blk.%d.", l))
+		}
+		if wanted {
+			need += set.Tensors[i].Size
+			if !prev {
+				runs++
+			}
+		}
+		prev = wanted
+	}
+	return need, runs, 0
+}
+
+// Spans have exactly the tensors of the range, for tied and untied, whole and split models.
+func TestSpansCoverTensors(t *testing.T) {
+	for _, tm := range []testModel{{layers: 5}, {layers: 5, untied: true}, {layers: 7, parts: 3, untied: true}, {layers: 6, parts: 2}} {
+		set, err := gguf.OpenSet(writeModel(t, t.TempDir(), tm)[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := NewCard(set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Tied == tm.untied {
+			t.Errorf("%+v: tied is %v", tm, c.Tied)
+		}
+		for first := range tm.layers + 1 {
+			for last := first; last <= tm.layers; last++ {
+				r := LayerRange{first, last}
+				spans := c.Spans(r)
+				for i := range set.Parts {
+					if !covered(spans, Span{Part: i, Length: set.Parts[i].HeaderSize}) {
+						t.Errorf("%v: header of part %d is not in %v", r, i, spans)
+					}
+				}
+				for i := range set.Tensors {
+					x := &set.Tensors[i]
+					want := false
+					switch layer, ok := layerOf(x.Name); {
+					case ok:
+						want = layer >= first && layer < last
+					case x.Name == "token_embd.weight":
+						want = first == 0 || last == tm.layers && !tm.untied
+					default:
+						want = last == tm.layers
+					}
+					if got := covered(spans, Span{x.Part, x.Offset, x.Size}); got != want {
+						t.Errorf("%+v, %v: %s covered: %v", tm, r, x.Name, got)
+					}
+				}
+				for i := 1; i < len(spans); i++ {
+					a, b := spans[i-1], spans[i]
+					if a.Part > b.Part || a.Part == b.Part && a.Offset+a.Length >= b.Offset {
+						t.Errorf("%v: spans %v and %v are not merged and ascending", r, a, b)
+					}
+				}
+			}
+		}
+		if got := SpanBytes(c.Spans(LayerRange{0, tm.layers})); got != set.Size() {
+			t.Errorf("all layers: %d bytes of %d", got, set.Size())
+		}
+	}
+}
+
+// covered reports whether s lies in one of spans.
+func covered(spans []Span, s Span) bool {
+	for _, x := range spans {
+		if x.Part == s.Part && x.Offset <= s.Offset && s.Offset+s.Length <= x.Offset+x.Length {
+			return true
+		}
+	}
+	return false
+}
+
+func TestCheckRange(t *testing.T) {
+	c := &Card{Layers: 4, LayerSpans: make([][]Span, 4), PartSizes: []int64{9}, HeaderSpans: []Span{{0, 0, 3}}}
+	for _, r := range []LayerRange{{0, 0}, {0, 4}, {4, 4}, {1, 2}} {
+		if err := c.CheckRange(r); err != nil || c.Spans(r) == nil {
+			t.Errorf("%v: %v", r, err)
+		}
+	}
+	for _, r := range []LayerRange{{-1, 2}, {3, 2}, {0, 5}, {5, 5}} {
+		err := c.CheckRange(r)
+		if err == nil || !strings.Contains(err.Error(), "0–3 (4)") {
+			t.Errorf("%v: %v", r, err)
+		}
+		if c.Spans(r) != nil {
+			t.Errorf("%v has spans", r)
+		}
+	}
+}
+
+func TestCardJSON(t *testing.T) {
+	_, m, _ := publish(t, testModel{layers: 3, parts: 2})
+	c, ok := m.Card()
+	if !ok {
+		t.Fatal("a published model has no card")
+	}
+	data, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back Card
+	if err := json.Unmarshal(data, &back); err != nil || !reflect.DeepEqual(&back, c) {
+		t.Errorf("%v: %s", err, data)
+	}
+}
+
+func TestCardErrors(t *testing.T) {
+	base := func() *gguf.Writer {
+		w := new(gguf.Writer)
+		w.Set("general.architecture", gguf.ValueOf("llama"))
+		w.AddTensor("blk.0.x.weight", gguf.F32, []uint64{2, 2}, make([]byte, 16))
+		return w
+	}
+	full := func(blocks uint32) *gguf.Writer {
+		w := base()
+		w.Set("llama.block_count", gguf.ValueOf(blocks))
+		w.Set("llama.embedding_length", gguf.ValueOf(uint32(2)))
+		w.Set("llama.context_length", gguf.ValueOf(uint32(8)))
+		return w
+	}
+	set := func(w *gguf.Writer, key string, v gguf.Value) *gguf.Writer { w.Set(key, v); return w }
+	for name, c := range map[string]struct {
+		w    *gguf.Writer
+		want string
+	}{
+		"good":        {full(1), ""},
+		"no keys":     {base(), "llama.block_count"},
+		"many blocks": {full(4_000_000_000), "llama.block_count is 4000000000"},
+		"missing layer": {func() *gguf.Writer {
+			w := full(2)
+			w.AddTensor("blk.7.x", gguf.F32, []uint64{1}, make([]byte, 4))
+			return w
+		}(), "no tensor blk.1.*"},
+		"heads per two":  {set(full(1), "llama.attention.head_count_kv", gguf.ArrayOf([]uint32{1, 2})), "2 elements for 1 layers"},
+		"kind":           {set(full(1), "llama.attention.head_count", gguf.ValueOf("four")), "head_count"},
+		"huge heads":     {set(full(1), "llama.attention.head_count_kv", gguf.ValueOf(uint64(1)<<63)), "KV heads"},
+		"adapter":        {set(base(), "general.type", gguf.ValueOf("adapter")), "LoRA"},
+		"per layer good": {set(full(1), "llama.attention.head_count_kv", gguf.ArrayOf([]uint32{1})), ""},
+	} {
+		path := filepath.Join(t.TempDir(), "m.gguf")
+		var buf bytes.Buffer
+		if _, err := c.w.WriteTo(&buf); err != nil {
+			t.Fatal(name, err)
+		}
+		if err := os.WriteFile(path, buf.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		s, err := gguf.OpenSet(path)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		_, err = NewCard(s)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path)) {
+			t.Errorf("%s: %v, want %q and the file", name, err, c.want)
+		}
+	}
+}
+
+func TestPrintable(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain":                    "plain",
+		" a\x1b[31m\nb\x00 ":       "a [31m b",
+		strings.Repeat("ä", 200):   strings.Repeat("ä", 120) + "…",
+		"\xff\xfe":                 "\ufffd\ufffd",
+		"Größe 7B – 日本語\u202eevil": "Größe 7B – 日本語 evil",
+	} {
+		if got := printable(in); got != want {
+			t.Errorf("printable(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestLayerOf(t *testing.T) {
+	for name, want := range map[string]int{"blk.0.x": 0, "blk.12.attn_q.weight": 12, "blk.x.y": -1, "blk.1": -1, "blk.-1.x": -1, "output": -1, "blk..x": -1, "blk.99999999999.x": -1} {
+		if got, ok := layerOf(name); ok != (want >= 0) || ok && got != want {
+			t.Errorf("layerOf(%q) = %d, %v", name, got, ok)
+		}
+	}
+}
