@@ -76,7 +76,7 @@ func ropeScale(r *reader) float64 {
 	case "linear":
 		return r.positive(factor, 1e6, r.positive("llama.rope.scale_linear", 1e6, 1))
 	default:
-		r.fail("llama.rope.scaling.type", "is %q: not supported (supported: none, linear, and Llama 3's rope_freqs.weight)", kind)
+		r.fail("llama.rope.scaling.type", "is %s: not supported (supported: none, linear, and Llama 3's rope_freqs.weight)", quote(kind))
 		return 1
 	}
 }
@@ -91,8 +91,8 @@ func refuseLlamaVariants(r *reader) {
 		"llama.attn_logit_softcapping", "llama.final_logit_softcapping", "llama.logit_scale", "llama.residual_scale",
 		"llama.embedding_scale", "llama.attention.causal", "llama.use_parallel_residual",
 	} {
-		if v, ok := r.meta.Lookup(key); ok {
-			r.fail(key, "is set (%v): not supported", v)
+		if r.has(key) {
+			r.fail(key, "is set: a variant of the model that is not supported")
 		}
 	}
 }

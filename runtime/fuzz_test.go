@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/starling-swarm/starling/kernels"
@@ -32,6 +33,8 @@ func FuzzInspect(f *testing.F) {
 		{Layers: 1}, {Layers: 2, Type: kernels.Q4_K, Tied: true}, {Layers: 1, Meta: meta("llama.expert_count", 8)},
 		{Layers: 1, Meta: meta("llama.attention.head_count_kv", []uint32{2})}, {Layers: 1, Drop: "blk.0.ffn_up.weight"},
 		{Layers: 1, Meta: meta("llama.rope.scaling.type", "linear", "llama.rope.scaling.factor", 2.0)},
+		{Layers: 1, Meta: meta("llama.rope.scaling.type", "two\nlines")}, {Layers: 1, Meta: meta("llama.logit_scale", "two\nlines")},
+		{Layers: 1, Meta: meta("general.architecture", "two\nlines"+strings.Repeat("!", 2000))}, {Layers: 1, Meta: meta("tokenizer.ggml.pre", "two\nlines")},
 	} {
 		path := tiny(f, m)
 		g, err := gguf.Open(path)
@@ -57,8 +60,10 @@ func FuzzInspect(f *testing.F) {
 		if err == nil && tok.Size() < 1 {
 			t.Error("a tokenizer without tokens")
 		}
+		oneLine(t, err)
 		c, err := runtime.InspectSet(set)
 		if err != nil {
+			oneLine(t, err)
 			return
 		}
 		if c.Layers < 1 || len(c.LayerBytes) != c.Layers || c.Width < 1 || c.Vocab < 1 || c.Heads%c.KVHeads != 0 || c.RopeDim > c.HeadDim ||
@@ -66,6 +71,14 @@ func FuzzInspect(f *testing.F) {
 			t.Errorf("accepted %+v", c)
 		}
 	})
+}
+
+// oneLine fails the test for an error that does not fit on a line.
+func oneLine(t *testing.T, err error) {
+	t.Helper()
+	if err != nil && (strings.ContainsAny(err.Error(), "\n\r") || len(err.Error()) > 1000) {
+		t.Errorf("an error of %d bytes: %q", len(err.Error()), err)
+	}
 }
 
 // FuzzImportKV offers bytes as cache rows: either they are refused and nothing changes, or they come back as they were.

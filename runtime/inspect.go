@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/starling-swarm/starling/runtime/gguf"
 )
@@ -27,7 +28,7 @@ func InspectSet(set *gguf.Set) (Config, error) {
 		return Config{}, err
 	}
 	if arch != archLlama {
-		return Config{}, fmt.Errorf("runtime: %s: architecture %q is not supported (supported: %s)", set.Meta().Path, arch, archLlama)
+		return Config{}, fmt.Errorf("runtime: %s: architecture %s is not supported (supported: %s)", set.Meta().Path, quote(arch), archLlama)
 	}
 	return readLlama(set)
 }
@@ -112,4 +113,12 @@ func (r *reader) text(key, def string) string {
 		r.err = err
 	}
 	return v
+}
+
+// quote renders foreign text for an error: on one line and shortened.
+func quote(s string) string {
+	if len(s) > 60 {
+		return strconv.Quote(s[:60]) + "…"
+	}
+	return strconv.Quote(s)
 }
