@@ -64,7 +64,8 @@ func TestOverfetchSmolLM2(t *testing.T) {
 	worst, ranges := 0.0, 0
 	for first := range c.Layers + 1 {
 		for last := first; last <= c.Layers; last++ {
-			need, runs, fetched := neededBytes(set, c.Layers, LayerRange{first, last})
+			need, runs := neededBytes(set, c.Layers, LayerRange{first, last})
+			fetched := int64(0)
 			spans := c.Spans(LayerRange{first, last})
 			for _, r := range m.pieceRuns(spans) {
 				for i := r.first; i < r.last; i++ {
@@ -83,7 +84,7 @@ func TestOverfetchSmolLM2(t *testing.T) {
 }
 
 // neededBytes says, from tensor names alone, how many bytes a range needs and in how many runs.
-func neededBytes(set *gguf.Set, layers int, r LayerRange) (need int64, runs int, zero int64) {
+func neededBytes(set *gguf.Set, layers int, r LayerRange) (need int64, runs int) {
 	prev := true // the header is the first run
 	need, runs = set.Meta().HeaderSize, 1
 	for i := range set.Tensors {
@@ -101,7 +102,7 @@ func neededBytes(set *gguf.Set, layers int, r LayerRange) (need int64, runs int,
 		}
 		prev = wanted
 	}
-	return need, runs, 0
+	return need, runs
 }
 
 // Spans have exactly the tensors of the range, for tied and untied, whole and split models.

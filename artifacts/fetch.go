@@ -90,7 +90,7 @@ func (t *Torrents) fetch(ctx context.Context, m *Model, spans []Span, peers func
 			return m.sync()
 		}
 		if err := m.Problem(); err != nil {
-			return fmt.Errorf("%w; %d of %d bytes are verified and kept", err, total-left, total)
+			return fmt.Errorf("%w; %d of %d bytes are verified and kept: put that right and fetch again", err, total-left, total)
 		}
 		select {
 		case <-sm.gone:

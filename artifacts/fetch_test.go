@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/starling-swarm/starling/runtime/gguf"
 )
 
 // When the disk refuses, Fetch says so at once and keeps what it has; when the cause is gone the
@@ -149,4 +151,46 @@ func TestSwarmOfFetchers(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// Volunteers of the real model get their layers, header and tokenizer, and at most 3 % more.
+func TestFetchSmolLM2Range(t *testing.T) {
+	path := smolLM2(t)
+	pub := openStore(t, t.TempDir())
+	src, err := pub.Publish(t.Context(), []string{path}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := gguf.OpenSet(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := newTestNet()
+	if err := n.join(t, "seeder", pub).Seed(src); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []LayerRange{{0, 10}, {10, 20}, {29, 30}} {
+		s := openStore(t, t.TempDir())
+		tor := n.join(t, r.String(), s)
+		m := learn(t, s, src)
+		card, err := tor.FetchHeader(testContext(t), m, peersOf("seeder"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tor.Fetch(testContext(t), m, card.Spans(r), peersOf("seeder"), nil); err != nil {
+			t.Fatal(err)
+		}
+		need, runs := neededBytes(set, 30, r)
+		got := received(tor, m.ID())
+		most := max(need*103/100, need+int64(2*runs)*PieceLength(m.TotalBytes()))
+		if got < need || got > most || m.HeldBytes() != got || m.AllocatedBytes() > got+1<<20 {
+			t.Errorf("%v: needs %d bytes, received %d, holds %d, allocated %d", r, need, got, m.HeldBytes(), m.AllocatedBytes())
+		}
+		t.Logf("%v: needs %d bytes, received %d (%+.2f %%), allocated %d of %d", r, need, got,
+			100*float64(got-need)/float64(need), m.AllocatedBytes(), m.TotalBytes())
+		if h := m.Held(); h.Layers != r || !h.Header || h.Embed != (r.First == 0 || r.Last == 30) {
+			t.Errorf("held %+v", h)
+		}
+		tor.Close()
+	}
 }

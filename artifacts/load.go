@@ -25,14 +25,8 @@ func (s *Store) loadModel(id ID) (*Model, error) {
 	}
 	m := newModel(s, id, b)
 	st, err := readState(dir, b.Manifest)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		st = &state{Version: stateVersion, Clean: true, Parts: make([]partState, len(m.parts))}
-		for i := range st.Parts {
-			st.Parts[i].Have = m.parts[i].have.b
-		}
-	case err != nil:
-		st = m.damagedState()
+	if err != nil {
+		st = m.unknownState()
 	}
 	journaled, last, err := m.readJournals()
 	if err != nil {
@@ -58,9 +52,9 @@ func (s *Store) loadModel(id ID) (*Model, error) {
 	return m, nil
 }
 
-// damagedState stands in for a snapshot that can't be read: it claims every piece and is believed
-// in none, so that all there is gets hashed.
-func (m *Model) damagedState() *state {
+// unknownState stands in for a snapshot that is not there or can't be read: it claims every piece of
+// the files that exist and is believed in none, so that all there is gets hashed.
+func (m *Model) unknownState() *state {
 	st := &state{Version: stateVersion, Clean: true, Parts: make([]partState, len(m.parts))}
 	for i := range st.Parts {
 		all := newBitmap(m.parts[i].have.n)

@@ -280,6 +280,7 @@ func TestAdoptPublishedCopy(t *testing.T) {
 func TestDamagedRecord(t *testing.T) {
 	for name, damage := range map[string]func(t *testing.T, dir string){
 		"state cut":   func(t *testing.T, dir string) { os.Truncate(filepath.Join(dir, "state"), 20) },
+		"state lost":  func(t *testing.T, dir string) { os.Remove(filepath.Join(dir, "state")) },
 		"state empty": func(t *testing.T, dir string) { os.Truncate(filepath.Join(dir, "state"), 0) },
 		"state zeros": func(t *testing.T, dir string) { os.WriteFile(filepath.Join(dir, "state"), make([]byte, 200), 0o644) },
 		"other shape": func(t *testing.T, dir string) {

@@ -22,7 +22,7 @@ func (m *Model) sync() error {
 	defer m.syncMu.Unlock()
 
 	m.mu.Lock()
-	if !m.dirty && m.journaled == 0 {
+	if m.closed || !m.dirty && m.journaled == 0 {
 		m.mu.Unlock()
 		return nil
 	}

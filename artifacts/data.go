@@ -1,0 +1,182 @@
+package artifacts
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+// errClosed is what a model says after its store was closed or it was removed.
+var errClosed = errors.New("the model store is closed")
+
+// readAt reads from a part, verified or not. Of a published file it first makes sure, once a
+// second, that it is still the file that was hashed.
+func (m *Model) readAt(part int, b []byte, off int64) (int, error) {
+	f, err := m.reading(part)
+	if err != nil {
+		return 0, err
+	}
+	return f.ReadAt(b, off)
+}
+
+func (m *Model) reading(part int) (*os.File, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, errClosed
+	}
+	p := &m.parts[part]
+	if m.published && time.Since(p.checked) > time.Second {
+		fi, err := os.Stat(p.path)
+		if err != nil || stampInfo(fi) != p.stamp {
+			p.have = newBitmap(p.have.n) // in memory: the record stays, and is checked by hash at the next start
+			m.problem = changedError(p.path, err)
+			m.notifyLocked()
+			return nil, m.problem
+		}
+		p.checked = time.Now()
+	}
+	if p.file == nil {
+		f, err := os.Open(p.path)
+		if err != nil {
+			return nil, err
+		}
+		p.file, p.writable = f, false
+	}
+	return p.file, nil
+}
+
+// changedError says that a published file is not what was published.
+func changedError(path string, err error) error {
+	if err != nil {
+		return fmt.Errorf("published file can't be read: %w: put it back, or remove the model and publish or pull it again", err)
+	}
+	return fmt.Errorf("published file %s has changed: put the old file back and restart, or publish the new one", path)
+}
+
+// writeAt writes bytes of a piece that is not verified yet.
+func (m *Model) writeAt(part, piece int, b []byte, off int64) (int, error) {
+	f, err := m.beginWrite(part, piece)
+	if err != nil {
+		return 0, err
+	}
+	n, err := f.WriteAt(b, off)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.writing--
+	if err != nil {
+		m.problem = fmt.Errorf("write %s: %w", m.parts[part].path, err)
+		m.notifyLocked()
+	}
+	return n, err
+}
+
+// beginWrite makes sure that the part's file can be written and that the record says so before it
+// is.
+func (m *Model) beginWrite(part, piece int) (*os.File, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, errClosed
+	}
+	p := &m.parts[part]
+	if m.published {
+		return nil, changedError(p.path, nil)
+	}
+	if p.have.has(piece) {
+		return nil, fmt.Errorf("%s: piece %d is verified and not written again", p.path, piece)
+	}
+	if !p.writable {
+		f, err := openSparse(p.path, m.bundle.Manifest.Parts[part].Size)
+		if err != nil {
+			m.problem = err
+			m.notifyLocked()
+			return nil, err
+		}
+		m.retireLocked(p)
+		p.file, p.writable = f, true
+	}
+	if !m.dirty {
+		if err := m.writeStateLocked(m.havesLocked(), false); err != nil {
+			m.problem = err
+			m.notifyLocked()
+			return nil, err
+		}
+		m.dirty = true
+	}
+	m.writes++
+	m.writing++
+	return p.file, nil
+}
+
+// openSparse opens a file for writing and gives it its full size without allocating it.
+func openSparse(path string, size int64) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	fi, err := f.Stat()
+	if err == nil && fi.Size() != size {
+		err = f.Truncate(size)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// markVerified records that the bytes of a piece in the file hashed right. When it returns nil a
+// killed process does not lose the piece.
+func (m *Model) markVerified(part, piece int) error {
+	m.mu.Lock()
+	if m.closed || m.parts[part].have.has(piece) {
+		defer m.mu.Unlock()
+		if m.closed {
+			return errClosed
+		}
+		return nil
+	}
+	if err := m.journalLocked(part, piece); err != nil {
+		m.problem = fmt.Errorf("record a verified piece: %w", err)
+		m.notifyLocked()
+		m.mu.Unlock()
+		return err
+	}
+	m.parts[part].have.set(piece)
+	m.unsynced += m.bundle.Manifest.pieceSpan(part, piece).Length
+	full := m.unsynced >= syncBytes
+	m.notifyLocked()
+	m.mu.Unlock()
+	if full {
+		return m.sync()
+	}
+	return nil
+}
+
+// retireLocked puts a part's open file aside: reads of it may be going on.
+func (m *Model) retireLocked(p *modelPart) {
+	if p.file != nil {
+		m.retired = append(m.retired, p.file)
+	}
+	p.file, p.writable = nil, false
+}
+
+// close closes the files for good.
+func (m *Model) close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
+	for i := range m.parts {
+		m.retireLocked(&m.parts[i])
+	}
+	for _, f := range m.retired {
+		f.Close()
+	}
+	m.retired = nil
+	if m.journal != nil {
+		m.journal.Close()
+		m.journal = nil
+	}
+}

@@ -1,0 +1,79 @@
+package artifacts
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A disk that is too small is noticed before, one that fills up during the fetch; what was verified
+// stays, and the fetch can be finished when there is room again.
+func TestDiskFull(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=3m"); err != nil {
+		t.Skipf("mounting a small disk takes root: %v", err)
+	}
+	t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) })
+	_, src, paths := publish(t, testModel{layers: 20, seed: 11})
+	card, _ := src.Card()
+	n := newTestNet()
+	seeder, err := NewTorrents(TorrentConfig{
+		Store: src.store, MaxUpload: 2 << 20, Listener: n.listener(t, "seeder"),
+		Dial: func(context.Context, string) (net.Conn, error) { return nil, errors.New("not needed") },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { seeder.Close() })
+	if err := seeder.Seed(src); err != nil {
+		t.Fatal(err)
+	}
+	s := openStore(t, dir)
+	tor := n.join(t, "leecher", s)
+	m := learn(t, s, src)
+
+	err = tor.Fetch(testContext(t), m, m.Manifest().All(), peersOf("seeder"), nil)
+	if err == nil || !strings.Contains(err.Error(), "make room") || m.HeldBytes() != 0 {
+		t.Errorf("a model larger than the disk: %v", err)
+	}
+	spans := card.Spans(LayerRange{0, 11})
+	filler := filepath.Join(dir, "filler")
+	filled := false
+	err = tor.Fetch(testContext(t), m, spans, peersOf("seeder"), func(done, _ int64) {
+		if done > 0 && !filled {
+			filled = true
+			if err := os.WriteFile(filler, make([]byte, 4<<20), 0o644); !errors.Is(err, syscall.ENOSPC) {
+				t.Errorf("filling the disk: %v", err)
+			}
+		}
+	})
+	if !errors.Is(err, syscall.ENOSPC) || strings.Contains(err.Error(), "\n") {
+		t.Fatalf("a disk that fills up: %v", err)
+	}
+	held := m.HeldBytes()
+	if held == 0 {
+		t.Error("nothing was kept")
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	if err := tor.Fetch(testContext(t), m, spans, peersOf("seeder"), nil); err != nil {
+		t.Fatal(err)
+	}
+	got, want := mustRead(t, m.Path()), mustRead(t, paths[0])
+	for _, sp := range spans {
+		if !bytes.Equal(got[sp.Offset:sp.Offset+sp.Length], want[sp.Offset:sp.Offset+sp.Length]) {
+			t.Errorf("span %+v differs", sp)
+		}
+	}
+	tor.Close()
+	if s = reopen(t, s); !mustGet(t, s, m.ID()).Have(spans) || s.HashedBytes() != 0 {
+		t.Errorf("after a restart %d bytes were hashed", s.HashedBytes())
+	}
+}
