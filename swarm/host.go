@@ -64,6 +64,7 @@ type Config struct {
 	Logf func(format string, args ...any)
 
 	publishEvery time.Duration // 0: publishEvery
+	smallSwarm   int           // 0: smallSwarm
 }
 
 func (c *Config) validate() error {
@@ -133,6 +134,9 @@ func Start(ctx context.Context, cfg Config) (*Host, error) {
 	}
 	if cfg.publishEvery == 0 {
 		cfg.publishEvery = publishEvery
+	}
+	if cfg.smallSwarm == 0 {
+		cfg.smallSwarm = smallSwarm
 	}
 	boot, err := parseBootstrap(mergeAddrs(cfg.Swarm.Bootstrap, cfg.Bootstrap))
 	if err != nil {

@@ -155,6 +155,54 @@ func TestDiscoveryThroughOneBootstrap(t *testing.T) {
 	})
 }
 
+// Eight nodes start together, then half of them, the bootstrap node among
+// them, disappear: the rest is one swarm still.
+func TestHalfTheSwarmDisappears(t *testing.T) {
+	t.Parallel()
+	info := publicSwarm(t)
+	boot := startNode(t, info, node{})
+	all := []*Host{boot}
+	for range 7 {
+		all = append(all, startNode(t, info, node{boot: boot.Addrs()}))
+	}
+	eventually(t, 20*time.Second, func() string {
+		for _, h := range all {
+			if len(h.Connected()) < len(all)-1 {
+				return "not everyone has met"
+			}
+		}
+		return ""
+	})
+	key := [32]byte{2}
+	for i, h := range all[:4] {
+		if i%2 == 0 {
+			h.Close()
+		} else {
+			h.lp.Close() // without a word
+		}
+	}
+	left := all[4:]
+	left[0].Announce(key)
+	serveEcho(left[0])
+	for _, h := range left[1:] {
+		eventually(t, 20*time.Second, func() string {
+			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+			defer cancel()
+			found, err := h.Lookup(ctx, key, 3)
+			if err != nil {
+				return err.Error()
+			}
+			if !slices.Contains(found, left[0].ID()) {
+				return "the announcement isn't found"
+			}
+			return ""
+		})
+		if err := callEcho(testCtx(t, 5*time.Second), h, left[0].ID(), "x"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestDeadBootstrap(t *testing.T) {
 	t.Parallel()
 	info := publicSwarm(t)

@@ -40,11 +40,15 @@ func (h *Host) rememberLoop(ctx context.Context) {
 	}
 	for retry := recallAfter; len(peers) > 0 && sleep(ctx, retry) && len(h.Connected()) == 0; retry = min(2*retry, lastRetry) {
 		for _, p := range peers {
-			if p.ID != h.lp.ID() && h.dialOnce(ctx, p) == nil {
-				h.logf("connected to %s, remembered from an earlier run", p.ID)
-				h.joinedDHT()
-				break
+			if p.ID == h.lp.ID() {
+				continue
 			}
+			h.goDo(func(ctx context.Context) {
+				if h.dialOnce(ctx, p) == nil {
+					h.logf("connected to %s, remembered from an earlier run", p.ID)
+					h.joinedDHT()
+				}
+			})
 		}
 	}
 	for sleep(ctx, rememberEvery) {

@@ -168,7 +168,7 @@ func (h *Host) publish(ctx context.Context) {
 // swarm, else trackers, else some of the connected.
 func (h *Host) targets() []PeerID {
 	connected := h.Connected()
-	if len(connected) <= smallSwarm {
+	if len(connected) <= h.cfg.smallSwarm {
 		return connected
 	}
 	trackers := h.knownTrackers()

@@ -74,6 +74,57 @@ func TestOffersArePushed(t *testing.T) {
 	wantOffers(t, c, map[PeerID][2]int{a.ID(): {0, 3}})
 }
 
+// In a large swarm only trackers are told, and asking them is enough.
+func TestLargeSwarmUsesTrackers(t *testing.T) {
+	t.Parallel()
+	info := publicSwarm(t)
+	large := func(c *Config) { c.smallSwarm = 1 }
+	tracker := startNode(t, info, node{change: func(c *Config) { large(c); c.Tracker = true }})
+	var nodes []*Host
+	want := map[PeerID][2]int{}
+	for i := range 3 {
+		h := startNode(t, info, node{boot: tracker.Addrs(), change: large})
+		h.SetOffers([]Offer{testOffer(1, i, i+1)})
+		nodes, want[h.ID()] = append(nodes, h), [2]int{i, i + 1}
+	}
+	eventually(t, 10*time.Second, func() string {
+		for _, h := range nodes {
+			if len(h.Connected()) < 3 {
+				return "not everyone has met"
+			}
+		}
+		return ""
+	})
+	wantOffers(t, tracker, want)
+	for _, h := range nodes {
+		h.SetOffers([]Offer{testOffer(2, 0, 1)}) // pushed when all are met: to the tracker alone
+	}
+	clear(want)
+	for _, h := range nodes {
+		want[h.ID()] = [2]int{0, 1}
+	}
+	wantOffers(t, tracker, want)
+	for _, h := range nodes {
+		for _, o := range h.Offers() {
+			if o.Peer != h.ID() && o.Model == [32]byte{2} {
+				t.Errorf("%s was told by %s directly", short(h.ID()), short(o.Peer))
+			}
+		}
+		if err := h.Refresh(testCtx(t, 5*time.Second)); err != nil {
+			t.Error(err)
+		}
+		n := 0
+		for _, o := range h.Offers() {
+			if o.Model == [32]byte{2} {
+				n++
+			}
+		}
+		if n != 3 {
+			t.Errorf("%s knows %d of 3 offers", short(h.ID()), n)
+		}
+	}
+}
+
 func TestOffersWithoutTracker(t *testing.T) {
 	t.Parallel()
 	info := publicSwarm(t)
