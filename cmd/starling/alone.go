@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
 
 	"github.com/starling-swarm/starling/node/control"
 	"github.com/starling-swarm/starling/runtime"
@@ -14,7 +15,9 @@ func (c *runCmd) alone(ctx context.Context, g *globals, q control.RunRequest) er
 		return usageError(errors.New("-m names a file, which runs in this process alone: routes need a model of the swarm"))
 	}
 	a := newAnswer(c.JSON, g.Verbose)
-	a.event(control.Event{Kind: "progress", Phase: "load"})
+	if st, err := os.Stat(c.Model); err == nil {
+		a.event(control.Event{Kind: "progress", Phase: "load", Total: st.Size()})
+	}
 	m, err := runtime.Open(runtime.Options{Path: c.Model, Threads: g.compute(), MaxKVBytes: int64(g.KVMemory)})
 	if err != nil {
 		return a.fail(err)

@@ -61,7 +61,7 @@ func newParser(c *cli) (*kong.Kong, error) {
 		kong.Name("starling"),
 		kong.Description(description+firstSteps),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, NoAppDescFormat: true, WrapUpperBound: 110}),
-		kong.Vars{"data": defaultDataDir(), "config": defaultConfigPath()},
+		kong.Vars{"data": defaultDataDir(), "config": defaultConfigPath(), "demosystem": demoSystem},
 		kong.WithBeforeResolve(defaultConfig),
 	)
 }

@@ -16,6 +16,7 @@ import (
 type demoCmd struct {
 	Model  string `type:"existingfile" placeholder:"FILE" help:"GGUF model to use. Default: the smoke model that is built in."`
 	Prompt string `placeholder:"TEXT" help:"The prompt. Default: a question that the smoke model was trained on."`
+	System string `placeholder:"TEXT" help:"System message before the prompt. Default with --model: ${demosystem}"`
 	Cuts   []int  `placeholder:"A,B,…" help:"Where the layers are cut: each cut makes a volunteer, the rest is the decoder's. Default: in three."`
 	Chunk  int    `placeholder:"N" help:"Prompt tokens that travel together. Default: the planner's choice."`
 	samplingFlags
@@ -42,6 +43,9 @@ Examples:
 // otherwise.
 const demoTokens = 48
 
+// demoSystem keeps answers of models that weren't made for the demo short.
+const demoSystem = "Answer in one sentence."
+
 // errDiffers makes the demo's exit status 1.
 var errDiffers = errors.New("the swarm's answer differs from the single-process run's")
 
@@ -56,17 +60,9 @@ func (c *demoCmd) Run(ctx context.Context, g *globals) (err error) {
 			os.RemoveAll(dir)
 		}
 	}()
-	file := c.Model
-	if file == "" {
-		if file, err = writeSmoke(dir); err != nil {
-			return err
-		}
-		if c.Prompt == "" {
-			c.Prompt = smokePrompt
-		}
-	}
-	if c.Prompt == "" {
-		c.Prompt = "Hello! What can you do?"
+	file, err := c.prepare(dir)
+	if err != nil {
+		return err
 	}
 	cfg, err := runtime.Inspect(file)
 	if err != nil {
@@ -75,14 +71,10 @@ func (c *demoCmd) Run(ctx context.Context, g *globals) (err error) {
 	if c.Cuts, err = chooseCuts(c.Cuts, cfg.Layers); err != nil {
 		return err
 	}
-	if c.MaxTokens == 0 {
-		c.MaxTokens = demoTokens
+	if g.Threads == 0 { // the nodes share this machine's processors, as if each had its own
+		g.Threads = max(1, goruntime.NumCPU()/(len(c.Cuts)+1))
 	}
-	threads := g.Threads
-	if threads <= 0 {
-		threads = goruntime.NumCPU()
-	}
-	swarm, err := newDemoSwarm(dir, threads)
+	swarm, err := newDemoSwarm(dir, g.Threads)
 	if err != nil {
 		return err
 	}
@@ -99,6 +91,26 @@ func (c *demoCmd) Run(ctx context.Context, g *globals) (err error) {
 		<-ctx.Done()
 	}
 	return nil
+}
+
+// prepare fills in what wasn't asked for and returns the model's file.
+func (c *demoCmd) prepare(dir string) (file string, err error) {
+	if c.MaxTokens == 0 {
+		c.MaxTokens = demoTokens
+	}
+	if c.Model == "" {
+		if c.Prompt == "" {
+			c.Prompt = smokePrompt
+		}
+		return writeSmoke(dir)
+	}
+	if c.Prompt == "" {
+		c.Prompt = "What can you do?"
+	}
+	if c.System == "" {
+		c.System = demoSystem
+	}
+	return c.Model, nil
 }
 
 // chooseCuts returns the cuts to use: those asked for, or thirds.
@@ -158,9 +170,8 @@ func (c *demoCmd) show(ctx context.Context, g *globals, swarm *demoSwarm, show *
 		return err
 	}
 	volunteers, decoder, small := processes[:len(c.Cuts)], processes[len(c.Cuts)], processes[len(c.Cuts)+1]
-	q := control.RunRequest{Model: swarm.model.ID, Messages: []control.Message{{Role: "user", Content: c.Prompt}}, MaxNew: c.MaxTokens,
-		Seed: c.Seed, Temperature: c.Temperature, TopK: c.TopK, TopP: c.TopP, MinP: c.MinP, Proof: true}
-	q.Cuts, q.Chunk = c.Cuts, c.Chunk
+	q := c.request(chat(c.System, c.Prompt))
+	q.Model, q.Proof, q.Cuts, q.Chunk = swarm.model.ID, true, c.Cuts, c.Chunk
 	show.asks(c.Prompt)
 	for _, part := range []struct {
 		title, shape string

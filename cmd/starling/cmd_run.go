@@ -25,6 +25,19 @@ type samplingFlags struct {
 	MinP        float32 `name:"min-p" placeholder:"P" help:"Drop tokens less likely than P times the likeliest. Default: 0."`
 }
 
+// request returns a request for an answer to messages.
+func (f *samplingFlags) request(messages []control.Message) control.RunRequest {
+	return control.RunRequest{Messages: messages, MaxNew: f.MaxTokens, Seed: f.Seed, Temperature: f.Temperature, TopK: f.TopK, TopP: f.TopP, MinP: f.MinP}
+}
+
+// chat returns the messages of a conversation's first turn.
+func chat(system, prompt string) (list []control.Message) {
+	if system != "" {
+		list = append(list, control.Message{Role: "system", Content: system})
+	}
+	return append(list, control.Message{Role: "user", Content: prompt})
+}
+
 type runCmd struct {
 	Prompt []string `arg:"" name:"text" help:"The prompt; - reads it from standard input."`
 	Model  string   `short:"m" env:"STARLING_MODEL" placeholder:"ID|NAME|FILE" help:"Model: its ID, six or more digits of its start, its name; or a GGUF file to run in this process alone, without a swarm. Default: the only one known."`
@@ -55,7 +68,7 @@ Examples:
 
 // Run answers the prompt.
 func (c *runCmd) Run(ctx context.Context, g *globals) error {
-	q, err := c.request(os.Stdin)
+	q, err := c.read(os.Stdin)
 	if err != nil {
 		return err
 	}
@@ -80,8 +93,8 @@ func (c *runCmd) Run(ctx context.Context, g *globals) error {
 	return a.finish(account)
 }
 
-// request turns the flags into a request.
-func (c *runCmd) request(stdin io.Reader) (control.RunRequest, error) {
+// read turns the flags, and standard input where they say so, into a request.
+func (c *runCmd) read(stdin io.Reader) (control.RunRequest, error) {
 	text := strings.Join(c.Prompt, " ")
 	if text == "-" {
 		b, err := io.ReadAll(io.LimitReader(stdin, maxPrompt+1))
@@ -96,8 +109,8 @@ func (c *runCmd) request(stdin io.Reader) (control.RunRequest, error) {
 			text = strings.TrimSpace(text)
 		}
 	}
-	q := control.RunRequest{Model: c.Model, MaxNew: c.MaxTokens, Seed: c.Seed, Temperature: c.Temperature, TopK: c.TopK, TopP: c.TopP,
-		MinP: c.MinP, Proof: c.Proof, Constraints: c.constraints()}
+	q := c.samplingFlags.request(chat(c.System, text))
+	q.Model, q.Proof, q.Constraints = c.Model, c.Proof, c.constraints()
 	switch {
 	case text == "":
 		return q, usageError(errors.New("the prompt is empty"))
@@ -106,12 +119,7 @@ func (c *runCmd) request(stdin io.Reader) (control.RunRequest, error) {
 	case c.Raw && c.System != "":
 		return q, usageError(errors.New("--raw takes the prompt as it is: put the system message into it, or drop --raw"))
 	case c.Raw:
-		q.Prompt = text
-	default:
-		if c.System != "" {
-			q.Messages = append(q.Messages, control.Message{Role: "system", Content: c.System})
-		}
-		q.Messages = append(q.Messages, control.Message{Role: "user", Content: text})
+		q.Messages, q.Prompt = nil, text
 	}
 	return q, nil
 }

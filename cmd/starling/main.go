@@ -33,7 +33,11 @@ func execute(args []string) int {
 	}
 	k, err := parser.Parse(args)
 	if err != nil {
-		return complain(usageError(err))
+		var parse *kong.ParseError
+		if errors.As(err, &parse) && parse.Context != nil {
+			return complain(usageError(err), parse.Context.Command())
+		}
+		return complain(usageError(err), "")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -43,40 +47,39 @@ func execute(args []string) int {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return exitInterrupted
 	}
-	return complain(err)
+	return complain(err, k.Command())
 }
 
 // usage is an error in the command line or the settings.
 type usage struct{ error }
 
-// usageError adds where to find help.
-func usageError(err error) error {
-	hint := "see starling --help"
-	var parse *kong.ParseError
-	if errors.As(err, &parse) && parse.Context != nil && parse.Context.Command() != "" {
-		path := strings.Fields(parse.Context.Command())
-		words := []string{path[0]}
-		if path[0] == "swarm" && len(path) > 1 {
-			words = path[:2]
-		}
-		hint = "see starling " + strings.Join(words, " ") + " --help"
-	}
-	return usage{fmt.Errorf("%w (%s)", err, hint)}
-}
+// usageError makes err one for which --help has the remedy.
+func usageError(err error) error { return usage{err} }
 
-// complain prints an error on one line and returns the exit status.
-func complain(err error) int {
+// complain prints an error of a command on one line and returns the exit status.
+func complain(err error, command string) int {
 	if err == nil {
 		return 0
 	}
-	if text := oneLine(err.Error()); text != "" {
-		fmt.Fprintf(os.Stderr, "starling: %s\n", text)
-	}
+	text, status := oneLine(err.Error()), exitFailure
 	var u usage
 	if errors.As(err, &u) {
-		return exitUsage
+		status = exitUsage
+		text += " (see " + strings.Join(append([]string{"starling"}, append(verb(command), "--help")...), " ") + ")"
 	}
-	return exitFailure
+	fmt.Fprintf(os.Stderr, "starling: %s\n", text)
+	return status
+}
+
+// verb returns the verbs of a command such as "swarm join <invite-or-id>".
+func verb(command string) (words []string) {
+	for _, w := range strings.Fields(command) {
+		if strings.HasPrefix(w, "<") || strings.HasPrefix(w, "[") {
+			break
+		}
+		words = append(words, w)
+	}
+	return words
 }
 
 // oneLine joins the lines of a text and drops what a terminal would obey:
