@@ -18,5 +18,7 @@
 //	bootstrap.go   keeps the node in the swarm for as long as it runs
 //	remember.go    peers of earlier runs
 //	dht.go         who is where: provider records, mDNS
-//	offer.go       Offer; book.go what is known of others'; track.go the exchange
+//	offer.go       Offer; book.go what is known of others'
+//	publish.go     this node's offers, told; refresh.go others' offers, fetched
+//	track.go       the exchange both use
 package swarm

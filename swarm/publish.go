@@ -1,0 +1,222 @@
+package swarm
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/network"
+
+	"github.com/starling-swarm/starling/swarm/wire"
+)
+
+// SetOffers replaces this node's offers: it signs and publishes them now and
+// every 30 seconds. Peer, Seq, empty Addrs and TTL are filled in. An offer
+// that makes no sense is left out and logged.
+func (h *Host) SetOffers(offers []Offer) {
+	if h.cfg.Client && len(offers) > 0 {
+		h.logf("a client makes no offers: %d dropped", len(offers))
+		return
+	}
+	if len(offers) > wire.MaxOwnOffers {
+		h.logf("%d offers are more than %d: the rest is dropped", len(offers), wire.MaxOwnOffers)
+		offers = offers[:wire.MaxOwnOffers]
+	}
+	h.mu.Lock()
+	h.own = slices.Clone(offers)
+	h.nextSeqLocked(0)
+	h.mu.Unlock()
+	h.kickPublisher()
+}
+
+// nextSeqLocked numbers the next push: above all before, in this run and, as
+// clocks go, in earlier ones.
+func (h *Host) nextSeqLocked(floor uint64) {
+	h.seq = max(h.seq+1, floor, uint64(time.Now().UnixNano()))
+}
+
+// signedOffers returns this node's own offers under the current number.
+func (h *Host) signedOffers() ([]wire.Offer, uint64, error) {
+	h.mu.Lock()
+	own, seq := slices.Clone(h.own), h.seq
+	h.mu.Unlock()
+	addrs := addrStrings(h.lp.Addrs())
+	addrs = addrs[:min(len(addrs), wire.MaxAddrs)]
+	var signed []wire.Offer
+	var errs []error
+	for _, o := range own {
+		o.Peer, o.Seq = h.ID(), seq
+		if o.TTL <= 0 {
+			o.TTL = DefaultOfferTTL
+		}
+		if o.Addrs == nil {
+			o.Addrs = addrs
+		}
+		w, err := o.toWire(h.info.ID, h.cfg.Identity)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		signed = append(signed, w)
+	}
+	return signed, seq, errors.Join(errs...)
+}
+
+func (h *Host) kickPublisher() {
+	select {
+	case h.kick <- struct{}{}:
+	default:
+	}
+}
+
+// publishLoop pushes this node's offers: all of them to everyone concerned at
+// each tick, and after SetOffers or a new connection to those who lack them.
+func (h *Host) publishLoop(ctx context.Context) {
+	if h.cfg.Client {
+		return
+	}
+	tick := time.NewTicker(h.cfg.publishEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			h.mu.Lock()
+			h.nextSeqLocked(0)
+			h.mu.Unlock()
+		case <-h.kick:
+			if !sleep(ctx, publishGap) {
+				return
+			}
+		}
+		h.publish(ctx)
+	}
+}
+
+// publish pushes to those of the targets that haven't seen the current number.
+func (h *Host) publish(ctx context.Context) {
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, maxProbes)
+	for _, p := range h.targets() {
+		h.mu.Lock()
+		current := h.sent[p] == h.seq
+		h.mu.Unlock()
+		if current {
+			continue
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			if err := h.pushTo(ctx, p); err != nil && ctx.Err() == nil {
+				h.logf("offers not delivered to %s: %v", p, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// targets returns whom to push to and pull from: everyone connected in a small
+// swarm, else trackers, else some of the connected.
+func (h *Host) targets() []PeerID {
+	connected := h.Connected()
+	if len(connected) <= h.cfg.smallSwarm {
+		return connected
+	}
+	trackers := h.knownTrackers()
+	if len(trackers) > 0 {
+		return trackers
+	}
+	return h.nearest(connected, 2*maxTrackers)
+}
+
+// knownTrackers returns up to maxTrackers trackers, spread over the swarm by
+// hash, connected ones only.
+func (h *Host) knownTrackers() []PeerID {
+	var live []PeerID
+	h.mu.Lock()
+	for p := range h.trackers {
+		if _, ok := h.contacts[p]; ok {
+			live = append(live, p)
+		}
+	}
+	h.mu.Unlock()
+	return h.nearest(live, maxTrackers)
+}
+
+// nearest returns the n peers whose hash with this node's ID is lowest: each
+// node picks others, and the same ones each time.
+func (h *Host) nearest(peers []PeerID, n int) []PeerID {
+	rank := func(p PeerID) [32]byte { return sha256.Sum256([]byte(p + h.ID())) }
+	slices.SortFunc(peers, func(a, b PeerID) int {
+		x, y := rank(a), rank(b)
+		return slices.Compare(x[:], y[:])
+	})
+	return peers[:min(n, len(peers))]
+}
+
+func (h *Host) noteTracker(p PeerID, is bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if is {
+		h.trackers[p] = true
+	} else {
+		delete(h.trackers, p)
+	}
+}
+
+// pushTo sends this node's offers to one peer and learns from the answer.
+func (h *Host) pushTo(ctx context.Context, p PeerID) error {
+	offers, seq, err := h.signedOffers()
+	if err != nil {
+		h.logf("%v", err)
+	}
+	reply, err := h.ask(ctx, p, &wire.OffersPush{Presence: h.presence(), Seq: seq, Offers: offers})
+	if err != nil {
+		return err
+	}
+	r, ok := reply.(*wire.OffersReply)
+	if !ok {
+		return fmt.Errorf("it answered with a frame of type %d", reply.Type())
+	}
+	h.mu.Lock()
+	h.sent[p] = seq
+	if r.Floor > seq {
+		// Our clock was ahead in an earlier run, or someone else uses our key.
+		h.nextSeqLocked(r.Floor)
+		h.kickPublisher()
+	}
+	var conflict error
+	if r.Conflict && h.conflict == nil {
+		conflict = fmt.Errorf("another running node uses this node's key (%s); give each node its own data folder", h.lp.ID())
+		h.conflict = conflict
+	}
+	h.mu.Unlock()
+	if conflict != nil {
+		h.logf("%v", conflict)
+	}
+	return nil
+}
+
+// withdraw says goodbye to those who hold this node's offers.
+func (h *Host) withdraw() {
+	h.mu.Lock()
+	h.own = nil
+	h.nextSeqLocked(0)
+	var holders []PeerID
+	for p := range h.sent {
+		holders = append(holders, p)
+	}
+	h.mu.Unlock()
+	ctx, cancel := context.WithTimeout(h.ctx, withdrawLimit)
+	defer cancel()
+	each(holders, func(p PeerID) {
+		if id, err := decodePeer(p); err == nil && h.lp.Network().Connectedness(id) == network.Connected {
+			h.pushTo(ctx, p)
+		}
+	})
+}
