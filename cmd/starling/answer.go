@@ -91,6 +91,10 @@ func figures(r *control.Account) string {
 	if r.Reason == "length" {
 		end = "; stopped at the limit of -n"
 	}
-	return fmt.Sprintf("%d prompt tokens, first new one after %s; %d new tokens at %.3g/s; %d stages and a decoder%s",
-		len(r.PromptTokens), durationText(r.TTFT.Round(time.Microsecond)), len(r.NewTokens), r.DecodeTokensS, len(r.Stages), end)
+	who := "one peer"
+	if n := len(r.Stages); n > 0 {
+		who = fmt.Sprintf("%d peers", n+1)
+	}
+	return fmt.Sprintf("%d prompt tokens, the first new one after %s; %d new tokens at %.3g/s; %s%s",
+		len(r.PromptTokens), durationText(r.TTFT.Round(time.Microsecond)), len(r.NewTokens), r.DecodeTokensS, who, end)
 }

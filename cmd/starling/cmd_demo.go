@@ -17,7 +17,7 @@ type demoCmd struct {
 	Model  string `type:"existingfile" placeholder:"FILE" help:"GGUF model to use. Default: the smoke model that is built in."`
 	Prompt string `placeholder:"TEXT" help:"The prompt. Default: a question that the smoke model was trained on."`
 	System string `placeholder:"TEXT" help:"System message before the prompt. Default with --model: ${demosystem}"`
-	Cuts   []int  `placeholder:"A,B,…" help:"Where the layers are cut: each cut makes a volunteer, the rest is the decoder's. Default: in three."`
+	Cuts   []int  `placeholder:"A" help:"Where the layers are cut: each cut makes a volunteer, the rest is the decoder's. Default: in three."`
 	Chunk  int    `placeholder:"N" help:"Prompt tokens that travel together. Default: the planner's choice."`
 	samplingFlags
 	Keep bool `help:"Leave the swarm running for play until Ctrl-C, and its folders after that."`

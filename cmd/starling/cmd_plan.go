@@ -12,8 +12,8 @@ import (
 type routeFlags struct {
 	Decode  string   `enum:",here,any" default:"" placeholder:"here|any" help:"Who decodes: here, this node; any, whoever is best. Default: this node if it can and isn't much slower."`
 	Shape   string   `enum:",local,across,pipelined" default:"" placeholder:"SHAPE" help:"Force local (one peer does all), across (prefill across, decode at one peer) or pipelined (decoding walks the route, too)."`
-	Cuts    []int    `placeholder:"A,B,…" help:"Force where the layers are cut: 10,20 makes layers 0–9, 10–19 and, at the decoder, the rest."`
-	Assign  []string `placeholder:"PEER,…" help:"Force the peers of the ranges, in layer order."`
+	Cuts    []int    `placeholder:"A" help:"Force where the layers are cut: 10,20 makes layers 0–9, 10–19 and, at the decoder, the rest."`
+	Assign  []string `placeholder:"PEER" help:"Force the peers of the ranges, in layer order."`
 	Decoder string   `placeholder:"PEER" help:"Force the peer that decodes."`
 	Chunk   int      `placeholder:"N" help:"Tokens that travel together. Default: the planner's choice."`
 }

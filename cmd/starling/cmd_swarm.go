@@ -102,6 +102,17 @@ func (c *swarmInviteCmd) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	defer client.Close()
+	st, err := client.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if st.Swarm.Public { // the invitation only says where the swarm is
+		invite, err := swarm.OpenSwarms(g.Data).CreateInvite(st.Swarm.ID, swarm.RoleMember, c.TTL, st.Addrs)
+		if err == nil {
+			fmt.Println(invite)
+		}
+		return err
+	}
 	reply, err := client.Invite(ctx, control.InviteRequest{Role: c.Role, TTL: c.TTL})
 	if err != nil {
 		return err

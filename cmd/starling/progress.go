@@ -19,6 +19,9 @@ const plainInterval = 5 * time.Second
 // slowPrefill is how long a prefill runs before it gets a bar.
 const slowPrefill = time.Second
 
+// slowLoad is how many bytes take long enough to load to be worth a line.
+const slowLoad = 100e6
+
 // phaseTitles say what is going on.
 var phaseTitles = map[string]string{"hash": "hashing", "header": "fetching the header", "pull": "fetching", "load": "loading", "prefill": "reading the prompt"}
 
@@ -55,7 +58,7 @@ func (p *progress) event(ev control.Event) {
 	if ev.Phase != p.phase {
 		p.clear()
 		p.phase, p.began, p.told = ev.Phase, time.Now(), time.Now()
-		if !p.terminal && ev.Phase == "load" {
+		if !p.terminal && ev.Phase == "load" && ev.Total >= slowLoad {
 			fmt.Fprintf(p.out, "%s %s\n", title(ev.Phase), bytesText(ev.Total))
 		}
 	}

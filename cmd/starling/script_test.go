@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/starling-swarm/starling/node/control"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"starling": main})
+}
+
+// TestScripts runs the sessions in testdata. Besides testscript's commands they
+// have
+//
+//	ready DIR [serving]    waits until a node answers on DIR (and serves a model)
+//	gone DIR               waits until none does
+//	keep NAME              sets NAME to the last command's output
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("HOME", e.WorkDir)
+			e.Setenv("XDG_DATA_HOME", filepath.Join(e.WorkDir, "data"))
+			e.Setenv("XDG_CONFIG_HOME", filepath.Join(e.WorkDir, "config"))
+			e.Setenv("STARLING_LISTEN", loopback)
+			e.Setenv("STARLING_THREADS", "1")
+			return writeModels(e.WorkDir)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "gone": gone, "keep": keep},
+	})
+}
+
+// scriptLimit is how long a script waits for a node.
+const scriptLimit = 60 * time.Second
+
+func ready(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 || len(args) > 2 {
+		ts.Fatalf("usage: ready DIR [serving]")
+	}
+	poll(ts, func(ctx context.Context) bool {
+		c, err := control.Dial(ctx, ts.MkAbs(args[0]))
+		if err != nil {
+			return false
+		}
+		defer c.Close()
+		st, err := c.Status(ctx)
+		if err != nil || len(args) == 1 {
+			return err == nil
+		}
+		for _, m := range st.Models {
+			if m.Serving != nil {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func gone(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: gone DIR")
+	}
+	poll(ts, func(ctx context.Context) bool {
+		c, err := control.Dial(ctx, ts.MkAbs(args[0]))
+		if err == nil {
+			c.Close()
+		}
+		return err != nil
+	})
+}
+
+func poll(ts *testscript.TestScript, ok func(context.Context) bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), scriptLimit)
+	defer cancel()
+	for !ok(ctx) {
+		select {
+		case <-ctx.Done():
+			ts.Fatalf("still not so after %v", scriptLimit)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func keep(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: keep NAME")
+	}
+	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile("stdout")))
+}
+
+// writeModels writes the smoke model into dir, and files that aren't models.
+func writeModels(dir string) error {
+	path, err := writeSmoke(dir)
+	if err != nil {
+		return err
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	for name, data := range map[string][]byte{
+		"truncated.gguf": b[:len(b)/2],
+		"header.gguf":    b[:100],
+		"empty.gguf":     nil,
+		"text.gguf":      []byte("This is not a model.\n"),
+		"mmproj.gguf":    headerOf("general.architecture", "clip", "general.type", "mmproj"),
+		"lora.gguf":      headerOf("general.architecture", "llama", "general.type", "adapter"),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// headerOf returns a GGUF file (v3: magic, version, tensor count, pair count,
+// then per pair a key, type 8 and a string) without tensors.
+func headerOf(pairs ...string) []byte {
+	b := binary.LittleEndian.AppendUint32([]byte("GGUF"), 3)
+	b = binary.LittleEndian.AppendUint64(b, 0)
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(pairs)/2))
+	str := func(s string) {
+		b = append(binary.LittleEndian.AppendUint64(b, uint64(len(s))), s...)
+	}
+	for i := 0; i < len(pairs); i += 2 {
+		str(pairs[i])
+		b = binary.LittleEndian.AppendUint32(b, 8)
+		str(pairs[i+1])
+	}
+	return b
+}
