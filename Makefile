@@ -1,0 +1,61 @@
+# Starling. Needs Go 1.26 and make; `make help` lists what there is.
+
+export CGO_ENABLED = 0
+GO ?= go
+BIN = bin/starling
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+VERSION = $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+SMOLLM2 = ../shared/models/smollm2-135m-instruct-q4_1.gguf
+FUZZTIME ?= 5s
+
+.PHONY: help build demo test check vet staticcheck cross arm64 fuzz demo-smollm2 soak clean
+
+help: ## this list
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | column -ts "$$(printf '\t')" 2>/dev/null || grep '##' Makefile
+
+build: ## the binary, in bin/
+	$(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN) ./cmd/starling
+
+demo: build ## a private swarm of processes on this machine runs a prompt, in two shapes
+	$(BIN) demo
+
+test: ## every test that needs no model download
+	$(GO) vet ./...
+	$(GO) test -timeout 20m ./...
+
+check: test staticcheck cross ## what a change must pass, but for the race detector and qemu (.ci/run)
+
+vet:
+	$(GO) vet ./...
+
+staticcheck:
+	$(GO) run $(STATICCHECK) ./...
+
+cross: ## builds that are not run here
+	GOOS=windows GOARCH=amd64 $(GO) build -o bin/cross/ ./cmd/starling
+	GOOS=darwin GOARCH=arm64 $(GO) build -o bin/cross/ ./cmd/starling
+	GOOS=linux GOARCH=arm64 $(GO) build -o bin/cross/ ./cmd/starling
+
+arm64: ## the kernels' tests under qemu: the specification's hashes must be equal
+	GOARCH=arm64 $(GO) test -c -o bin/kernels-arm64.test ./kernels
+	cd kernels && qemu-aarch64-static ../bin/kernels-arm64.test -test.skip Floats
+
+fuzz: ## every fuzz target for FUZZTIME
+	@set -e; for pkg in $$($(GO) list ./...); do \
+	  for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg | tail -n 1; \
+	  done; done
+
+demo-smollm2: build ## a sample of cuts and chunks of a real model (the whole matrix: make soak)
+	$(BIN) demo --model $(SMOLLM2) --prompt "What is the capital of France?" -n 8 | tee bin/demo.log
+	grep -q Paris bin/demo.log
+	$(BIN) demo --model $(SMOLLM2) --prompt "What is the capital of France?" -n 8 --cuts 4,11,17,30 --chunk 7 | tee bin/demo.log
+	grep -q Paris bin/demo.log
+
+soak: build ## every cut of SmolLM2, five peers, all chunk sizes: hours
+	for c in $$(seq 1 29); do $(BIN) demo --model $(SMOLLM2) --prompt "What is the capital of France?" -n 8 --cuts $$c > bin/soak.log || { cat bin/soak.log; exit 1; }; grep -q Paris bin/soak.log || exit 1; echo "cut $$c: identical"; done
+	for k in 1 7 64 256 1000; do $(BIN) demo --model $(SMOLLM2) --prompt "What is the capital of France?" -n 8 --cuts 6,12,18,24 --chunk $$k > bin/soak.log || { cat bin/soak.log; exit 1; }; echo "five peers, chunks of $$k: identical"; done
+	$(MAKE) fuzz FUZZTIME=60s
+
+clean:
+	rm -rf bin
