@@ -89,6 +89,9 @@ func newDecoding(self string, open *wire.SessionOpen, profile [32]byte, cfg runt
 
 // start opens the proposed route, or computes at once if it has no stages.
 func (d *decoding) start(profile [32]byte) []action {
+	if d.ended { // the client left before anything was opened
+		return nil
+	}
 	return d.adopt(d.open.Route, profile)
 }
 
@@ -110,7 +113,7 @@ func (d *decoding) adopt(r wire.Route, profile [32]byte) []action {
 	}
 	d.plan = &wire.Plan{Head: d.head, Model: d.open.Grant.Model, Profile: profile, Decoder: d.self, Stages: r.Stages,
 		DecoderFirst: r.DecoderFirst, Layers: uint32(d.layers), Capacity: uint32(len(d.open.Tokens)) + d.open.MaxNew,
-		Window: uint32(len(r.Stages) + maxAhead), PushKV: r.DecodeLocal}
+		Window: uint32(min(len(r.Stages)+maxAhead, wire.MaxWindow)), PushKV: r.DecodeLocal}
 	d.sign(d.plan)
 	d.opened = make([]bool, len(r.Stages))
 	d.acked = make([]uint32, len(r.Stages))
@@ -120,6 +123,12 @@ func (d *decoding) adopt(r wire.Route, profile [32]byte) []action {
 		acts = append(acts, send{s.Peer, &wire.StageOpen{Head: d.head, Grant: d.open.Grant, Plan: *d.plan, Index: uint32(i)}})
 	}
 	return acts
+}
+
+// chunkSize is how many positions travel together: what the route says, but no
+// more than fit in one seam frame.
+func (d *decoding) chunkSize() int {
+	return max(1, min(int(d.open.Route.Chunk), wire.MaxSeamRows/(4*d.width)))
 }
 
 // announce tells the client that everybody is ready, once.
@@ -151,6 +160,9 @@ func (d *decoding) handle(from string, m wire.Message) ([]action, *wire.Refusal)
 	}
 	switch m := m.(type) {
 	case *wire.StageOpened:
+		if d.opened[stage] {
+			return nil, wire.Refuse(wire.CodeBadFrame, "the stage has been opened already")
+		}
 		d.opened[stage] = true
 		if !slices.Contains(d.opened, false) {
 			return append(d.announce(), d.next()...), nil
@@ -279,7 +291,7 @@ func (d *decoding) walk() []action {
 	var acts []action
 	end := min(d.routeEnd, len(d.tokens))
 	for d.announced < end && len(d.chunks) < int(d.plan.Window) {
-		n := min(end-d.announced, int(d.open.Route.Chunk))
+		n := min(end-d.announced, d.chunkSize())
 		part := d.tokens[d.announced : d.announced+n]
 		d.prefix = d.prefix.Extend(part)
 		c := &wire.Chunk{Head: d.head, Start: uint32(d.announced), Count: uint32(n), Prefix: d.prefix}
@@ -314,7 +326,7 @@ func (d *decoding) alone() []action {
 		return nil
 	}
 	acts := d.release()
-	n := min(len(d.tokens)-d.computed, max(int(d.open.Route.Chunk), 1))
+	n := min(len(d.tokens)-d.computed, d.chunkSize())
 	step := &runtime.Step{Seq: d.seq, Layers: runtime.Range{First: 0, Last: d.layers},
 		Start: d.computed, N: n, Tokens: d.tokens[d.computed : d.computed+n]}
 	return append(acts, d.run(step))

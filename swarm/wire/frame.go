@@ -46,9 +46,14 @@ const (
 	MaxSlice    = 64 << 10 // payload of one KV slice (DESIGN §3.4)
 	MaxBundle   = 64 << 20 // manifest and torrent information of one model
 	MaxStages   = 256      // stages in a plan
+	MaxWindow   = 64       // chunks announced and not yet finished
 	MaxPeerID   = 128      // text form of a peer ID
 	MaxText     = 1024     // text of an error
 	headerBytes = 5
+
+	// MaxSeamRows is what is left of a Seam for its rows: a head, three
+	// numbers and a hash go before them.
+	MaxSeamRows = MaxSeam - (16 + 2*4) - 3*4 - 32
 )
 
 // limit returns the largest body that a frame of type t may have.

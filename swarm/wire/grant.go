@@ -143,7 +143,7 @@ func (p *Plan) Check() error {
 	if len(p.Stages) == 0 || at != p.DecoderFirst || p.DecoderFirst > p.Layers || p.Layers > 1<<16 {
 		return Refuse(CodeBadGrant, "the plan's stages end at layer %d, its decoder starts at %d of %d", at, p.DecoderFirst, p.Layers)
 	}
-	if p.Window == 0 || p.Window > 64 || p.Capacity == 0 {
+	if p.Window == 0 || p.Window > MaxWindow || p.Capacity == 0 {
 		return Refuse(CodeBadGrant, "plan with window %d and capacity %d", p.Window, p.Capacity)
 	}
 	return nil
