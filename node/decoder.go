@@ -105,23 +105,15 @@ func (n *Node) admitSession(client string, open *wire.SessionOpen) (*decoderSess
 		return nil, wire.Refuse(wire.CodeBadRequest, "a session needs at least one prompt token and one new token")
 	case need > int(g.Budget):
 		return nil, wire.Refuse(wire.CodeBadGrant, "%d tokens asked for, the grant allows %d", need, g.Budget)
-	case rt.Chunk == 0 || rt.Chunk > wire.MaxTokens:
-		return nil, wire.Refuse(wire.CodeBadRequest, "chunks of %d tokens", rt.Chunk)
 	}
 	s := n.served(artifacts.ID(g.Model))
 	if s == nil {
 		return nil, wire.Refuse(wire.CodeUnknownModel, "this node doesn't serve model %s", artifacts.ID(g.Model).Short())
 	}
 	cfg, held := s.exec.Config(), s.exec.Layers()
-	whole := runtime.Range{First: 0, Last: cfg.Layers}
-	own := runtime.Range{First: int(rt.DecoderFirst), Last: cfg.Layers}
 	switch {
 	case s.noDecode || held.Last != cfg.Layers:
 		return nil, wire.Refuse(wire.CodeUnknownModel, "this node serves %v and doesn't decode", held)
-	case len(rt.Stages) == 0 && rt.DecoderFirst != 0, !held.Covers(own):
-		return nil, wire.Refuse(wire.CodeUnknownModel, "this node can't run %v, it serves %v", own, held)
-	case (rt.DecodeLocal || len(rt.Stages) == 0) && held != whole:
-		return nil, wire.Refuse(wire.CodeUnknownModel, "this node serves %v, decoding alone needs all %d", held, cfg.Layers)
 	case need > cfg.Context:
 		return nil, wire.Refuse(wire.CodeContext, "%d prompt tokens and %d new ones exceed the model's context of %d", len(open.Tokens), open.MaxNew, cfg.Context)
 	}
@@ -130,11 +122,11 @@ func (n *Node) admitSession(client string, open *wire.SessionOpen) (*decoderSess
 			return nil, wire.Refuse(wire.CodeBadRequest, "token %d, the vocabulary has %d", t, cfg.Vocab)
 		}
 	}
+	if r := checkRoute(rt, n.ID(), cfg.Layers, held); r != nil {
+		return nil, r
+	}
 	for i := range rt.Stages {
 		st := &rt.Stages[i]
-		if st.Peer == n.ID() || st.First >= st.Last || int(st.Last) > cfg.Layers {
-			return nil, wire.Refuse(wire.CodeBadRequest, "the route's stage %d is impossible", i)
-		}
 		st.RangeRoot = s.root(runtime.Range{First: int(st.First), Last: int(st.Last)})
 	}
 	seq, err := s.exec.NewSequence(need)
@@ -152,6 +144,35 @@ func (n *Node) admitSession(client string, open *wire.SessionOpen) (*decoderSess
 		return nil, wire.Refuse(wire.CodeBadGrant, "session %v is already open here", open.Session)
 	}
 	return d, nil
+}
+
+// checkRoute checks that a route can be walked with self, which holds layers
+// held of the model, as its decoder.
+func checkRoute(rt *wire.Route, self string, layers int, held runtime.Range) *wire.Refusal {
+	own := runtime.Range{First: int(rt.DecoderFirst), Last: layers}
+	whole := runtime.Range{First: 0, Last: layers}
+	switch {
+	case rt.Chunk == 0 || rt.Chunk > wire.MaxTokens:
+		return wire.Refuse(wire.CodeBadRequest, "chunks of %d tokens", rt.Chunk)
+	case len(rt.Stages) == 0 && rt.DecoderFirst != 0, own.First > layers, !held.Covers(own):
+		return wire.Refuse(wire.CodeUnknownModel, "this node can't run %v, it serves %v", own, held)
+	case (rt.DecodeLocal || len(rt.Stages) == 0) && held != whole:
+		return wire.Refuse(wire.CodeUnknownModel, "this node serves %v, decoding alone needs all %d", held, layers)
+	}
+	at, seen := uint32(0), map[string]bool{self: true}
+	for i, st := range rt.Stages {
+		switch {
+		case st.First != at || st.Last <= st.First:
+			return wire.Refuse(wire.CodeBadRequest, "the route's stage %d runs layers [%d,%d) after layer %d", i, st.First, st.Last, at)
+		case st.Peer == "" || seen[st.Peer]:
+			return wire.Refuse(wire.CodeBadRequest, "the route's stage %d is a peer that has another part in it already: %q", i, st.Peer)
+		}
+		at, seen[st.Peer] = st.Last, true
+	}
+	if at != rt.DecoderFirst {
+		return wire.Refuse(wire.CodeBadRequest, "the route's stages end at layer %d, its decoder starts at %d", at, rt.DecoderFirst)
+	}
+	return nil
 }
 
 // listen reads what the client says until it goes away, and ends the session then.

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"hash"
 	"slices"
@@ -64,7 +65,14 @@ type decoding struct {
 	reason     string
 	stats      wire.SessionStats
 	logitsHash hash.Hash
-	closing    map[string]wire.Epoch // stages whose account is still to come, and of which plan
+	closing    map[string]account // stages whose account is still to come
+	digests    [][32]byte         // of the layers of the current route's stages, as they account for them
+}
+
+// account is one that a stage owes: for which plan, and for which layers.
+type account struct {
+	epoch       wire.Epoch
+	first, last uint32
 }
 
 // layerRows gathers one layer's slices of one chunk.
@@ -77,7 +85,7 @@ type layerRows struct {
 func newDecoding(self string, open *wire.SessionOpen, profile [32]byte, cfg runtime.Config, held runtime.Range, seq runtime.Sequence, sign func(*wire.Plan)) *decoding {
 	d := &decoding{
 		self: self, open: open, layers: cfg.Layers, held: held, width: cfg.Width, seq: seq, sign: sign,
-		tokens: slices.Clone(open.Tokens), logitsHash: blake3.New(32, nil), closing: map[string]wire.Epoch{},
+		tokens: slices.Clone(open.Tokens), logitsHash: blake3.New(32, nil), closing: map[string]account{},
 		prefix0: wire.NewPrefix(open.Grant.Model, profile, open.Salt),
 	}
 	d.head = wire.Head{Session: open.Session, Epoch: wire.Epoch{Client: open.Grant.ClientEpoch}}
@@ -101,6 +109,7 @@ func (d *decoding) adopt(r wire.Route, profile [32]byte) []action {
 	d.stats.Epoch = d.head.Epoch
 	d.stats.Decoder.First, d.stats.Decoder.Last = r.DecoderFirst, uint32(d.layers)
 	d.plan, d.opened, d.released = nil, nil, false
+	d.digests = make([][32]byte, r.DecoderFirst)
 	d.chunks, d.seams, d.pushed, d.rows = nil, nil, nil, map[uint32]*layerRows{}
 	d.announced, d.seamEnd, d.computed, d.prefix = 0, 0, 0, d.prefix0
 	if len(r.Stages) == 0 {
@@ -119,7 +128,7 @@ func (d *decoding) adopt(r wire.Route, profile [32]byte) []action {
 	d.acked = make([]uint32, len(r.Stages))
 	var acts []action
 	for i, s := range r.Stages {
-		d.closing[s.Peer] = d.head.Epoch
+		d.closing[s.Peer] = account{d.head.Epoch, s.First, s.Last}
 		acts = append(acts, send{s.Peer, &wire.StageOpen{Head: d.head, Grant: d.open.Grant, Plan: *d.plan, Index: uint32(i)}})
 	}
 	return acts
@@ -232,6 +241,10 @@ func (d *decoding) onSlice(stage int, m *wire.KVSlice) ([]action, *wire.Refusal)
 	}
 	if int(m.Offset)+len(m.Rows) == int(m.Total) {
 		if err := d.seq.ImportKV(layer, int(m.Start), append(rows.buf, m.Rows...)); err != nil {
+			var nan *runtime.NonFiniteError
+			if errors.As(err, &nan) { // an honest stage would have noticed
+				return d.gone(st.Peer, err.Error()), nil
+			}
 			return nil, asRefusal(err)
 		}
 		delete(d.rows, m.Layer)
@@ -363,6 +376,8 @@ func (d *decoding) ran(step *runtime.Step, took time.Duration, err error) []acti
 		return d.settle()
 	case d.rewind:
 		return d.recover()
+	case err != nil && badSeam(err) && d.plan != nil:
+		return d.gone(d.plan.Stages[len(d.plan.Stages)-1].Peer, err.Error())
 	case err != nil:
 		return d.fail(asRefusal(err))
 	}
@@ -414,15 +429,26 @@ func (d *decoding) fail(r *wire.Refusal) []action {
 
 // onClosed takes a stage's account.
 func (d *decoding) onClosed(from string, m *wire.StageClosed) ([]action, *wire.Refusal) {
-	if epoch, ok := d.closing[from]; !ok || m.Session != d.head.Session || m.Epoch != epoch {
+	owed, ok := d.closing[from]
+	if !ok || m.Session != d.head.Session || m.Epoch != owed.epoch {
 		return nil, wire.Refuse(wire.CodeWrongPeer, "no account of epoch %v is expected from this peer", m.Epoch)
 	}
 	if m.Epoch == d.head.Epoch && !d.released {
 		return nil, wire.Refuse(wire.CodeBadFrame, "the stage has not been closed")
 	}
+	st := m.Stats
+	if st.First != owed.first || st.Last != owed.last || len(st.KVDigests) > 0 && len(st.KVDigests) != int(st.Last-st.First) {
+		return nil, wire.Refuse(wire.CodeBadFrame, "account of layers [%d,%d) with %d digests, the plan says [%d,%d)",
+			st.First, st.Last, len(st.KVDigests), owed.first, owed.last)
+	}
 	delete(d.closing, from)
-	m.Stats.Peer = from
-	d.stats.Stages = append(d.stats.Stages, m.Stats)
+	if m.Epoch == d.head.Epoch { // an older plan's rows may be fewer
+		copy(d.digests[st.First:], st.KVDigests)
+	}
+	st.Peer, st.KVDigests = from, nil
+	if len(d.stats.Stages) < wire.MaxStages {
+		d.stats.Stages = append(d.stats.Stages, st)
+	}
 	return d.settle(), nil
 }
 
@@ -442,18 +468,28 @@ func (d *decoding) giveUpAccounts() []action {
 	return d.settle()
 }
 
-// onRefusal takes a stage's error. What another peer could do better is a loss;
-// what would happen anywhere ends the session with the error as it came.
+// onRefusal takes a stage's error. What another peer could do better is a loss,
+// of the peer whose error it is; what would happen anywhere ends the session
+// with the error as it came.
 func (d *decoding) onRefusal(from string, m *wire.Refusal) ([]action, *wire.Refusal) {
+	if m.Peer != from && d.stageOf(m.Peer) >= 0 && !blamesSender(m.Code) { // it reports a neighbour
+		return d.gone(m.Peer, m.Error()), nil
+	}
 	switch m.Code {
-	case wire.CodeNonFinite, wire.CodeContext, wire.CodeBadRequest, wire.CodeBadGrant:
+	case wire.CodeNonFinite, wire.CodeContext, wire.CodeBadRequest:
 		return d.fail(m), nil
-	case wire.CodePeerLost:
-		if d.stageOf(m.Peer) >= 0 { // it reports a neighbour
-			return d.gone(m.Peer, m.Error()), nil
-		}
 	}
 	return d.gone(from, m.Error()), nil
+}
+
+// blamesSender reports whether a refusal of a frame says that its sender, not
+// the peer that refused it, is at fault.
+func blamesSender(c wire.Code) bool {
+	switch c {
+	case wire.CodeBadFrame, wire.CodeWrongPeer, wire.CodePrefix, wire.CodeStaleEpoch:
+		return true
+	}
+	return false
 }
 
 // gone gives up on a peer: everybody goes to a new epoch, from the last
@@ -486,6 +522,7 @@ func (d *decoding) recover() []action {
 		return []action{replan{d.lost}}
 	}
 	d.rewind, d.plan = false, nil
+	d.chunks, d.seams, d.pushed, d.rows = nil, nil, nil, nil
 	d.head.Epoch.Plan++
 	d.stats.Epoch = d.head.Epoch
 	d.computed = min(d.checkpoint(), len(d.tokens)-1)
@@ -510,6 +547,9 @@ func (d *decoding) replanned(r wire.Route, profile [32]byte, err error) []action
 			return []action{replan{d.lost}}
 		}
 	}
+	if refusal := checkRoute(&r, d.self, d.layers, d.held); refusal != nil {
+		return d.fail(refusal)
+	}
 	d.rewind = false
 	d.seq.Truncate(0)
 	d.open.Route = r
@@ -529,23 +569,18 @@ func (d *decoding) account() wire.SessionStats {
 		return st
 	}
 	copy(st.LogitsHash[:], d.logitsHash.Sum(nil))
-	digests := make(map[uint32][32]byte)
-	for _, s := range st.Stages {
-		for i, h := range s.KVDigests {
-			digests[s.First+uint32(i)] = h
-		}
-	}
-	for l := range d.layers {
-		if d.held.Contains(l) && d.seq.Len(l) > 0 {
-			digests[uint32(l)] = d.seq.Digest(l)
-		}
-	}
-	if len(digests) < d.layers {
-		return st
-	}
 	all := blake3.New(32, nil)
 	for l := range d.layers {
-		h := digests[uint32(l)]
+		var h [32]byte
+		switch {
+		case d.held.Contains(l) && d.seq.Len(l) > 0:
+			h = d.seq.Digest(l)
+		case l < len(d.digests):
+			h = d.digests[l]
+		}
+		if h == ([32]byte{}) {
+			return st // somebody didn't account for itself
+		}
 		all.Write(h[:])
 	}
 	copy(st.KVHash[:], all.Sum(nil))

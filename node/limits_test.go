@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -87,5 +88,152 @@ func TestOpenedTwice(t *testing.T) {
 	}
 	if acts, r := d.handle("S", &wire.StageOpened{Head: d.head}); r == nil || r.Code != wire.CodeBadFrame {
 		t.Errorf("the second StageOpened gave %v, %v", acts, r)
+	}
+}
+
+// twoStages is a machine in the middle of a prompt: two stages are open and
+// have been told of chunks.
+func twoStages(t *testing.T) *decoding {
+	t.Helper()
+	route := wire.Route{Stages: []wire.PlanStage{{Peer: "S", Last: 2}, {Peer: "T", First: 2, Last: 4}}, DecoderFirst: 4, Chunk: 4}
+	d := newMachine(t, runtimetest.FakeConfig(), route, 10)
+	d.start([32]byte{})
+	for _, p := range []string{"S", "T"} {
+		if _, r := d.handle(p, &wire.StageOpened{Head: d.head}); r != nil {
+			t.Fatal(r)
+		}
+	}
+	return d
+}
+
+// Who is lost after a stage's refusal: the peer whose error it is.
+func TestBlame(t *testing.T) {
+	for _, c := range []struct {
+		code       wire.Code
+		from, peer string
+		lost       string // "" when the session fails
+	}{
+		{wire.CodeBusy, "S", "S", "S"},
+		{wire.CodePeerLost, "S", "T", "T"},
+		{wire.CodeUnknownSession, "S", "T", "T"},
+		{wire.CodeBadFrame, "S", "T", "S"},
+		{wire.CodePeerLost, "S", "X", "S"},
+		{wire.CodeNonFinite, "T", "S", "S"},
+		{wire.CodeNonFinite, "T", "T", ""},
+		{wire.CodeBadGrant, "T", "T", "T"}, // its clock may be wrong
+	} {
+		d := twoStages(t)
+		if _, r := d.handle(c.from, &wire.Refusal{Head: d.head, Code: c.code, Peer: c.peer, Text: "x"}); r != nil {
+			t.Fatal(r)
+		}
+		if c.lost == "" {
+			if !d.ended {
+				t.Errorf("%v from %s about %s: the session goes on", c.code, c.from, c.peer)
+			}
+			continue
+		}
+		if len(d.lost) != 1 || d.lost[0] != c.lost {
+			t.Errorf("%v from %s about %s: lost are %v, want %s", c.code, c.from, c.peer, d.lost, c.lost)
+		}
+	}
+}
+
+// A seam that is no number is its sender's fault, not the session's.
+func TestSeamThatIsNoNumber(t *testing.T) {
+	d := twoStages(t)
+	rows := make([]byte, 4*4*d.width)
+	for i := range rows {
+		rows[i] = 0xff
+	}
+	acts, r := d.handle("T", &wire.Seam{Head: d.head, Cut: 4, Count: 4, Prefix: d.chunks[0].Prefix, Rows: rows})
+	if r != nil {
+		t.Fatal(r)
+	}
+	for _, a := range acts {
+		if a, ok := a.(run); ok {
+			e, err := (&runtimetest.Fake{}).Open(runtime.Options{Path: "sim"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.Step.Seq, err = e.NewSequence(10)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = e.Run(context.Background(), []*runtime.Step{a.Step})
+			d.ran(a.Step, 0, err)
+		}
+	}
+	if d.ended || len(d.lost) != 1 || d.lost[0] != "T" {
+		t.Errorf("ended %v, lost %v", d.ended, d.lost)
+	}
+}
+
+// Accounts are believed only about the layers that the plan gave to the peer;
+// one of an older plan says nothing about the KV of this one.
+func TestAccounts(t *testing.T) {
+	d := twoStages(t)
+	old := d.head
+	d.gone("T", "killed")
+	route := wire.Route{Stages: []wire.PlanStage{{Peer: "U", Last: 4}}, DecoderFirst: 4, Chunk: 4}
+	d.replanned(route, [32]byte{}, nil)
+	d.fail(wire.Refuse(wire.CodeCancelled, "enough"))
+	account := func(from string, h wire.Head, first, last uint32, digests int) *wire.Refusal {
+		m := &wire.StageClosed{Head: h, Stats: wire.StageStats{First: first, Last: last, KVDigests: make([][32]byte, digests)}}
+		for i := range m.Stats.KVDigests {
+			m.Stats.KVDigests[i][0] = from[0]
+		}
+		_, r := d.handle(from, m)
+		return r
+	}
+	for _, r := range []*wire.Refusal{
+		account("U", d.head, 0, 5, 0), account("U", d.head, 0, 4, 3), account("U", d.head, 0, 4, 60000), account("U", old, 0, 4, 4),
+	} {
+		if r == nil {
+			t.Error("a wrong account was accepted")
+		}
+	}
+	if r := account("U", d.head, 0, 4, 4); r != nil {
+		t.Error(r)
+	}
+	if r := account("S", old, 0, 2, 2); r != nil {
+		t.Error(r)
+	}
+	for l, h := range d.digests {
+		if h[0] != 'U' {
+			t.Errorf("layer %d's digest is the one of %q", l, h[0])
+		}
+	}
+}
+
+func TestCheckRoute(t *testing.T) {
+	held := runtime.Range{First: 2, Last: 6}
+	stage := func(peer string, first, last uint32) wire.PlanStage {
+		return wire.PlanStage{Peer: peer, First: first, Last: last}
+	}
+	for _, c := range []struct {
+		route wire.Route
+		ok    bool
+	}{
+		{wire.Route{Chunk: 4, DecoderFirst: 2, Stages: []wire.PlanStage{stage("S", 0, 2)}}, true},
+		{wire.Route{Chunk: 4, DecoderFirst: 6, Stages: []wire.PlanStage{stage("S", 0, 2), stage("T", 2, 6)}}, true},
+		{wire.Route{Chunk: 0, DecoderFirst: 2, Stages: []wire.PlanStage{stage("S", 0, 2)}}, false},
+		{wire.Route{Chunk: 4, DecoderFirst: 1, Stages: []wire.PlanStage{stage("S", 0, 1)}}, false},                    // not held
+		{wire.Route{Chunk: 4, DecoderFirst: 2, DecodeLocal: true, Stages: []wire.PlanStage{stage("S", 0, 2)}}, false}, // likewise
+		{wire.Route{Chunk: 4}, false}, // likewise
+		{wire.Route{Chunk: 4, DecoderFirst: 3, Stages: []wire.PlanStage{stage("S", 0, 2)}}, false},                                     // a hole
+		{wire.Route{Chunk: 4, DecoderFirst: 3, Stages: []wire.PlanStage{stage("S", 0, 1), stage("T", 2, 3)}}, false},                   // a hole
+		{wire.Route{Chunk: 4, DecoderFirst: 2, Stages: []wire.PlanStage{stage("S", 0, 1), stage("S", 1, 2)}}, false},                   // twice
+		{wire.Route{Chunk: 4, DecoderFirst: 2, Stages: []wire.PlanStage{stage(simDecoder, 0, 2)}}, false},                              // the decoder itself
+		{wire.Route{Chunk: 4, DecoderFirst: 2, Stages: []wire.PlanStage{stage("", 0, 2)}}, false},                                      // nobody
+		{wire.Route{Chunk: 4, DecoderFirst: 2, Stages: []wire.PlanStage{stage("S", 0, 2), stage("T", 2, 2)}}, false},                   // empty
+		{wire.Route{Chunk: 4, DecoderFirst: 1 << 31, Stages: []wire.PlanStage{stage("S", 0, 1<<31)}}, false},                           // absurd
+		{wire.Route{Chunk: 4, DecoderFirst: 7, Stages: []wire.PlanStage{stage("S", 0, 7)}}, false},                                     // beyond the model
+		{wire.Route{Chunk: 1 << 30, DecoderFirst: 2, DecodeLocal: false, Stages: []wire.PlanStage{stage("S", 0, 2)}}, false},           // no such chunk
+		{wire.Route{Chunk: 4, DecoderFirst: 2, Stages: []wire.PlanStage{stage("S", 1, 2)}}, false},                                     // not from 0
+		{wire.Route{Chunk: 4, DecoderFirst: 2, Stages: []wire.PlanStage{stage("S", 0, 1), stage("T", 1, 3), stage("U", 3, 2)}}, false}, // backwards
+	} {
+		if r := checkRoute(&c.route, simDecoder, 6, held); (r == nil) != c.ok {
+			t.Errorf("%+v: %v", c.route, r)
+		}
 	}
 }

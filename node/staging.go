@@ -223,7 +223,11 @@ func (s *staging) ran(step *runtime.Step, took time.Duration, err error) []actio
 	}
 	if err != nil {
 		s.failed = true
-		return []action{finish{Err: asRefusal(err)}}
+		r := asRefusal(err)
+		if badSeam(err) {
+			r.Peer = s.predecessor()
+		}
+		return []action{finish{Err: r}}
 	}
 	s.computed = c.Start + c.Count
 	s.ends = append(s.ends, s.computed)
@@ -274,6 +278,13 @@ func decodeRows(b []byte) []float32 {
 		x[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
 	}
 	return x
+}
+
+// badSeam reports whether err is about a seam that came with numbers which an
+// honest peer's runtime doesn't let out.
+func badSeam(err error) bool {
+	var nan *runtime.NonFiniteError
+	return errors.As(err, &nan) && nan.What == "seam"
 }
 
 // asRefusal gives an error of this node's runtime the type under which other

@@ -130,15 +130,19 @@ func (p *Plan) decode(d *Decoder) {
 }
 
 // Check reports whether the plan is a route: at least one stage, contiguous
-// non-empty layer ranges from layer 0 to DecoderFirst, and a decoder range
-// that ends at Layers (it may be empty: the head alone).
+// non-empty layer ranges from layer 0 to DecoderFirst, a decoder range that
+// ends at Layers (it may be empty: the head alone), and no peer twice.
 func (p *Plan) Check() error {
 	at := uint32(0)
+	seen := map[string]bool{p.Decoder: true}
 	for i, s := range p.Stages {
 		if s.First != at || s.Last <= s.First || s.Peer == "" {
 			return Refuse(CodeBadGrant, "stage %d of the plan runs layers [%d,%d) after layer %d", i, s.First, s.Last, at)
 		}
-		at = s.Last
+		if seen[s.Peer] {
+			return Refuse(CodeBadGrant, "stage %d of the plan is a peer that has another part in it already", i)
+		}
+		at, seen[s.Peer] = s.Last, true
 	}
 	if len(p.Stages) == 0 || at != p.DecoderFirst || p.DecoderFirst > p.Layers || p.Layers > 1<<16 {
 		return Refuse(CodeBadGrant, "the plan's stages end at layer %d, its decoder starts at %d of %d", at, p.DecoderFirst, p.Layers)
