@@ -43,6 +43,8 @@ type decoderSession struct {
 	m         *decoding
 	ended     bool
 	opened    time.Time      // of the current plan
+	moves     int            // of the machine, when checkLife last looked
+	moved     time.Time      // when they last changed
 	absent    map[string]int // stage → pongs in a row that didn't list the session
 	firstSent time.Time      // when the first chunk went out, or the first step began
 	firstTok  time.Time      // when the first token was sampled
@@ -375,7 +377,16 @@ func (s *decoderSession) peerGone(peer string, err error) {
 	}
 }
 
-// checkLife gives up on stages that haven't been heard since deadline.
+// A stage that lives but gets nothing done holds its session up. It may be slow
+// (the smallest machines, the largest chunks), so it gets stallTimeout and
+// stallPosition for each position that lies before it.
+const (
+	stallTimeout  = 2 * time.Minute
+	stallPosition = 2 * time.Second
+)
+
+// checkLife gives up on stages that haven't been heard for silence, and on one
+// that holds the session up.
 func (s *decoderSession) checkLife(now time.Time, silence time.Duration, heard func(string) time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -388,6 +399,12 @@ func (s *decoderSession) checkLife(now time.Time, silence time.Duration, heard f
 		if now.Sub(last) > limit {
 			s.do(s.m.gone(p, fmt.Sprintf("silent for %v", now.Sub(last).Round(100*time.Millisecond))))
 		}
+	}
+	if s.m.moves != s.moves || s.moved.IsZero() {
+		s.moves, s.moved = s.m.moves, now
+	}
+	if p, n := s.m.behind(); p != "" && !s.ended && now.Sub(s.moved) > stallTimeout+time.Duration(n)*stallPosition {
+		s.do(s.m.gone(p, fmt.Sprintf("it got nothing done for %v", now.Sub(s.moved).Round(time.Second))))
 	}
 }
 

@@ -55,6 +55,8 @@ type decoding struct {
 	rows      map[uint32]*layerRows
 	pushed    []*wire.Chunk // announced, rows not yet complete
 	acked     []uint32      // per stage: rows of all its layers are here before
+	reported  []uint32      // per stage: it says that it has computed everything before
+	moves     int           // counts what the route got done
 
 	running  *runtime.Step
 	computed int
@@ -125,7 +127,8 @@ func (d *decoding) adopt(r wire.Route, profile [32]byte) []action {
 		Window: uint32(min(len(r.Stages)+maxAhead, wire.MaxWindow)), PushKV: r.DecodeLocal}
 	d.sign(d.plan)
 	d.opened = make([]bool, len(r.Stages))
-	d.acked = make([]uint32, len(r.Stages))
+	d.acked, d.reported = make([]uint32, len(r.Stages)), make([]uint32, len(r.Stages))
+	d.moves++
 	var acts []action
 	for i, s := range r.Stages {
 		d.closing[s.Peer] = account{d.head.Epoch, s.First, s.Last}
@@ -161,8 +164,12 @@ func (d *decoding) handle(from string, m wire.Message) ([]action, *wire.Refusal)
 		return nil, r
 	}
 	stage := d.stageOf(from)
-	if _, ok := m.(*wire.Progress); ok && stage >= 0 {
-		return nil, nil // the driver has noted the sign of life
+	if m, ok := m.(*wire.Progress); ok && stage >= 0 {
+		if m.Upto > d.reported[stage] && int(m.Upto) <= d.announced {
+			d.reported[stage] = m.Upto
+			d.moves++
+		}
+		return nil, nil
 	}
 	if stage < 0 || d.ended || d.rewind {
 		return nil, wire.Refuse(wire.CodeWrongPeer, "the plan of epoch %v expects nothing from this peer", d.head.Epoch)
@@ -173,6 +180,7 @@ func (d *decoding) handle(from string, m wire.Message) ([]action, *wire.Refusal)
 			return nil, wire.Refuse(wire.CodeBadFrame, "the stage has been opened already")
 		}
 		d.opened[stage] = true
+		d.moves++
 		if !slices.Contains(d.opened, false) {
 			return append(d.announce(), d.next()...), nil
 		}
@@ -213,6 +221,8 @@ func (d *decoding) onSeam(m *wire.Seam) ([]action, *wire.Refusal) {
 		return nil, r
 	}
 	d.seamEnd += int(m.Count)
+	d.reported[len(d.reported)-1] = uint32(d.seamEnd)
+	d.moves++
 	d.seams = append(d.seams, m)
 	return d.next(), nil
 }
@@ -248,6 +258,7 @@ func (d *decoding) onSlice(stage int, m *wire.KVSlice) ([]action, *wire.Refusal)
 			return nil, asRefusal(err)
 		}
 		delete(d.rows, m.Layer)
+		d.moves++
 		return d.onRows(stage), nil
 	}
 	rows.buf = append(rows.buf, m.Rows...)
@@ -273,6 +284,35 @@ func (d *decoding) onRows(stage int) []action {
 		d.pushed = d.pushed[1:]
 	}
 	return append(acts, d.next()...)
+}
+
+// behind returns the stage that the session waits for, "" if it waits for none,
+// and how many positions that stage has before it. A stage may be held up by
+// the one after it, so the last one with work is meant.
+func (d *decoding) behind() (peer string, positions int) {
+	if d.plan == nil || d.ended || d.rewind || d.released || d.running != nil || len(d.seams) > 0 {
+		return "", 0
+	}
+	for i, st := range d.plan.Stages {
+		if !d.opened[i] {
+			return st.Peer, 0
+		}
+	}
+	for i := len(d.plan.Stages) - 1; i >= 0; i-- {
+		work := uint32(d.announced)
+		if i > 0 {
+			work = d.reported[i-1]
+		}
+		if d.reported[i] < work {
+			return d.plan.Stages[i].Peer, int(work - d.reported[i])
+		}
+	}
+	for i, st := range d.plan.Stages {
+		if d.plan.PushKV && d.acked[i] < d.reported[i] {
+			return st.Peer, int(d.reported[i] - d.acked[i])
+		}
+	}
+	return "", 0
 }
 
 // checkpoint returns the position before which the decoder holds every layer.
@@ -371,6 +411,7 @@ func (d *decoding) release() (acts []action) {
 // ran takes the result of a step.
 func (d *decoding) ran(step *runtime.Step, took time.Duration, err error) []action {
 	d.running = nil
+	d.moves++
 	switch {
 	case d.ended:
 		return d.settle()

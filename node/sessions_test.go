@@ -69,6 +69,71 @@ func TestSessionsSurviveLosses(t *testing.T) {
 	}
 }
 
+// A stage that lives but has stopped to compute, and any single frame that a
+// peer doesn't send: the decoder knows for whom it waits, and without that one
+// the answer is the same bytes.
+func TestSessionsNeverWaitForNobody(t *testing.T) {
+	prompt := somePrompt(23)
+	check := func(t *testing.T, s *simulation, blamed string) {
+		t.Helper()
+		s.drain()
+		if s.d.ended && s.done == nil { // the driver doesn't wait long for accounts
+			s.decoderDo(s.d.giveUpAccounts())
+		} else if s.done == nil {
+			p, _ := s.d.behind()
+			if p == "" || blamed != "" && p != blamed {
+				t.Fatalf("the session stalls and waits for %q, want %q: computed %d, announced %d, reported %v", p, blamed, s.d.computed, s.d.announced, s.d.reported)
+			}
+			s.deaf = nil
+			s.decoderDo(s.d.gone(p, "it got nothing done"))
+			s.drain()
+			if s.d.ended && s.done == nil {
+				s.decoderDo(s.d.giveUpAccounts())
+			}
+		}
+		if s.done == nil || s.done.Err != nil {
+			t.Fatalf("the session ended with %v", s.done)
+		}
+		tokens, _, _ := alone(t, prompt, 4)
+		if fmt.Sprint(tokens) != fmt.Sprint(s.tokens) {
+			t.Errorf("tokens %v, alone %v", s.tokens, tokens)
+		}
+	}
+	for _, local := range []bool{true, false} {
+		for seed := range uint64(6) {
+			for _, victim := range []string{"S0", "S1", "S2"} {
+				t.Run(fmt.Sprintf("asleep/%v/%s/%d", local, victim, seed), func(t *testing.T) {
+					s := newSimulation(t, seed, prompt, 4, 4, []int{2, 3, 5}, local)
+					s.spare = []string{"T0", "T1"}
+					for i := 0; i < int(seed)*17 && s.step(); i++ {
+					}
+					s.asleep = map[string]bool{victim: true}
+					check(t, s, victim)
+				})
+			}
+		}
+		for nth := 0; ; nth += 3 {
+			sent := 0
+			s := newSimulation(t, uint64(nth), prompt, 4, 4, []int{2, 3, 5}, local)
+			s.spare = []string{"T0", "T1"}
+			s.deaf = func(q simQueue, _ wire.Message) bool {
+				if q.from == simDecoder { // ourselves
+					return false
+				}
+				sent++
+				return sent == nth+1
+			}
+			check(t, s, "")
+			if t.Failed() {
+				t.Fatalf("local %v: after losing frame %d", local, nth)
+			}
+			if sent <= nth {
+				break // every frame has been lost once
+			}
+		}
+	}
+}
+
 func TestLosingTwoStagesInARow(t *testing.T) {
 	prompt := somePrompt(40)
 	for _, local := range []bool{true, false} {
