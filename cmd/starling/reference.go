@@ -117,7 +117,7 @@ func hashLogits(h hash.Hash, logits []float32) {
 // tokenize returns the tokens of a request's messages, by the model's chat
 // template, or of its bare prompt.
 func tokenize(tok *tokenizer.Tokenizer, q *control.RunRequest) ([]int32, error) {
-	tokens := []int32{}
+	var tokens []int32
 	if len(q.Messages) == 0 {
 		tokens = tok.Encode(q.Prompt, tokenizer.EncodeOptions{AddSpecial: true})
 	} else {
