@@ -140,10 +140,13 @@ func (n *Node) admitSession(client string, open *wire.SessionOpen) (*decoderSess
 		ctx: ctx, cancel: cancel, began: time.Now(), opened: time.Now(), absent: map[string]int{}}
 	d.outReady = sync.NewCond(&d.mu)
 	d.m = newDecoding(n.ID(), open, d.profile, cfg, held, seq, func(p *wire.Plan) { signPlan(n.identity, p) })
-	if !n.addDecoder(open.Session, d) {
+	if r := n.addDecoder(open.Session, d); r != nil {
 		cancel()
 		seq.Close()
-		return nil, wire.Refuse(wire.CodeBadGrant, "session %v is already open here", open.Session)
+		return nil, r
+	}
+	if st := n.stage(open.Session); st != nil && st.client == client && st.m.head.Epoch.Compare(open.Epoch) < 0 {
+		st.close() // of a decoder that the client has given up
 	}
 	return d, nil
 }

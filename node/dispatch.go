@@ -37,11 +37,12 @@ func (n *Node) deliver(from string, m wire.Message) {
 		n.refuse(from, h, wire.Refuse(wire.CodeBadFrame, "frame type %d has no place on this stream", m.Type()))
 		return
 	}
-	if s := n.stage(h.Session); s != nil {
+	s, d := n.stage(h.Session), n.decoder(h.Session)
+	switch {
+	case s != nil && (d == nil || s.m.head.Epoch == h.Epoch):
 		s.deliver(from, m)
 		return
-	}
-	if d := n.decoder(h.Session); d != nil {
+	case d != nil: // also beside a stage of the decoder before
 		d.deliver(from, m)
 		return
 	}
@@ -99,7 +100,7 @@ func (n *Node) routinePing() {
 		}
 		now := time.Now()
 		if late := now.Sub(last) - pingInterval; late > pingInterval {
-			n.excuse(late)
+			n.excuse(now, late)
 		}
 		last = now
 		pings := map[string][]wire.SessionID{}
@@ -115,10 +116,9 @@ func (n *Node) routinePing() {
 			d.checkLife(now, n.cfg.Silence, n.heardAt)
 		}
 		for _, s := range n.stageMap() {
-			if heard := n.heardAt(s.decoder); now.Sub(heard) > leaseTimeout {
-				s.close()
-			}
+			s.checkLease(now, leaseTimeout)
 		}
+		n.forgetUnheard(now)
 	}
 }
 
@@ -145,11 +145,28 @@ func (n *Node) heardAt(peer string) time.Time {
 	return n.live.heard[peer]
 }
 
-// excuse moves everybody's last sign of life forward by d.
-func (n *Node) excuse(d time.Duration) {
+// excuse moves everybody's last sign of life forward by d, but not beyond now.
+func (n *Node) excuse(now time.Time, d time.Duration) {
+	for _, s := range n.stageMap() {
+		s.excuse(now, d)
+	}
 	n.live.Lock()
 	defer n.live.Unlock()
 	for p, t := range n.live.heard {
-		n.live.heard[p] = t.Add(d)
+		if t = t.Add(d); t.After(now) {
+			t = now
+		}
+		n.live.heard[p] = t
+	}
+}
+
+// forgetUnheard drops peers that have been silent for longer than anybody waits.
+func (n *Node) forgetUnheard(now time.Time) {
+	n.live.Lock()
+	defer n.live.Unlock()
+	for p, t := range n.live.heard {
+		if now.Sub(t) > max(leaseTimeout, n.cfg.Silence) {
+			delete(n.live.heard, p)
+		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/starling-swarm/starling/runtime"
 	"github.com/starling-swarm/starling/runtime/gguf"
 	"github.com/starling-swarm/starling/runtime/runtimetest"
+	"github.com/starling-swarm/starling/runtime/tokenizer"
 	"github.com/starling-swarm/starling/swarm/wire"
 )
 
@@ -31,6 +32,12 @@ func (tn *testNet) startSlow(delay time.Duration) *Node {
 	if err != nil {
 		tn.t.Fatal(err)
 	}
+	return tn.start(func(c *Config) {
+		c.Backend = &slowBackend{runtimetest.Fake{Config: cfg, Tokenizer: tn.tokenizer(), Delay: delay}}
+	})
+}
+
+func (tn *testNet) tokenizer() *tokenizer.Tokenizer {
 	set, err := gguf.OpenSet(tn.model)
 	if err != nil {
 		tn.t.Fatal(err)
@@ -39,9 +46,7 @@ func (tn *testNet) startSlow(delay time.Duration) *Node {
 	if err != nil {
 		tn.t.Fatal(err)
 	}
-	return tn.start(func(c *Config) {
-		c.Backend = &slowBackend{runtimetest.Fake{Config: cfg, Tokenizer: tok, Delay: delay}}
-	})
+	return tok
 }
 
 // slowNet is a tracker, two decoders with all layers, stages for layers 0 and
@@ -202,7 +207,9 @@ func TestStrangersFrames(t *testing.T) {
 		sent = true
 		var head wire.Head
 		for _, d := range s.decoder.decoderList() {
+			d.mu.Lock()
 			head = d.m.head
+			d.mu.Unlock()
 		}
 		rows := make([]byte, 4*64*4)
 		stranger.links.send(s.decoder.ID(), &wire.Seam{Head: head, Cut: 2, Start: 8, Count: 4, Rows: rows})

@@ -16,6 +16,9 @@ import (
 	"github.com/starling-swarm/starling/swarm/wire"
 )
 
+// maxSessions bounds the sessions of each role; memory for KV usually ends first.
+const maxSessions = 4096
+
 // Node is one daemon or ephemeral client. Its methods may be called from any
 // goroutine until Close.
 type Node struct {
@@ -171,15 +174,21 @@ func (n *Node) stageMap() map[wire.SessionID]*stageSession {
 	return maps.Clone(n.sessions.stages)
 }
 
-// addStage registers s; it fails when the node is closing.
-func (n *Node) addStage(id wire.SessionID, s *stageSession) bool {
+// addStage registers s, unless the session has another stage by now or the node
+// is closing.
+func (n *Node) addStage(id wire.SessionID, s *stageSession) *wire.Refusal {
 	n.sessions.Lock()
 	defer n.sessions.Unlock()
-	if n.sessions.closed {
-		return false
+	switch {
+	case n.sessions.closed:
+		return wire.Refuse(wire.CodeBusy, "the node is closing")
+	case n.sessions.stages[id] != nil:
+		return wire.Refuse(wire.CodeBusy, "session %v is being opened already", id)
+	case len(n.sessions.stages) >= maxSessions:
+		return wire.Refuse(wire.CodeBusy, "this node has %d stages open already", maxSessions)
 	}
 	n.sessions.stages[id] = s
-	return true
+	return nil
 }
 
 func (n *Node) removeStage(id wire.SessionID, s *stageSession) {
@@ -202,15 +211,20 @@ func (n *Node) decoderList() []*decoderSession {
 	return slices.Collect(maps.Values(n.sessions.decoders))
 }
 
-// addDecoder registers d; it fails when the session is open already.
-func (n *Node) addDecoder(id wire.SessionID, d *decoderSession) bool {
+// addDecoder registers d, unless the session is open or the node is closing.
+func (n *Node) addDecoder(id wire.SessionID, d *decoderSession) *wire.Refusal {
 	n.sessions.Lock()
 	defer n.sessions.Unlock()
-	if n.sessions.closed || n.sessions.decoders[id] != nil {
-		return false
+	switch {
+	case n.sessions.closed:
+		return wire.Refuse(wire.CodeBusy, "the node is closing")
+	case n.sessions.decoders[id] != nil:
+		return wire.Refuse(wire.CodeBadGrant, "session %v is already open here", id)
+	case len(n.sessions.decoders) >= maxSessions:
+		return wire.Refuse(wire.CodeBusy, "this node decodes %d sessions already", maxSessions)
 	}
 	n.sessions.decoders[id] = d
-	return true
+	return nil
 }
 
 func (n *Node) removeDecoder(id wire.SessionID, d *decoderSession) {

@@ -16,6 +16,7 @@ import (
 type stageSession struct {
 	n       *Node
 	decoder string
+	client  string
 	model   artifacts.ID
 	exec    runtime.Executor
 	ctx     context.Context
@@ -25,7 +26,9 @@ type stageSession struct {
 	mu     sync.Mutex
 	m      *staging
 	closed bool
-	absent int // pings in a row that didn't list the session
+	absent int           // pings in a row that didn't list the session
+	listed time.Time     // when the decoder last said that it drives the session
+	freed  chan struct{} // closed when the KV is free again
 }
 
 // openStage admits a stage session, or says why not. An older epoch of the same
@@ -48,11 +51,13 @@ func (n *Node) openStage(from string, m *wire.StageOpen) *wire.Refusal {
 	case s.root(layers) != st.RangeRoot:
 		return wire.Refuse(wire.CodeUnknownModel, "the bytes of %v differ from the plan's", layers)
 	}
-	if old := n.stage(m.Session); old != nil {
-		if old.decoderEpoch().Compare(m.Epoch) >= 0 {
-			return wire.Refuse(wire.CodeStaleEpoch, "session %v is open in epoch %v", m.Session, old.decoderEpoch())
-		}
+	old := n.stage(m.Session)
+	if r := mayReplace(old, m); r != nil {
+		return r
+	}
+	if old != nil { // its KV makes room
 		old.close()
+		<-old.freed
 	}
 	seq, err := s.exec.NewSequence(int(m.Plan.Capacity))
 	if err != nil {
@@ -60,18 +65,30 @@ func (n *Node) openStage(from string, m *wire.StageOpen) *wire.Refusal {
 	}
 	plan := m.Plan
 	ctx, cancel := context.WithCancel(n.ctx)
-	ss := &stageSession{n: n, decoder: from, model: artifacts.ID(m.Plan.Model), exec: s.exec, ctx: ctx, cancel: cancel, began: time.Now(),
-		m: newStaging(&plan, int(m.Index), s.exec.Config().Width, seq)}
-	if !n.addStage(m.Session, ss) {
+	ss := &stageSession{n: n, decoder: from, client: m.Grant.Client, model: artifacts.ID(m.Plan.Model), exec: s.exec, ctx: ctx, cancel: cancel,
+		began: time.Now(), listed: time.Now(), freed: make(chan struct{}), m: newStaging(&plan, int(m.Index), s.exec.Config().Width, seq)}
+	if r := n.addStage(m.Session, ss); r != nil {
 		cancel()
 		seq.Close()
-		return wire.Refuse(wire.CodeBusy, "the node is closing")
+		return r
 	}
 	n.log.Debug("stage opened", "session", m.Session, "epoch", m.Epoch, "layers", layers)
 	return nil
 }
 
-func (s *stageSession) decoderEpoch() wire.Epoch { return s.m.head.Epoch }
+// mayReplace checks that a stage may be opened where the session has one
+// already: the client is the same, and the epoch is newer.
+func mayReplace(old *stageSession, m *wire.StageOpen) *wire.Refusal {
+	switch {
+	case old == nil:
+		return nil
+	case old.client != m.Grant.Client:
+		return wire.Refuse(wire.CodeBusy, "session %v is open here for another client", m.Session)
+	case old.m.head.Epoch.Compare(m.Epoch) >= 0:
+		return wire.Refuse(wire.CodeStaleEpoch, "session %v is open in epoch %v", m.Session, old.m.head.Epoch)
+	}
+	return nil
+}
 
 // deliver takes a frame. A refused frame changes nothing; its sender is told.
 func (s *stageSession) deliver(from string, m wire.Message) {
@@ -90,10 +107,7 @@ func (s *stageSession) deliver(from string, m wire.Message) {
 		s.closeLocked()
 		return
 	case *wire.Refusal:
-		// A neighbour refuses a frame of ours: only the decoder can mend that.
-		if fence(s.m.head, m.Head) == nil && (from == s.m.successor() || from == s.m.predecessor()) {
-			s.n.refuse(s.decoder, s.m.head, m)
-		}
+		s.refused(from, m)
 		return
 	}
 	acts, r := s.m.handle(from, m)
@@ -103,6 +117,26 @@ func (s *stageSession) deliver(from string, m wire.Message) {
 		return
 	}
 	s.do(acts)
+}
+
+// refused takes the refusal of a frame of this stage. A neighbour's is the
+// decoder's to mend. After the decoder's own the stage can't go on; unless the
+// session is over there, the decoder is told so.
+func (s *stageSession) refused(from string, m *wire.Refusal) {
+	if fence(s.m.head, m.Head) != nil {
+		return
+	}
+	switch from {
+	case s.decoder:
+		if m.Code != wire.CodeUnknownSession {
+			r := *m
+			r.Peer = s.n.ID()
+			s.n.refuse(s.decoder, s.m.head, &r)
+		}
+		s.closeLocked()
+	case s.m.successor(), s.m.predecessor():
+		s.n.refuse(s.decoder, s.m.head, m)
+	}
 }
 
 func (s *stageSession) do(acts []action) {
@@ -172,10 +206,29 @@ func (s *stageSession) pinged(listed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.absent++; listed {
-		s.absent = 0
+		s.absent, s.listed = 0, time.Now()
 	}
 	if s.absent >= 2 {
 		s.closeLocked()
+	}
+}
+
+// checkLease frees the session if its decoder hasn't listed it for so long,
+// whatever else it talks about.
+func (s *stageSession) checkLease(now time.Time, lease time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Sub(s.listed) > lease {
+		s.closeLocked()
+	}
+}
+
+// excuse moves the last sign of life forward by d, but not beyond now.
+func (s *stageSession) excuse(now time.Time, d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listed = s.listed.Add(d); s.listed.After(now) {
+		s.listed = now
 	}
 }
 
@@ -192,5 +245,8 @@ func (s *stageSession) closeLocked() {
 	s.closed = true
 	s.cancel()
 	s.n.removeStage(s.m.head.Session, s)
-	go s.m.seq.Close() // waits for a step in progress
+	go func() {
+		s.m.seq.Close() // waits for a step in progress
+		close(s.freed)
+	}()
 }
