@@ -13,7 +13,7 @@ help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | column -ts "$$(printf '\t')" 2>/dev/null || grep '##' Makefile
 
 build: ## the binary, in bin/
-	$(GO) build -trimpath -ldflags '-s -w' -o $(BIN) ./cmd/starling
+	$(GO) build -ldflags '-s -w' -o $(BIN) ./cmd/starling
 
 demo: build ## a private swarm of processes on this machine runs a prompt, in two shapes
 	$(BIN) demo
