@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/starling-swarm/starling/artifacts"
 	"github.com/starling-swarm/starling/swarm"
@@ -16,10 +15,7 @@ import (
 func (n *Node) serveBundle(s *swarm.Stream) {
 	defer s.Close()
 	for {
-		if s.SetReadDeadline(time.Now().Add(leaseTimeout)) != nil {
-			return
-		}
-		m, err := wire.Read(s)
+		m, err := wire.Read(&patientReader{s: s})
 		if err != nil {
 			return
 		}
@@ -60,20 +56,18 @@ func (n *Node) fetchBundle(ctx context.Context, id artifacts.ID) (*artifacts.Bun
 }
 
 func (n *Node) askBundle(ctx context.Context, peer string, id artifacts.ID) (*artifacts.Bundle, error) {
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	dialling, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	s, err := n.host.Open(ctx, peer, protoBundle)
+	s, err := n.host.Open(dialling, peer, protoBundle)
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
+	defer context.AfterFunc(ctx, func() { s.Reset() })()
 	if err := writeFrame(s, &wire.BundleRequest{Model: id}); err != nil {
 		return nil, err
 	}
-	if err := s.SetReadDeadline(time.Now().Add(leaseTimeout)); err != nil {
-		return nil, err
-	}
-	m, err := wire.Read(s)
+	m, err := wire.Read(&patientReader{s: s})
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"slices"
 	"strings"
@@ -50,6 +51,7 @@ type clientSession struct {
 	ttft     time.Duration
 	plan     route.Plan
 	emit     func(control.Event) error
+	deaf     error // what emit said: nobody wants the answer any more
 	excluded map[string]string
 	notes    []string
 }
@@ -62,6 +64,14 @@ func (n *Node) run(ctx context.Context, q control.RunRequest, emit func(control.
 		return nil, err
 	}
 	s.began = began
+	s.emit = func(ev control.Event) error {
+		err := emit(ev)
+		s.deaf = cmp.Or(s.deaf, err)
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(n.ctx, cancel)()
 	n.sessions.Lock()
 	n.sessions.clients[s.id] = s
 	n.sessions.Unlock()
@@ -76,8 +86,13 @@ func (n *Node) run(ctx context.Context, q control.RunRequest, emit func(control.
 			return s.account(done), nil
 		}
 		var r *wire.Refusal
-		if ctx.Err() != nil {
+		switch {
+		case n.ctx.Err() != nil:
+			return nil, errors.New("this node is closing")
+		case ctx.Err() != nil:
 			return nil, ctx.Err()
+		case s.deaf != nil:
+			return nil, s.deaf
 		}
 		if errors.As(err, &r) && !retryable(r.Code) || s.count >= maxDecoders || s.plan.Decoder == "" {
 			return nil, err
@@ -87,13 +102,14 @@ func (n *Node) run(ctx context.Context, q control.RunRequest, emit func(control.
 	}
 }
 
-// retryable reports whether another decoder could do what one refused.
+// retryable reports whether another decoder could do what one refused: all but
+// what lies in the request or the model.
 func retryable(c wire.Code) bool {
 	switch c {
-	case wire.CodeBusy, wire.CodeUnknownModel, wire.CodeInternal, wire.CodePeerLost, wire.CodeProfile, wire.CodeUnknownSession:
-		return true
+	case wire.CodeContext, wire.CodeBadRequest, wire.CodeNonFinite:
+		return false
 	}
-	return false
+	return true
 }
 
 // prepare resolves the model, fetches its tokenizer and tokenizes the prompt.
@@ -121,6 +137,9 @@ func (n *Node) prepare(ctx context.Context, q control.RunRequest, emit func(cont
 	if err != nil {
 		return nil, err
 	}
+	if err := sampling(&q).Validate(); err != nil {
+		return nil, err
+	}
 	if q.MaxNew == 0 {
 		q.MaxNew = max(1, min(defaultMaxNew, card.Context-len(prompt)))
 	}
@@ -136,6 +155,12 @@ func (n *Node) prepare(ctx context.Context, q control.RunRequest, emit func(cont
 	rand.Read(s.id[:])
 	rand.Read(s.salt[:])
 	return s, nil
+}
+
+// sampling returns a request's settings; a top-k beyond every vocabulary means
+// all of it.
+func sampling(q *control.RunRequest) *runtime.Sampling {
+	return &runtime.Sampling{Seed: q.Seed, Temperature: q.Temperature, TopP: q.TopP, MinP: q.MinP, TopK: min(q.TopK, math.MaxInt32)}
 }
 
 // encodePrompt tokenizes a request's messages by the model's template, or its
@@ -197,7 +222,9 @@ func (s *clientSession) attempt(ctx context.Context) (*wire.Done, error) {
 	pinging, stopPing := context.WithCancel(ctx)
 	defer stopPing()
 	go s.routinePing(pinging, conn, &writing)
-	done, err := s.read(conn)
+	in := newInbox(left)
+	go in.fill(conn)
+	done, err := s.read(in, left)
 	stopPing()
 	if err != nil {
 		writing.Lock()
@@ -215,7 +242,7 @@ func (s *clientSession) opening(plan route.Plan, left int) *wire.SessionOpen {
 	tokens := append(append([]int32{}, s.prompt...), s.made...)
 	o := &wire.SessionOpen{Head: s.head(), Route: wireRoute(plan), Salt: s.salt, Tokens: tokens, MaxNew: uint32(left),
 		Stop: endTokens(s.tok), Proof: s.req.Proof,
-		Sampling: wire.Sampling{Seed: s.req.Seed, Temperature: s.req.Temperature, TopP: s.req.TopP, MinP: s.req.MinP, TopK: uint32(max(s.req.TopK, 0))}}
+		Sampling: wire.Sampling{Seed: s.req.Seed, Temperature: s.req.Temperature, TopP: s.req.TopP, MinP: s.req.MinP, TopK: uint32(sampling(&s.req).TopK)}}
 	o.Grant = wire.Grant{Session: s.id, Model: s.model, Client: s.n.ID(), Decoder: plan.Decoder, ClientEpoch: s.count,
 		Trust: "any", Budget: uint32(len(tokens) + left), Expires: uint64(time.Now().Add(grantLife).Unix())}
 	signGrant(s.n.identity, &o.Grant)
@@ -252,17 +279,14 @@ func (s *clientSession) routinePing(ctx context.Context, conn sessionConn, writi
 }
 
 // read takes what the decoder says until the session's end.
-func (s *clientSession) read(conn sessionConn) (*wire.Done, error) {
+func (s *clientSession) read(in *inbox, left int) (*wire.Done, error) {
+	before := len(s.made)
 	for {
-		if err := conn.SetReadDeadline(time.Now().Add(leaseTimeout)); err != nil {
+		m, err := in.take()
+		if err != nil {
 			return nil, err
 		}
-		m, err := wire.Read(conn)
-		if err != nil {
-			return nil, fmt.Errorf("the decoder is gone: %w", err)
-		}
 		switch m := m.(type) {
-		case *wire.SessionOpened, *wire.Pong:
 		case *wire.Progress:
 			total := len(s.prompt) + len(s.made)
 			if err := s.emit(control.Event{Kind: "progress", Phase: "prefill", Done: min(int64(m.Upto), int64(total)), Total: int64(total)}); err != nil {
@@ -273,7 +297,7 @@ func (s *clientSession) read(conn sessionConn) (*wire.Done, error) {
 				return nil, err
 			}
 		case *wire.Done:
-			return m, nil
+			return m, s.checkDone(m, len(s.made)-before, left)
 		case *wire.Refusal:
 			return nil, m
 		default:
@@ -282,10 +306,21 @@ func (s *clientSession) read(conn sessionConn) (*wire.Done, error) {
 	}
 }
 
+// checkDone checks that a decoder ends an answer where answers end.
+func (s *clientSession) checkDone(m *wire.Done, made, left int) error {
+	switch {
+	case made > 0 && m.Reason == wire.ReasonStop && s.tok.IsEOG(s.made[len(s.made)-1]):
+		return nil
+	case made == left && m.Reason == wire.ReasonLength:
+		return nil
+	}
+	return wire.Refuse(wire.CodeBadFrame, "the decoder ended the answer after %d of %d tokens, for %q", made, left, m.Reason)
+}
+
 // take appends a token to the answer. It must be the next one: a decoder that
 // skips or repeats positions is refused.
 func (s *clientSession) take(m *wire.Token) error {
-	if int(m.Position) != len(s.prompt)+len(s.made) || int(m.ID) >= s.tok.Size() {
+	if int64(m.Position) != int64(len(s.prompt)+len(s.made)) || int(m.ID) >= s.tok.Size() {
 		return wire.Refuse(wire.CodeBadFrame, "token %d at position %d, expected position %d", m.ID, m.Position, len(s.prompt)+len(s.made))
 	}
 	if len(s.made) == 0 {
@@ -353,6 +388,8 @@ func (n *Node) openSession(ctx context.Context, decoder string) (sessionConn, er
 		return n.host.Open(ctx, decoder, protoSession)
 	}
 	here, there := net.Pipe()
-	n.wg.Go(func() { n.serveSession(n.ID(), there) })
+	if !n.spawn(func() { n.serveSession(n.ID(), there) }) {
+		there.Close()
+	}
 	return here, nil
 }

@@ -59,10 +59,7 @@ type decoderSession struct {
 // session is over and nothing of it is left on this node.
 func (n *Node) serveSession(client string, conn sessionConn) {
 	defer conn.Close()
-	if err := conn.SetReadDeadline(time.Now().Add(leaseTimeout)); err != nil {
-		return
-	}
-	first, err := wire.Read(conn)
+	first, err := wire.Read(&patientReader{s: conn})
 	if err != nil {
 		if errors.Is(err, wire.ErrFormat) {
 			_ = writeFrame(conn, wire.Refuse(wire.CodeBadFrame, "%v", err)) // best effort: the stream ends anyway
@@ -81,7 +78,9 @@ func (n *Node) serveSession(client string, conn sessionConn) {
 		return
 	}
 	n.log.Debug("session opened", "session", open.Session, "client", client, "prompt", len(open.Tokens), "stages", len(open.Route.Stages))
-	n.wg.Go(func() { s.listen(conn) })
+	if !n.spawn(func() { s.listen(conn) }) {
+		s.abort(wire.Refuse(wire.CodePeerLost, "the decoder is closing"))
+	}
 	s.mu.Lock()
 	s.firstSent = time.Now()
 	s.do(s.m.start(s.profile))
@@ -107,6 +106,10 @@ func (n *Node) admitSession(client string, open *wire.SessionOpen) (*decoderSess
 		return nil, wire.Refuse(wire.CodeBadRequest, "a session needs at least one prompt token and one new token")
 	case need > int(g.Budget):
 		return nil, wire.Refuse(wire.CodeBadGrant, "%d tokens asked for, the grant allows %d", need, g.Budget)
+	}
+	o := &open.Sampling
+	if err := (&runtime.Sampling{Seed: o.Seed, Temperature: o.Temperature, TopP: o.TopP, MinP: o.MinP, TopK: int(o.TopK)}).Validate(); err != nil {
+		return nil, wire.Refuse(wire.CodeBadRequest, "%v", err)
 	}
 	s := n.served(artifacts.ID(g.Model))
 	if s == nil {
@@ -182,28 +185,30 @@ func checkRoute(rt *wire.Route, self string, layers int, held runtime.Range) *wi
 
 // listen reads what the client says until it goes away, and ends the session then.
 func (s *decoderSession) listen(conn sessionConn) {
+	defer conn.Close() // speak may be waiting for the client to read
+	defer s.abort(wire.Refuse(wire.CodeCancelled, "the client went away"))
+	r := &patientReader{s: conn}
 	for {
-		if conn.SetReadDeadline(time.Now().Add(leaseTimeout)) != nil {
-			break
-		}
-		m, err := wire.Read(conn)
+		m, err := wire.Read(r)
 		if err != nil {
-			break
+			return
 		}
-		switch m := m.(type) {
-		case *wire.Ping:
-			s.mu.Lock()
-			s.tellLocked(&wire.Pong{Nonce: m.Nonce})
-			s.mu.Unlock()
-			continue
-		case *wire.Cancel:
+		ping, ok := m.(*wire.Ping)
+		if !ok {
+			return // Cancel, or what has no place here
 		}
-		break
+		s.mu.Lock()
+		s.pongLocked(ping.Nonce)
+		s.mu.Unlock()
 	}
+}
+
+// abort ends the session at once.
+func (s *decoderSession) abort(r *wire.Refusal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cancel()
-	s.do(s.m.fail(wire.Refuse(wire.CodeCancelled, "the client went away")))
+	s.do(s.m.fail(r))
 	s.outDone = true
 	s.outReady.Broadcast()
 }
@@ -234,6 +239,18 @@ func (s *decoderSession) speak(conn sessionConn) {
 func (s *decoderSession) tellLocked(m wire.Message) {
 	s.out = append(s.out, m)
 	s.outReady.Broadcast()
+}
+
+// pongLocked answers a client's ping. A client that sends without reading has
+// one answer waiting, not many.
+func (s *decoderSession) pongLocked(nonce uint64) {
+	for _, m := range s.out {
+		if p, ok := m.(*wire.Pong); ok {
+			p.Nonce = nonce
+			return
+		}
+	}
+	s.tellLocked(&wire.Pong{Nonce: nonce})
 }
 
 // free gives back everything that the session holds on this node.
@@ -278,7 +295,7 @@ func (s *decoderSession) do(acts []action) {
 			}
 			s.n.links.send(a.To, a.Msg)
 		case run:
-			s.n.wg.Go(func() { s.compute(a.Step) })
+			s.n.spawn(func() { s.compute(a.Step) })
 		case emit:
 			if _, ok := a.Msg.(*wire.Token); ok {
 				if s.lastTok = time.Now(); s.firstTok.IsZero() {
@@ -287,7 +304,7 @@ func (s *decoderSession) do(acts []action) {
 			}
 			s.tellLocked(a.Msg)
 		case replan:
-			s.n.wg.Go(func() { s.replan(a.Lost) })
+			s.n.spawn(func() { s.replan(a.Lost) })
 		case finish:
 			s.finish(a)
 		}

@@ -116,7 +116,7 @@ func (n *Node) routinePing() {
 			d.checkLife(now, n.cfg.Silence, n.heardAt)
 		}
 		for _, s := range n.stageMap() {
-			s.checkLease(now, leaseTimeout)
+			s.checkLease(now, n.heardAt(s.decoder))
 		}
 		n.forgetUnheard(now)
 	}
@@ -144,6 +144,9 @@ func (n *Node) heardAt(peer string) time.Time {
 	defer n.live.Unlock()
 	return n.live.heard[peer]
 }
+
+// heardLately reports whether a peer has spoken within a lease.
+func (n *Node) heardLately(peer string) bool { return time.Since(n.heardAt(peer)) < leaseTimeout }
 
 // excuse moves everybody's last sign of life forward by d, but not beyond now.
 func (n *Node) excuse(now time.Time, d time.Duration) {

@@ -27,7 +27,12 @@ const (
 	leaseTimeout = 15 * time.Second // of silence until a stream is given up
 	writeTimeout = 15 * time.Second // to get 256 KiB out
 	idleTimeout  = 10 * time.Second // until an unused outgoing stream is closed
+	kvPatience   = time.Second      // a KV slice waits for seams
 	writeStep    = 256 << 10
+
+	// maxQueue is how many frames may wait for a peer before answers that it
+	// provokes (Pong, Refusal) are dropped; everything else works against credits.
+	maxQueue = 1024
 )
 
 // links carries frames between this node and others: one long-lived outgoing
@@ -39,6 +44,8 @@ type links struct {
 	host    *swarm.Host
 	deliver func(from string, m wire.Message) // called in order for each stream
 	lost    func(peer string, err error)      // a stream broke
+	heard   func(peer string)                 // bytes have come
+	alive   func(peer string) bool            // the peer was heard not long ago
 
 	ctx  context.Context
 	stop context.CancelFunc
@@ -54,30 +61,44 @@ type linkKey struct{ peer, protocol string }
 // uplink makes KV wait while seams are on their way out.
 type uplink struct {
 	mu    sync.Mutex
-	idle  *sync.Cond
 	seams int
+	idle  chan struct{} // closed when there are no seams; nil before the first
 }
 
 func (u *uplink) seam(n int) {
 	u.mu.Lock()
-	if u.seams += n; u.seams == 0 {
-		u.idle.Broadcast()
+	defer u.mu.Unlock()
+	if u.seams == 0 {
+		u.idle = make(chan struct{})
 	}
-	u.mu.Unlock()
+	if u.seams += n; u.seams == 0 {
+		close(u.idle)
+	}
 }
 
-func (u *uplink) waitIdle() {
+// wait returns when no seam waits, but after kvPatience in any case: a peer
+// that takes up its seams slowly must not hold up the KV of all sessions.
+func (u *uplink) wait(ctx context.Context) {
 	u.mu.Lock()
-	for u.seams > 0 {
-		u.idle.Wait()
-	}
+	idle, busy := u.idle, u.seams > 0
 	u.mu.Unlock()
+	if !busy {
+		return
+	}
+	t := time.NewTimer(kvPatience)
+	defer t.Stop()
+	select {
+	case <-idle:
+	case <-t.C:
+	case <-ctx.Done():
+	}
 }
 
 // job writes frames to a stream when its turn comes.
 type job struct {
-	seam bool
-	do   func(write func(wire.Message) error) error
+	seam   bool
+	answer bool // provoked by the peer
+	do     func(write func(wire.Message) error) error
 }
 
 // link is one outgoing stream and what waits for it.
@@ -89,34 +110,53 @@ type link struct {
 	closed bool
 }
 
-func newLinks(host *swarm.Host, deliver func(string, wire.Message), lost func(string, error)) *links {
+func newLinks(host *swarm.Host) *links {
 	ctx, stop := context.WithCancel(context.Background())
-	l := &links{host: host, deliver: deliver, lost: lost, ctx: ctx, stop: stop, out: map[linkKey]*link{}}
-	l.uplink.idle = sync.NewCond(&l.uplink.mu)
-	host.Handle(protoStage, l.receive)
-	host.Handle(protoKV, l.receive)
-	return l
+	return &links{host: host, ctx: ctx, stop: stop, out: map[linkKey]*link{}}
 }
 
-// Close ends all links.
+// listen takes other peers' streams from now on. The callbacks are set.
+func (l *links) listen() {
+	l.host.Handle(protoStage, l.receive)
+	l.host.Handle(protoKV, l.receive)
+}
+
+// Close ends all links; no callback runs afterwards.
 func (l *links) Close() {
+	l.mu.Lock()
 	l.stop()
+	l.mu.Unlock()
 	l.wg.Wait()
+}
+
+// begin counts a goroutine in, unless the links are closed.
+func (l *links) begin() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx.Err() != nil {
+		return false
+	}
+	l.wg.Add(1)
+	return true
 }
 
 // send queues m for peer; it never blocks. Queues stay short because every
 // sender of bulk data works against credits.
 func (l *links) send(peer string, m wire.Message) {
-	_, seam := m.(*wire.Seam)
-	if seam {
+	j := job{do: func(write func(wire.Message) error) error { return write(m) }}
+	switch m.(type) {
+	case *wire.Seam:
+		j.seam = true
 		l.uplink.seam(1)
+	case *wire.Pong, *wire.Refusal:
+		j.answer = true
 	}
-	l.enqueue(linkKey{peer, protoStage}, job{seam, func(write func(wire.Message) error) error { return write(m) }})
+	l.enqueue(linkKey{peer, protoStage}, j)
 }
 
 // sendKV queues a job that writes KV slices to peer.
 func (l *links) sendKV(peer string, do func(write func(wire.Message) error) error) {
-	l.enqueue(linkKey{peer, protoKV}, job{false, do})
+	l.enqueue(linkKey{peer, protoKV}, job{do: do})
 }
 
 func (l *links) enqueue(key linkKey, j job) {
@@ -134,7 +174,9 @@ func (l *links) enqueue(key linkKey, j job) {
 		go l.routineSend(k)
 	}
 	k.mu.Lock()
-	k.queue = append(k.queue, j)
+	if !j.answer || len(k.queue) < maxQueue {
+		k.queue = append(k.queue, j)
+	}
 	k.mu.Unlock()
 	select {
 	case k.wake <- struct{}{}:
@@ -178,9 +220,10 @@ func (l *links) serve(k *link) error {
 	if err != nil {
 		return fmt.Errorf("can't reach it: %w", err)
 	}
+	defer context.AfterFunc(l.ctx, func() { stream.Reset() })() // whatever it waits for
 	write := func(m wire.Message) error {
 		if k.key.protocol == protoKV {
-			l.uplink.waitIdle()
+			l.uplink.wait(l.ctx)
 		}
 		return writeFrame(stream, m)
 	}
@@ -224,39 +267,19 @@ func (l *links) serve(k *link) error {
 	}
 }
 
-type deadlineWriter interface {
-	io.Writer
-	SetWriteDeadline(time.Time) error
-}
-
-// writeFrame writes m in pieces, each with a deadline of its own, so that a
-// slow link is no dead one.
-func writeFrame(s deadlineWriter, m wire.Message) error {
-	b := wire.Append(nil, m)
-	for len(b) > 0 {
-		n := min(len(b), writeStep)
-		if err := s.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
-			return err
-		}
-		if _, err := s.Write(b[:n]); err != nil {
-			return err
-		}
-		b = b[n:]
-	}
-	return nil
-}
-
 // receive reads one incoming stream. Bytes that aren't a frame end the stream
 // and tell its peer why; they change nothing else.
 func (l *links) receive(s *swarm.Stream) {
 	defer s.Close()
-	done := context.AfterFunc(l.ctx, func() { s.Reset() })
-	defer done()
+	if !l.begin() {
+		s.Reset()
+		return
+	}
+	defer l.wg.Done()
+	defer context.AfterFunc(l.ctx, func() { s.Reset() })()
+	r := &patientReader{s, func() { l.heard(s.Peer()) }, func() bool { return l.alive(s.Peer()) }}
 	for {
-		if err := s.SetReadDeadline(time.Now().Add(leaseTimeout)); err != nil {
-			return
-		}
-		m, err := wire.Read(s)
+		m, err := wire.Read(r)
 		switch {
 		case err == nil:
 			l.deliver(s.Peer(), m)

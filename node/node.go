@@ -93,10 +93,12 @@ func (n *Node) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	n.links = newLinks(n.host, n.deliver, n.peerGone)
+	n.links = newLinks(n.host)
+	n.links.deliver, n.links.lost, n.links.heard, n.links.alive = n.deliver, n.peerGone, n.noteHeard, n.heardLately
+	n.links.listen()
 	n.host.OnDisconnect(func(peer string) { n.peerGone(peer, errors.New("the connection is gone")) })
-	n.host.Handle(protoSession, func(s *swarm.Stream) { n.serveSession(s.Peer(), s) })
-	n.host.Handle(protoBundle, n.serveBundle)
+	n.host.Handle(protoSession, n.counted(func(s *swarm.Stream) { n.serveSession(s.Peer(), s) }))
+	n.host.Handle(protoBundle, n.counted(n.serveBundle))
 	n.torrents, err = artifacts.NewTorrents(artifacts.TorrentConfig{Store: n.store, Listener: n.host.Listener(protoTorrent),
 		Dial: func(ctx context.Context, peer string) (net.Conn, error) {
 			return n.host.Open(ctx, peer, protoTorrent)
@@ -132,6 +134,9 @@ func (n *Node) Close() error {
 	for _, s := range n.stageMap() {
 		s.close()
 	}
+	for _, d := range n.decoderList() {
+		d.abort(wire.Refuse(wire.CodePeerLost, "the decoder is closing"))
+	}
 	n.stop()
 	var errs []error
 	if n.torrents != nil {
@@ -154,6 +159,42 @@ func (n *Node) Close() error {
 		errs = append(errs, n.store.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// begin counts a goroutine in that Close waits for, unless the node is closing.
+func (n *Node) begin() bool {
+	n.sessions.Lock()
+	defer n.sessions.Unlock()
+	if n.sessions.closed {
+		return false
+	}
+	n.wg.Add(1)
+	return true
+}
+
+// spawn runs f on a goroutine that Close waits for; not at all on a node that
+// is closing, where nobody needs its result.
+func (n *Node) spawn(f func()) bool {
+	ok := n.begin()
+	if ok {
+		go func() {
+			defer n.wg.Done()
+			f()
+		}()
+	}
+	return ok
+}
+
+// counted makes Close wait for a stream handler.
+func (n *Node) counted(f func(*swarm.Stream)) func(*swarm.Stream) {
+	return func(s *swarm.Stream) {
+		if !n.begin() {
+			s.Reset()
+			return
+		}
+		defer n.wg.Done()
+		f(s)
+	}
 }
 
 // ID returns the node's peer ID.

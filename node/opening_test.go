@@ -107,7 +107,7 @@ func TestStageLease(t *testing.T) {
 		return n.stage(wire.SessionID{1})
 	}
 	st := open(1)
-	st.listed = time.Now().Add(-leaseTimeout - time.Second)
+	st.listed = time.Now().Add(-busyLease - time.Second)
 	n.noteHeard(decoder.ID())
 	eventually(t, "the lease's end", func() bool { return n.stage(wire.SessionID{1}) == nil })
 

@@ -147,7 +147,7 @@ func (s *stageSession) do(acts []action) {
 		case pushKV:
 			s.n.links.sendKV(a.To, func(write func(wire.Message) error) error { return s.push(a, write) })
 		case run:
-			s.n.wg.Go(func() { s.compute(a.Step) })
+			s.n.spawn(func() { s.compute(a.Step) })
 		case finish:
 			s.n.refuse(s.decoder, s.m.head, a.Err)
 			s.closeLocked()
@@ -213,11 +213,18 @@ func (s *stageSession) pinged(listed bool) {
 	}
 }
 
-// checkLease frees the session if its decoder hasn't listed it for so long,
-// whatever else it talks about.
-func (s *stageSession) checkLease(now time.Time, lease time.Duration) {
+// busyLease is how long a decoder that speaks of other things may leave a
+// session unlisted: its pings may wait behind long seams.
+const busyLease = time.Minute
+
+// checkLease frees the session if its decoder is silent or has long not listed it.
+func (s *stageSession) checkLease(now, heard time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	lease := busyLease
+	if now.Sub(heard) > leaseTimeout {
+		lease = leaseTimeout
+	}
 	if now.Sub(s.listed) > lease {
 		s.closeLocked()
 	}

@@ -1,0 +1,81 @@
+package node
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/starling-swarm/starling/swarm/wire"
+)
+
+// inbox holds what a decoder has said and its client hasn't read. A person may
+// pause the output for as long as they like: the decoder isn't held up by it,
+// and goes on being heard.
+type inbox struct {
+	mu    sync.Mutex
+	ready *sync.Cond
+	max   int
+	queue []wire.Message
+	err   error // why nothing more comes
+}
+
+// newInbox returns an inbox for an answer of so many tokens.
+func newInbox(tokens int) *inbox {
+	b := &inbox{max: tokens + 8} // and a few words around them
+	b.ready = sync.NewCond(&b.mu)
+	return b
+}
+
+// fill reads conn until it ends.
+func (b *inbox) fill(conn sessionConn) {
+	r := &patientReader{s: conn}
+	for {
+		m, err := wire.Read(r)
+		if err != nil {
+			err = fmt.Errorf("the decoder is gone: %w", err)
+		}
+		if !b.put(m, err) {
+			return
+		}
+	}
+}
+
+// put adds a frame, or the error that ends the session; it reports whether more
+// is wanted. Of several words about progress the last one counts.
+func (b *inbox) put(m wire.Message, err error) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch m.(type) {
+	case *wire.Pong, *wire.SessionOpened:
+		return true
+	case *wire.Progress:
+		if n := len(b.queue); n > 0 && b.queue[n-1].Type() == wire.TypeProgress {
+			b.queue[n-1] = m
+			return true
+		}
+	}
+	if err == nil && len(b.queue) >= 2*b.max {
+		err = wire.Refuse(wire.CodeBadFrame, "a decoder sends more than it was asked for")
+	}
+	if err != nil {
+		b.err = err
+	} else {
+		b.queue = append(b.queue, m)
+	}
+	b.ready.Signal()
+	return err == nil
+}
+
+// take returns the next frame; after the last one, why there is no other.
+func (b *inbox) take() (wire.Message, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for len(b.queue) == 0 && b.err == nil {
+		b.ready.Wait()
+	}
+	if len(b.queue) == 0 {
+		return nil, b.err
+	}
+	m := b.queue[0]
+	b.queue = b.queue[1:]
+	return m, nil
+}

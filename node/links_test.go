@@ -1,0 +1,216 @@
+package node
+
+import (
+	"context"
+	"io"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/starling-swarm/starling/node/control"
+	"github.com/starling-swarm/starling/runtime/runtimetest"
+	"github.com/starling-swarm/starling/swarm/wire"
+)
+
+// KV waits for seams, but not longer than kvPatience: a peer that doesn't take
+// up its seams must not stop every session's KV.
+func TestUplink(t *testing.T) {
+	var u uplink
+	waited := func() time.Duration {
+		began := time.Now()
+		u.wait(context.Background())
+		return time.Since(began)
+	}
+	if d := waited(); d > kvPatience/2 {
+		t.Errorf("KV waited %v for nothing", d)
+	}
+	u.seam(1)
+	u.seam(1)
+	u.seam(-1)
+	time.AfterFunc(50*time.Millisecond, func() { u.seam(-1) })
+	if d := waited(); d < 40*time.Millisecond || d >= kvPatience {
+		t.Errorf("KV waited %v for a seam that took 50 ms", d)
+	}
+	u.seam(1)
+	if d := waited(); d < kvPatience || d > 5*kvPatience {
+		t.Errorf("KV waited %v for a seam that hangs, want %v", d, kvPatience)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	began := time.Now()
+	if u.wait(ctx); time.Since(began) > kvPatience/2 {
+		t.Error("KV waits for a seam while the node closes")
+	}
+}
+
+// A peer that provokes answers and doesn't read them fills no memory.
+func TestAnswersAreBounded(t *testing.T) {
+	l := newLinks(nil)
+	k := &link{wake: make(chan struct{}, 1)} // nobody serves it
+	l.out[linkKey{"S", protoStage}] = k
+	for range 3 * maxQueue {
+		l.send("S", &wire.Pong{})
+		l.send("S", &wire.Refusal{})
+	}
+	if len(k.queue) > maxQueue {
+		t.Errorf("%d answers wait", len(k.queue))
+	}
+	before := len(k.queue)
+	l.send("S", &wire.StageClose{})
+	if len(k.queue) != before+1 {
+		t.Error("a session's own frame was dropped")
+	}
+
+	s := &decoderSession{}
+	s.outReady = sync.NewCond(&s.mu)
+	for i := range uint64(1000) {
+		s.pongLocked(i)
+		s.tellLocked(&wire.Token{})
+	}
+	if len(s.out) != 1001 {
+		t.Errorf("%d frames wait for a client, want 1000 tokens and one Pong", len(s.out))
+	}
+}
+
+// scriptedReader times out where its script has nil.
+type scriptedReader struct{ script [][]byte }
+
+func (r *scriptedReader) SetReadDeadline(time.Time) error { return nil }
+
+func (r *scriptedReader) Read(b []byte) (int, error) {
+	if len(r.script) == 0 {
+		return 0, io.EOF
+	}
+	next := r.script[0]
+	r.script = r.script[1:]
+	if next == nil {
+		return 0, os.ErrDeadlineExceeded
+	}
+	n := copy(b, next)
+	if n < len(next) {
+		r.script = append([][]byte{next[n:]}, r.script...)
+	}
+	return n, nil
+}
+
+// A frame that takes long shows life with each piece, and a stream's silence
+// isn't its peer's.
+func TestPatientReader(t *testing.T) {
+	frame := wire.Append(nil, &wire.Ping{Nonce: 7})
+	heard, alive := 0, true
+	r := &patientReader{&scriptedReader{[][]byte{frame[:3], nil, frame[3:5], nil, nil, frame[5:9], frame[9:], nil}}, func() { heard++ }, func() bool { return alive }}
+	m, err := wire.Read(r)
+	if err != nil || m.(*wire.Ping).Nonce != 7 {
+		t.Fatalf("read %v, %v", m, err)
+	}
+	if heard < 4 {
+		t.Errorf("heard %d times", heard)
+	}
+	alive = false
+	if _, err := wire.Read(r); !os.IsTimeout(err) {
+		t.Errorf("silence of a silent peer gives %v", err)
+	}
+}
+
+// A client's inbox takes all that an answer has, however slow its reader, and
+// no more.
+func TestInbox(t *testing.T) {
+	b := newInbox(3)
+	for i := range uint32(1000) {
+		if !b.put(&wire.Progress{Upto: i}, nil) || !b.put(&wire.Pong{}, nil) {
+			t.Fatal("progress fills the inbox")
+		}
+	}
+	for range 3 {
+		b.put(&wire.Token{}, nil)
+	}
+	b.put(&wire.Done{}, nil)
+	b.put(nil, io.EOF)
+	if m, err := b.take(); err != nil || m.(*wire.Progress).Upto != 999 {
+		t.Errorf("took %v, %v, want the last progress", m, err)
+	}
+	for range 3 {
+		if m, err := b.take(); err != nil || m.Type() != wire.TypeToken {
+			t.Errorf("took %v, %v", m, err)
+		}
+	}
+	if m, err := b.take(); err != nil || m.Type() != wire.TypeDone {
+		t.Errorf("took %v, %v", m, err)
+	}
+	if _, err := b.take(); err != io.EOF {
+		t.Errorf("the end is %v", err)
+	}
+	b = newInbox(3)
+	for i := 0; b.put(&wire.Token{}, nil); i++ {
+		if i > 100 {
+			t.Fatal("an inbox for 3 tokens takes everything")
+		}
+	}
+}
+
+// A node that closes ends the sessions that it decodes, also when they wait for
+// a stage, and its own client's.
+func TestCloseWhileWaiting(t *testing.T) {
+	tn, stage, id := stageNode(t, time.Minute, 0) // a row takes a minute
+	cfg := stage.served(id).exec.Config()
+	decoder := tn.start(func(c *Config) {
+		c.Backend = &slowBackend{runtimetest.Fake{Config: cfg, Tokenizer: tn.tokenizer()}}
+	})
+	tn.serve(decoder, id, 0, cfg.Layers)
+	eventually(t, "two offers", func() bool {
+		_ = decoder.host.Refresh(context.Background())
+		p, _ := decoder.planPeers(id)
+		return len(p) == 2
+	})
+	ended := make(chan error, 1)
+	go func() {
+		k := control.Constraints{Shape: "across", Cuts: []int{1}, Assign: []string{stage.ID()}, Decoder: decoder.ID(), Chunk: 4}
+		_, err := tn.run(context.Background(), decoder, id, k, nil)
+		ended <- err
+	}()
+	eventually(t, "the stage to work", func() bool {
+		for _, s := range stage.stageMap() {
+			s.mu.Lock()
+			taken := s.m.taken
+			s.mu.Unlock()
+			if taken != nil {
+				return true
+			}
+		}
+		return false
+	})
+	closed := make(chan error, 1)
+	go func() { closed <- decoder.Close() }()
+	for range 2 {
+		select {
+		case err := <-ended:
+			if err == nil {
+				t.Error("the session of a closed node gave an answer")
+			}
+		case <-closed:
+		case <-time.After(8 * time.Second):
+			t.Fatal("a closing node waits for its sessions")
+		}
+	}
+	eventually(t, "the stage's end", func() bool { return len(stage.stageMap()) == 0 })
+}
+
+// A reader that pauses doesn't end its session, also where decoder and client
+// are one node.
+func TestPausedReader(t *testing.T) {
+	tn, n, id := stageNode(t, 0, 0)
+	tn.serve(n, id, 0, tn.layers())
+	first, frames := true, 0
+	a, err := tn.run(context.Background(), n, id, control.Constraints{Shape: "local", Decoder: n.ID()}, func(ev control.Event) error {
+		if ev.Kind == "text" && first {
+			first = false
+			eventually(t, "the decoder to be done with us", func() bool { return len(n.decoderList()) == 0 })
+		}
+		frames++
+		return nil
+	})
+	if err != nil || len(a.NewTokens) == 0 || frames < 3 {
+		t.Errorf("answer %+v, %v", a, err)
+	}
+}
