@@ -40,9 +40,10 @@ arm64: ## the kernels' tests under qemu: the specification's hashes must be equa
 	cd kernels && qemu-aarch64-static ../bin/kernels-arm64.test -test.skip Floats
 
 fuzz: ## every fuzz target for FUZZTIME
-	@set -e; for pkg in $$($(GO) list ./...); do \
+	@mkdir -p bin; set -e; for pkg in $$($(GO) list ./...); do \
 	  for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
-	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg | tail -n 1; \
+	    echo "$$pkg $$f"; \
+	    $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg > bin/fuzz.log 2>&1 || { cat bin/fuzz.log; exit 1; }; \
 	  done; done
 
 PARIS = $(BIN) demo --model $(SMOLLM2) --prompt "What is the capital of France?" -n 8
