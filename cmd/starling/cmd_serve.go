@@ -146,6 +146,9 @@ func (t *teller) started(g *globals, st *control.Status) {
 	for _, a := range st.Addrs {
 		fmt.Printf("listening on %s\n", a)
 	}
+	for _, p := range st.Problems {
+		fmt.Printf("problem: %s\n", oneLine(p))
+	}
 	switch {
 	case st.Swarm.Public:
 		if len(st.Addrs) > 0 {

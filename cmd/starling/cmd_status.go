@@ -51,6 +51,9 @@ func printStatus(w io.Writer, st *control.Status) error {
 		fmt.Fprintf(w, "swarm\t%s (%s)\n", printable(st.Swarm.Name), st.Swarm.ID)
 		fmt.Fprintf(w, "connected\t%d peers\n", len(st.Connected))
 		fmt.Fprintf(w, "numerics\t%s\n", st.Profile)
+		for _, p := range st.Problems {
+			fmt.Fprintf(w, "problem\t%s\n", oneLine(p))
+		}
 		for _, m := range st.Models {
 			fmt.Fprintf(w, "model\t%s (%s): holds %s, serves %s; %s of %s on this disk\n", printable(m.Name), shortID(m.ID),
 				layersText(m.Held), layersText(m.Serving), bytesText(m.Allocated), bytesText(m.Bytes))

@@ -50,7 +50,7 @@ func generate(ctx context.Context, m runtime.Executor, prompt []int32, maxNew in
 		return nil, fmt.Errorf("%d prompt tokens and %d new ones exceed the model's context of %d: shorten the prompt or ask for at most %d new tokens",
 			len(prompt), maxNew, cfg.Context, max(cfg.Context-len(prompt), 0))
 	}
-	seq, err := m.NewSequence(len(prompt) + maxNew)
+	seq, err := m.NewSequence(len(prompt)+maxNew, m.Layers())
 	if err != nil {
 		return nil, err
 	}
