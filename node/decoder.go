@@ -134,7 +134,13 @@ func (n *Node) admitSession(client string, open *wire.SessionOpen) (*decoderSess
 		st := &rt.Stages[i]
 		st.RangeRoot = s.root(runtime.Range{First: int(st.First), Last: int(st.Last)})
 	}
-	seq, err := s.exec.NewSequence(need)
+	// Every layer held, since losing a stage may make this node run any of
+	// them; where memory doesn't admit that, those of the route.
+	seq, err := s.exec.NewSequence(need, held)
+	if own := (runtime.Range{First: int(rt.DecoderFirst), Last: cfg.Layers}); err != nil && own != held && !rt.DecodeLocal && len(rt.Stages) > 0 {
+		held = own
+		seq, err = s.exec.NewSequence(need, held)
+	}
 	if err != nil {
 		return nil, asRefusal(err)
 	}

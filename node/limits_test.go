@@ -18,7 +18,7 @@ func newMachine(t *testing.T, cfg runtime.Config, route wire.Route, prompt int) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	seq, err := e.NewSequence(prompt + 1)
+	seq, err := e.NewSequence(prompt+1, e.Layers())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestSeamThatIsNoNumber(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a.Step.Seq, err = e.NewSequence(10)
+			a.Step.Seq, err = e.NewSequence(10, e.Layers())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -69,7 +69,7 @@ func newSimulation(t *testing.T, seed uint64, prompt []int32, maxNew, chunk int,
 	open := &wire.SessionOpen{Head: wire.Head{Epoch: wire.Epoch{Client: 1}}, Route: route, Tokens: prompt, MaxNew: uint32(maxNew), Proof: true,
 		Sampling: wire.Sampling{Seed: 7, Temperature: 0.8, TopP: 1}}
 	open.Grant = wire.Grant{ClientEpoch: 1, Budget: uint32(len(prompt) + maxNew), Decoder: simDecoder}
-	seq, err := s.dec.NewSequence(len(prompt) + maxNew)
+	seq, err := s.dec.NewSequence(len(prompt)+maxNew, held)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func (s *simulation) deliver(q simQueue, m wire.Message) {
 		}
 		ps := m.Plan.Stages[m.Index]
 		e := s.openExec(runtime.Range{First: int(ps.First), Last: int(ps.Last)})
-		seq, err := e.NewSequence(int(m.Plan.Capacity))
+		seq, err := e.NewSequence(int(m.Plan.Capacity), e.Layers())
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -304,7 +304,7 @@ func alone(t *testing.T, prompt []int32, maxNew int) (tokens []int32, logits, kv
 	if err != nil {
 		t.Fatal(err)
 	}
-	seq, err := e.NewSequence(len(prompt) + maxNew)
+	seq, err := e.NewSequence(len(prompt)+maxNew, e.Layers())
 	if err != nil {
 		t.Fatal(err)
 	}

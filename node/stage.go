@@ -59,7 +59,7 @@ func (n *Node) openStage(from string, m *wire.StageOpen) *wire.Refusal {
 		old.close()
 		<-old.freed
 	}
-	seq, err := s.exec.NewSequence(int(m.Plan.Capacity))
+	seq, err := s.exec.NewSequence(int(m.Plan.Capacity), layers)
 	if err != nil {
 		return asRefusal(err)
 	}

@@ -64,11 +64,12 @@ type Executor interface {
 	Profile() Profile
 	// Tokenizer is the model's own; never nil.
 	Tokenizer() *tokenizer.Tokenizer
-	// NewSequence reserves KV memory for `capacity` positions (≥ 1) of every layer of Layers, rounded up to whole pages
-	// of 256 positions, and returns an empty sequence. Memory is touched as rows arrive. Errors: *CapacityError when the
+	// NewSequence reserves KV memory for `capacity` positions (≥ 1) of every layer of layers, rounded up to whole pages
+	// of 256 positions, and returns an empty sequence. An empty range reserves nothing and is for the head alone. Memory
+	// is touched as rows arrive. Errors: *LayerError when layers are not within Layers, *CapacityError when the
 	// reservation does not fit (try again after another sequence was closed), *ContextError when capacity exceeds the
 	// model's context.
-	NewSequence(capacity int) (Sequence, error)
+	NewSequence(capacity int, layers Range) (Sequence, error)
 	// FreeKVBytes is what can still be reserved.
 	FreeKVBytes() int64
 	// Run performs the steps together: rows of several steps share each weight matrix's pass, and every result is the
@@ -76,17 +77,18 @@ type Executor interface {
 	// in one step only. On error no sequence changed its length and the steps' results are undefined. ctx is checked
 	// while waiting and between layers.
 	// Errors: *StepError (a step that makes no sense: a bug of the caller, or of the peer it speaks for),
-	// *PositionError, *FullError, *NonFiniteError, ctx's error, ErrClosed.
+	// *LayerError (layers for which the sequence reserved nothing), *PositionError, *FullError, *NonFiniteError, ctx's
+	// error, ErrClosed.
 	Run(ctx context.Context, steps []*Step) error
 	// Close frees the model. It waits for a Run in progress; afterwards every method that computes or reserves gives
 	// ErrClosed. Idempotent. Sequences need not be closed before.
 	Close() error
 }
 
-// Sequence is the KV cache of one conversation for the layers of the executor that made it. Methods may be called from
+// Sequence is the KV cache of one conversation for the layers that NewSequence was given. Methods may be called from
 // any goroutine, also while a Run uses the sequence: rows below Len never change, so ExportKV, Digest and Len do not
 // wait for it, nor does ImportKV into a layer that the Run does not touch. Truncate, Close, and ImportKV into a layer
-// that is running wait for the Run's end. A layer outside the executor's range is a *LayerError, or 0 rows for Len.
+// that is running wait for the Run's end. Any other layer is a *LayerError, or 0 for Len and RowBytes.
 type Sequence interface {
 	// Len is the number of rows held for that layer.
 	Len(layer int) int

@@ -45,14 +45,14 @@ func (e *PositionError) Error() string {
 	return fmt.Sprintf("runtime: layer %d holds %d rows, which does not fit position %d", e.Layer, e.Held, e.Pos)
 }
 
-// LayerError says that a layer is not among the loaded ones.
+// LayerError says that a layer is not among those of an executor or a sequence.
 type LayerError struct {
 	Layer int
 	Have  Range
 }
 
 func (e *LayerError) Error() string {
-	return fmt.Sprintf("runtime: layer %d is not loaded here, which has %v", e.Layer, e.Have)
+	return fmt.Sprintf("runtime: layer %d is not here, where there is %v", e.Layer, e.Have)
 }
 
 // StepError says why a step of a Run makes no sense.

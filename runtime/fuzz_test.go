@@ -89,7 +89,7 @@ func FuzzImportKV(f *testing.F) {
 	f.Add(make([]byte, 512), 1)
 	f.Add(bytes.Repeat([]byte{0xff}, 256), 0)
 	f.Fuzz(func(t *testing.T, rows []byte, first int) {
-		s, err := m.NewSequence(4)
+		s, err := m.NewSequence(4, m.Layers())
 		if err != nil {
 			t.Fatal(err)
 		}

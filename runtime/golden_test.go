@@ -62,7 +62,7 @@ func open(t testing.TB, o runtime.Options) *runtime.Model {
 // sequenceOf reserves a sequence and closes it at the test's end.
 func sequenceOf(t testing.TB, m *runtime.Model, capacity int) runtime.Sequence {
 	t.Helper()
-	s, err := m.NewSequence(capacity)
+	s, err := m.NewSequence(capacity, m.Layers())
 	if err != nil {
 		t.Fatal(err)
 	}

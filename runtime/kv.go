@@ -152,6 +152,8 @@ func (s *sequence) claim(r Range, start, n int) error {
 	switch {
 	case s.closed:
 		return ErrClosed
+	case r.Len() > 0 && !s.layers.Covers(r):
+		return CheckLayers(r, s.layers)
 	case r.Len() > 0 && n > s.capacity-start:
 		return &FullError{Asked: start + n, Capacity: s.capacity}
 	}

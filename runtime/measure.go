@@ -23,7 +23,7 @@ const (
 // needs KV memory for 32 positions (*CapacityError).
 func Measure(ctx context.Context, e Executor) (Speed, error) {
 	c, layers := e.Config(), e.Layers()
-	seq, err := e.NewSequence(min(measureRows, c.Context))
+	seq, err := e.NewSequence(min(measureRows, c.Context), layers)
 	if err != nil {
 		return Speed{}, err
 	}

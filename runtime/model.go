@@ -159,7 +159,7 @@ func (m *Model) Tokenizer() *tokenizer.Tokenizer { return m.tok }
 func (m *Model) FreeKVBytes() int64 { return m.budget.free() }
 
 // NewSequence implements Executor.
-func (m *Model) NewSequence(capacity int) (Sequence, error) {
+func (m *Model) NewSequence(capacity int, layers Range) (Sequence, error) {
 	switch {
 	case m.closed.Load():
 		return nil, ErrClosed
@@ -168,7 +168,10 @@ func (m *Model) NewSequence(capacity int) (Sequence, error) {
 	case capacity > m.cfg.Context:
 		return nil, &ContextError{Asked: capacity, Limit: m.cfg.Context}
 	}
-	s, err := newSequence(m.layers, m.kv, m.cfg.KVHeads, m.cfg.HeadDim, capacity, &m.budget)
+	if err := CheckLayers(layers, m.layers); err != nil {
+		return nil, err
+	}
+	s, err := newSequence(layers, m.kv, m.cfg.KVHeads, m.cfg.HeadDim, capacity, &m.budget)
 	if err != nil {
 		return nil, err
 	}

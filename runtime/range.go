@@ -26,3 +26,15 @@ func (r Range) String() string {
 	}
 	return fmt.Sprintf("layers %d–%d (%d)", r.First, r.Last-1, r.Len())
 }
+
+// CheckLayers returns a *LayerError, with the first layer that have lacks, unless have covers r.
+func CheckLayers(r, have Range) error {
+	if have.Covers(r) {
+		return nil
+	}
+	l := r.First
+	for l+1 < r.Last && have.Contains(l) {
+		l++
+	}
+	return &LayerError{Layer: l, Have: have}
+}

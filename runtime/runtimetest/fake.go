@@ -132,11 +132,11 @@ func (e *executor) FreeKVBytes() int64 {
 	return e.free
 }
 
-func (e *executor) NewSequence(capacity int) (runtime.Sequence, error) {
+func (e *executor) NewSequence(capacity int, layers runtime.Range) (runtime.Sequence, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	const page = 256
-	need := int64((capacity+page-1)/page*page) * int64(e.cfg.KVRowBytes(e.kv)) * int64(e.layers.Len())
+	need := int64((capacity+page-1)/page*page) * int64(e.cfg.KVRowBytes(e.kv)) * int64(layers.Len())
 	switch {
 	case e.closed:
 		return nil, runtime.ErrClosed
@@ -144,11 +144,13 @@ func (e *executor) NewSequence(capacity int) (runtime.Sequence, error) {
 		return nil, fmt.Errorf("runtimetest: a sequence of %d positions asked for", capacity)
 	case capacity > e.cfg.Context:
 		return nil, &runtime.ContextError{Asked: capacity, Limit: e.cfg.Context}
+	case !e.layers.Covers(layers):
+		return nil, runtime.CheckLayers(layers, e.layers)
 	case need > e.free:
 		return nil, &runtime.CapacityError{Asked: need, Free: e.free}
 	}
 	e.free -= need
-	s := &sequence{exec: e, capacity: capacity, reserved: need, rows: make([][]byte, e.layers.Len())}
+	s := &sequence{exec: e, layers: layers, capacity: capacity, reserved: need, rows: make([][]byte, layers.Len())}
 	s.idle = sync.NewCond(&s.mu)
 	return s, nil
 }

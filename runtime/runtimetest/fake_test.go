@@ -31,7 +31,7 @@ func runOne(t *testing.T, f *runtimetest.Fake, ctx context.Context, n int) (*run
 	if err != nil {
 		t.Fatal(err)
 	}
-	seq, err := e.NewSequence(n)
+	seq, err := e.NewSequence(n, e.Layers())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,12 +12,13 @@ import (
 // sequence is Fake's runtime.Sequence. Cache rows are kept as their canonical bytes.
 type sequence struct {
 	exec     *executor
+	layers   runtime.Range
 	capacity int
 	reserved int64
 
 	mu      sync.Mutex
 	idle    *sync.Cond    // on mu: claimed changed
-	rows    [][]byte      // [layer − first]
+	rows    [][]byte      // [layer − layers.First]
 	running runtime.Range // layers that a Run appends to
 	visible int           // rows of those layers that others may see
 	claimed bool
@@ -29,14 +30,14 @@ func (s *sequence) rowBytes() int { return s.exec.cfg.KVRowBytes(s.exec.kv) }
 func (s *sequence) Capacity() int { return s.capacity }
 
 func (s *sequence) RowBytes(layer int) int {
-	if !s.exec.layers.Contains(layer) {
+	if !s.layers.Contains(layer) {
 		return 0
 	}
 	return s.rowBytes()
 }
 
 func (s *sequence) Len(layer int) int {
-	if !s.exec.layers.Contains(layer) {
+	if !s.layers.Contains(layer) {
 		return 0
 	}
 	s.mu.Lock()
@@ -49,7 +50,7 @@ func (s *sequence) lenLocked(layer int) int {
 	if s.claimed && s.running.Contains(layer) {
 		return s.visible
 	}
-	return len(s.rows[layer-s.exec.layers.First]) / s.rowBytes()
+	return len(s.rows[layer-s.layers.First]) / s.rowBytes()
 }
 
 func (s *sequence) Truncate(n int) {
@@ -58,12 +59,12 @@ func (s *sequence) Truncate(n int) {
 	for s.claimed {
 		s.idle.Wait()
 	}
-	s.cutLocked(s.exec.layers, n)
+	s.cutLocked(s.layers, n)
 }
 
 func (s *sequence) cutLocked(r runtime.Range, n int) {
 	for l := r.First; l < r.Last; l++ {
-		rows := &s.rows[l-s.exec.layers.First]
+		rows := &s.rows[l-s.layers.First]
 		*rows = (*rows)[:min(len(*rows), max(n, 0)*s.rowBytes())]
 	}
 }
@@ -90,6 +91,8 @@ func (s *sequence) claim(r runtime.Range, start, n int) error {
 	switch {
 	case s.closed:
 		return runtime.ErrClosed
+	case r.Len() > 0 && !s.layers.Covers(r):
+		return runtime.CheckLayers(r, s.layers)
 	case r.Len() > 0 && n > s.capacity-start:
 		return &runtime.FullError{Asked: start + n, Capacity: s.capacity}
 	}
@@ -116,7 +119,7 @@ func (s *sequence) release(start int, keep bool) {
 func (s *sequence) add(layer int, row []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := layer - s.exec.layers.First
+	i := layer - s.layers.First
 	s.rows[i] = append(s.rows[i], row...)
 }
 
@@ -124,12 +127,12 @@ func (s *sequence) add(layer int, row []byte) {
 func (s *sequence) until(layer, n int) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.rows[layer-s.exec.layers.First][:n*s.rowBytes()]
+	return s.rows[layer-s.layers.First][:n*s.rowBytes()]
 }
 
 func (s *sequence) ExportKV(dst []byte, layer, first, last int) ([]byte, error) {
-	if !s.exec.layers.Contains(layer) {
-		return dst, &runtime.LayerError{Layer: layer, Have: s.exec.layers}
+	if !s.layers.Contains(layer) {
+		return dst, &runtime.LayerError{Layer: layer, Have: s.layers}
 	}
 	if first < 0 || last < first {
 		return dst, fmt.Errorf("runtimetest: rows [%d, %d) of layer %d asked for: not a range", first, last, layer)
@@ -142,12 +145,12 @@ func (s *sequence) ExportKV(dst []byte, layer, first, last int) ([]byte, error) 
 	if held := s.lenLocked(layer); last > held {
 		return dst, &runtime.PositionError{Layer: layer, Pos: last, Held: held}
 	}
-	return append(dst, s.rows[layer-s.exec.layers.First][first*s.rowBytes():last*s.rowBytes()]...), nil
+	return append(dst, s.rows[layer-s.layers.First][first*s.rowBytes():last*s.rowBytes()]...), nil
 }
 
 func (s *sequence) ImportKV(layer, first int, rows []byte) error {
-	if !s.exec.layers.Contains(layer) {
-		return &runtime.LayerError{Layer: layer, Have: s.exec.layers}
+	if !s.layers.Contains(layer) {
+		return &runtime.LayerError{Layer: layer, Have: s.layers}
 	}
 	if len(rows)%s.rowBytes() != 0 {
 		return fmt.Errorf("runtimetest: %d bytes of KV for layer %d: not a multiple of %d, the bytes of a row", len(rows), layer, s.rowBytes())
@@ -175,17 +178,17 @@ func (s *sequence) ImportKV(layer, first int, rows []byte) error {
 	case n > s.capacity-first:
 		return &runtime.FullError{Asked: first + n, Capacity: s.capacity}
 	}
-	i := layer - s.exec.layers.First
+	i := layer - s.layers.First
 	s.rows[i] = append(s.rows[i], rows...)
 	return nil
 }
 
 func (s *sequence) Digest(layer int) [32]byte {
 	var rows []byte
-	if s.exec.layers.Contains(layer) {
+	if s.layers.Contains(layer) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		rows = s.rows[layer-s.exec.layers.First][:s.lenLocked(layer)*s.rowBytes()]
+		rows = s.rows[layer-s.layers.First][:s.lenLocked(layer)*s.rowBytes()]
 	}
 	return blake3.Sum256(rows)
 }

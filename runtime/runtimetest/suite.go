@@ -72,7 +72,7 @@ func (s *suite) executor(r runtime.Range) runtime.Executor {
 // sequence reserves a sequence and closes it at the end.
 func (s *suite) sequence(e runtime.Executor, capacity int) runtime.Sequence {
 	s.Helper()
-	seq, err := e.NewSequence(capacity)
+	seq, err := e.NewSequence(capacity, e.Layers())
 	if err != nil {
 		s.Fatalf("NewSequence(%d): %v", capacity, err)
 	}

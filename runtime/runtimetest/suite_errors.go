@@ -3,6 +3,7 @@ package runtimetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -176,7 +177,7 @@ func (s *suite) cancel() {
 
 func (s *suite) reservations() {
 	free := s.whole.FreeKVBytes()
-	seq, err := s.whole.NewSequence(300)
+	seq, err := s.whole.NewSequence(300, s.all)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -202,17 +203,18 @@ func (s *suite) reservations() {
 	if !errors.Is(err, runtime.ErrClosed) {
 		s.Errorf("Run with a closed sequence: %v", err)
 	}
-	_, err = s.whole.NewSequence(s.cfg.Context + 1)
+	_, err = s.whole.NewSequence(s.cfg.Context+1, s.all)
 	want[*runtime.ContextError](s, "a sequence beyond the context", err)
 	for _, n := range []int{0, -1} {
-		if _, err := s.whole.NewSequence(n); err == nil {
+		if _, err := s.whole.NewSequence(n, s.all); err == nil {
 			s.Errorf("NewSequence(%d) succeeded", n)
 		}
 	}
+	s.someLayers(free, taken)
 	// Take all there is, up to a sane number of sequences.
 	var held []runtime.Sequence
 	for range 1000 {
-		seq, err := s.whole.NewSequence(min(s.cfg.Context, 1<<20))
+		seq, err := s.whole.NewSequence(min(s.cfg.Context, 1<<20), s.all)
 		if err != nil {
 			want[*runtime.CapacityError](s, "more than there is", err)
 			break
@@ -224,6 +226,51 @@ func (s *suite) reservations() {
 	}
 	if got := s.whole.FreeKVBytes(); got != free {
 		s.Errorf("%d bytes free at the end, %d at the start", got, free)
+	}
+}
+
+// someLayers checks a sequence of the last layer alone: it costs its part of all (which cost whole bytes of 300
+// positions), and has no other layer.
+func (s *suite) someLayers(free, whole int64) {
+	n := s.cfg.Layers
+	last := runtime.Range{First: n - 1, Last: n}
+	seq, err := s.whole.NewSequence(300, last)
+	if err != nil {
+		s.Fatal(err)
+	}
+	if taken := free - s.whole.FreeKVBytes(); taken*int64(n) != whole {
+		s.Errorf("300 positions of 1 layer reserve %d bytes, those of %d reserve %d", taken, n, whole)
+	}
+	seam := make([]float32, 2*s.cfg.Width)
+	for i := range seam {
+		seam[i] = float32(i%7) - 3
+	}
+	s.run(s.whole, &runtime.Step{Seq: seq, Layers: last, N: 2, Seam: seam})
+	rows, err := seq.ExportKV(nil, n-1, 0, 2)
+	if err != nil || seq.Len(n-1) != 2 {
+		s.Errorf("the layer holds %d rows: %v", seq.Len(n-1), err)
+	}
+	if seq.Len(n-2) != 0 || seq.RowBytes(n-2) != 0 {
+		s.Error("the sequence has rows of a layer that it wasn't made for")
+	}
+	want[*runtime.LayerError](s, "ImportKV into a layer without a reservation", seq.ImportKV(n-2, 0, rows))
+	_, err = seq.ExportKV(nil, n-2, 0, 0)
+	want[*runtime.LayerError](s, "ExportKV from a layer without a reservation", err)
+	err = s.whole.Run(context.Background(), []*runtime.Step{{Seq: seq, Layers: s.all, Start: 2, N: 1, Tokens: []int32{0}}})
+	want[*runtime.LayerError](s, "Run of a layer without a reservation", err)
+	seq.Close()
+	empty, err := s.whole.NewSequence(300, runtime.Range{First: n, Last: n})
+	if err != nil {
+		s.Fatal(err)
+	}
+	if got := s.whole.FreeKVBytes(); got != free {
+		s.Errorf("the head alone reserves %d bytes of KV", free-got)
+	}
+	s.run(s.whole, &runtime.Step{Seq: empty, Layers: runtime.Range{First: n, Last: n}, N: 2, Seam: seam, LogitRows: []int{1}})
+	empty.Close()
+	for _, r := range []runtime.Range{{First: -1, Last: 1}, {First: 0, Last: n + 1}, {First: n, Last: n + 1}, {First: 1, Last: 0}, {First: n + 1, Last: n + 1}} {
+		_, err := s.whole.NewSequence(1, r)
+		want[*runtime.LayerError](s, fmt.Sprintf("a sequence of layers [%d, %d)", r.First, r.Last), err)
 	}
 }
 
@@ -268,7 +315,7 @@ func (s *suite) closing() {
 			s.Errorf("Close: %v", err)
 		}
 	}
-	if _, err := e.NewSequence(1); !errors.Is(err, runtime.ErrClosed) {
+	if _, err := e.NewSequence(1, s.all); !errors.Is(err, runtime.ErrClosed) {
 		s.Errorf("NewSequence after Close: %v", err)
 	}
 	err := e.Run(context.Background(), []*runtime.Step{{Seq: seq, Layers: s.all, N: 1, Tokens: []int32{0}}})
