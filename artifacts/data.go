@@ -57,7 +57,7 @@ func changedError(path string, err error) error {
 
 // writeAt writes bytes of a piece that is not verified yet.
 func (m *Model) writeAt(part, piece int, b []byte, off int64) (int, error) {
-	f, err := m.beginWrite(part, piece)
+	f, attempt, err := m.beginWrite(part, piece)
 	if err != nil {
 		return 0, err
 	}
@@ -65,8 +65,8 @@ func (m *Model) writeAt(part, piece int, b []byte, off int64) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.writing--
-	if err != nil {
-		m.problem = fmt.Errorf("write %s: %w", m.parts[part].path, err)
+	if err != nil && attempt == m.attempt { // else it is news of before the last clearProblem
+		m.problem = err
 		m.notifyLocked()
 	}
 	return n, err
@@ -74,25 +74,25 @@ func (m *Model) writeAt(part, piece int, b []byte, off int64) (int, error) {
 
 // beginWrite makes sure that the part's file can be written and that the record says so before it
 // is.
-func (m *Model) beginWrite(part, piece int) (*os.File, error) {
+func (m *Model) beginWrite(part, piece int) (f *os.File, attempt int, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return nil, errClosed
+		return nil, 0, errClosed
 	}
 	p := &m.parts[part]
 	if m.published {
-		return nil, changedError(p.path, nil)
+		return nil, 0, changedError(p.path, nil)
 	}
 	if p.have.has(piece) {
-		return nil, fmt.Errorf("%s: piece %d is verified and not written again", p.path, piece)
+		return nil, 0, fmt.Errorf("%s: piece %d is verified and not written again", p.path, piece)
 	}
 	if !p.writable {
 		f, err := openSparse(p.path, m.bundle.Manifest.Parts[part].Size)
 		if err != nil {
 			m.problem = err
 			m.notifyLocked()
-			return nil, err
+			return nil, 0, err
 		}
 		m.retireLocked(p)
 		p.file, p.writable = f, true
@@ -101,13 +101,13 @@ func (m *Model) beginWrite(part, piece int) (*os.File, error) {
 		if err := m.writeStateLocked(m.havesLocked(), false); err != nil {
 			m.problem = err
 			m.notifyLocked()
-			return nil, err
+			return nil, 0, err
 		}
 		m.dirty = true
 	}
 	m.writes++
 	m.writing++
-	return p.file, nil
+	return p.file, m.attempt, nil
 }
 
 // openSparse opens a file for writing and gives it its full size without allocating it.

@@ -80,6 +80,7 @@ func (t *Torrents) fetch(ctx context.Context, m *Model, spans []Span, peers func
 	tick := time.NewTicker(peerPoll)
 	defer tick.Stop()
 	t.addPeers(sm, want, peers())
+	lastLeft, stalls := int64(-1), 0
 	for {
 		changed := m.watch()
 		left := SpanBytes(m.Missing(spans))
@@ -99,6 +100,12 @@ func (t *Torrents) fetch(ctx context.Context, m *Model, spans []Span, peers func
 			return t.unfinished(ctx, sm, want, total-left, total)
 		case <-changed:
 		case <-tick.C:
+			if left == lastLeft {
+				sm.refresh(m.Missing(spans)) // after an error the library may learn late what is not recorded
+				t.nudge(sm, m.Missing(spans), stalls)
+				stalls++
+			}
+			lastLeft = left
 			t.addPeers(sm, want, peers())
 		}
 	}
@@ -158,6 +165,45 @@ func setWanted(tor *torrent.Torrent, begin, end int, wanted bool) {
 			tor.Piece(0).SetPriority(torrent.PiecePriorityHigh)
 		}
 		tor.DownloadPieces(begin, end)
+	}
+}
+
+// nudge makes the library think again about what to request, for some of the missing pieces, others
+// at each round. v1.62.0 cancels all requests when a write fails, asks for none of them before the
+// peer has acknowledged that, and does not ask on the acknowledgement either: a connection all of
+// whose pieces were requested then sits idle for ever. A piece that becomes wanted sets it going;
+// connections that wait for answers are left alone.
+func (t *Torrents) nudge(sm *swarmModel, missing []Span, round int) {
+	const most = 256
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	select {
+	case <-sm.gone:
+		return
+	default:
+	}
+	runs := sm.model.Manifest().pieceRuns(missing)
+	n := 0
+	for _, r := range runs {
+		n += r.last - r.first
+	}
+	skip, left := 0, most
+	if n > most {
+		skip = round * most % n
+	}
+	for _, r := range runs {
+		for i := r.first; i < r.last && left > 0; i++ {
+			if skip > 0 {
+				skip--
+				continue
+			}
+			left--
+			if sm.wanted[r.part][i] > 0 {
+				p := sm.parts[r.part].Piece(i)
+				p.SetPriority(torrent.PiecePriorityNone)
+				p.SetPriority(torrent.PiecePriorityNormal)
+			}
+		}
 	}
 }
 

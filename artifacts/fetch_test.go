@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
 	"os"
 	"strings"
 	"sync"
@@ -192,5 +193,46 @@ func TestFetchSmolLM2Range(t *testing.T) {
 			t.Errorf("held %+v", h)
 		}
 		tor.Close()
+	}
+}
+
+// slowSeeder seeds a model at 1 MB/s under the name "slow".
+func (n *testNet) slowSeeder(t testing.TB, src *Model) {
+	t.Helper()
+	seeder, err := NewTorrents(TorrentConfig{
+		Store: src.store, MaxUpload: 1 << 20, Listener: n.listener(t, "slow"),
+		Dial: func(context.Context, string) (net.Conn, error) { return nil, errors.New("not needed") },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { seeder.Close() })
+	if err := seeder.Seed(src); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFetchAfterCancel(t *testing.T) {
+	_, src, _ := publish(t, testModel{layers: 8, seed: 12})
+	n := newTestNet()
+	n.slowSeeder(t, src)
+	s := openStore(t, t.TempDir())
+	tor := n.join(t, "leecher", s)
+	m := learn(t, s, src)
+	for range 3 {
+		ctx, cancel := context.WithCancel(t.Context())
+		had := m.HeldBytes()
+		err := tor.Fetch(ctx, m, m.Manifest().All(), peersOf("slow"), func(int64, int64) {
+			if m.HeldBytes() > had {
+				cancel()
+			}
+		})
+		cancel()
+		if !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	}
+	if err := tor.Fetch(testContext(t), m, m.Manifest().All(), peersOf("slow"), nil); err != nil {
+		t.Fatal(err)
 	}
 }

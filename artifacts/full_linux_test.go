@@ -2,9 +2,7 @@ package artifacts
 
 import (
 	"bytes"
-	"context"
 	"errors"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,29 +21,19 @@ func TestDiskFull(t *testing.T) {
 	_, src, paths := publish(t, testModel{layers: 20, seed: 11})
 	card, _ := src.Card()
 	n := newTestNet()
-	seeder, err := NewTorrents(TorrentConfig{
-		Store: src.store, MaxUpload: 2 << 20, Listener: n.listener(t, "seeder"),
-		Dial: func(context.Context, string) (net.Conn, error) { return nil, errors.New("not needed") },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { seeder.Close() })
-	if err := seeder.Seed(src); err != nil {
-		t.Fatal(err)
-	}
+	n.slowSeeder(t, src)
 	s := openStore(t, dir)
 	tor := n.join(t, "leecher", s)
 	m := learn(t, s, src)
 
-	err = tor.Fetch(testContext(t), m, m.Manifest().All(), peersOf("seeder"), nil)
+	err := tor.Fetch(testContext(t), m, m.Manifest().All(), peersOf("slow"), nil)
 	if err == nil || !strings.Contains(err.Error(), "make room") || m.HeldBytes() != 0 {
 		t.Errorf("a model larger than the disk: %v", err)
 	}
 	spans := card.Spans(LayerRange{0, 11})
 	filler := filepath.Join(dir, "filler")
 	filled := false
-	err = tor.Fetch(testContext(t), m, spans, peersOf("seeder"), func(done, _ int64) {
+	err = tor.Fetch(testContext(t), m, spans, peersOf("slow"), func(done, _ int64) {
 		if done > 0 && !filled {
 			filled = true
 			if err := os.WriteFile(filler, make([]byte, 4<<20), 0o644); !errors.Is(err, syscall.ENOSPC) {
@@ -63,7 +51,7 @@ func TestDiskFull(t *testing.T) {
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
-	if err := tor.Fetch(testContext(t), m, spans, peersOf("seeder"), nil); err != nil {
+	if err := tor.Fetch(testContext(t), m, spans, peersOf("slow"), nil); err != nil {
 		t.Fatal(err)
 	}
 	got, want := mustRead(t, m.Path()), mustRead(t, paths[0])

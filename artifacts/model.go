@@ -20,6 +20,7 @@ type Model struct {
 	parts     []modelPart
 	published bool
 	problem   error
+	attempt   int // counts clearProblem
 	card      *Card
 	tried     int           // verified pieces when the header was last looked at
 	changed   chan struct{} // closed and replaced when a piece is verified or a problem appears
@@ -211,6 +212,7 @@ func (m *Model) clearProblem() bool {
 	had := m.problem != nil && !m.published
 	if had {
 		m.problem = nil
+		m.attempt++
 	}
 	return had
 }
