@@ -17,13 +17,46 @@ const headerTimeout = 10 * time.Second
 // every request has been answered or given up. Stop is called by a shutdown
 // request.
 func Serve(ctx context.Context, l net.Listener, e Engine, stop func()) error {
-	s := &http.Server{Handler: Handler(e, stop), ReadHeaderTimeout: headerTimeout}
+	g := &gate{next: Handler(e, stop)}
+	defer g.close()
+	s := &http.Server{Handler: g, ReadHeaderTimeout: headerTimeout}
 	end := context.AfterFunc(ctx, func() { s.Close() }) // cancels what is in progress
 	defer end()
 	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 		return err
 	}
 	return nil
+}
+
+// gate counts the requests in progress, so that the engine isn't closed under
+// them.
+type gate struct {
+	next   http.Handler
+	mu     sync.Mutex
+	closed bool
+	busy   sync.WaitGroup
+}
+
+// ServeHTTP implements http.Handler.
+func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	g.mu.Lock()
+	if g.closed {
+		g.mu.Unlock()
+		fail(w, http.StatusServiceUnavailable, errors.New("the node is closing"))
+		return
+	}
+	g.busy.Add(1)
+	g.mu.Unlock()
+	defer g.busy.Done()
+	g.next.ServeHTTP(w, r)
+}
+
+// close waits for the requests in progress and lets no other in.
+func (g *gate) close() {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.busy.Wait()
 }
 
 // InProcess returns a client of e that needs no socket. Closing it ends what
