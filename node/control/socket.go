@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"syscall"
 )
 
 // ErrNoDaemon is wrapped by Dial when no daemon owns the data folder.
@@ -56,7 +55,7 @@ func Dial(ctx context.Context, dataDir string) (*Client, error) {
 	}
 	conn, err := dial(ctx)
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) || len(path) > maxSocketPath {
+		if errors.Is(err, fs.ErrNotExist) || refused(err) || len(path) > maxSocketPath {
 			return nil, fmt.Errorf("%w (%s)", ErrNoDaemon, dataDir)
 		}
 		return nil, fmt.Errorf("local socket: %w", err)
