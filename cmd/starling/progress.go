@@ -16,7 +16,7 @@ import (
 // plainInterval is how often progress is told where there is no terminal.
 const plainInterval = 5 * time.Second
 
-// slowPrefill is how long a prefill runs before it gets a bar.
+// slowPrefill is how long a verb runs before reading the prompt gets a bar.
 const slowPrefill = time.Second
 
 // slowLoad is how many bytes take long enough to load to be worth a line.
@@ -30,17 +30,17 @@ var phaseTitles = map[string]string{"hash": "hashing", "header": "fetching the h
 type progress struct {
 	out      io.Writer
 	terminal bool
+	began    time.Time
 
 	mu    sync.Mutex
 	phase string
-	began time.Time
 	told  time.Time
 	bar   *progressbar.ProgressBar
 }
 
 // newProgress shows progress on stderr.
 func newProgress() *progress {
-	return &progress{out: os.Stderr, terminal: isTerminal(os.Stderr)}
+	return &progress{out: os.Stderr, terminal: isTerminal(os.Stderr), began: time.Now()}
 }
 
 // isTerminal reports whether f is one.
@@ -57,7 +57,7 @@ func (p *progress) event(ev control.Event) {
 	}
 	if ev.Phase != p.phase {
 		p.clear()
-		p.phase, p.began, p.told = ev.Phase, time.Now(), time.Now()
+		p.phase, p.told = ev.Phase, time.Now()
 		if !p.terminal && ev.Phase == "load" && ev.Total >= slowLoad {
 			fmt.Fprintf(p.out, "%s %s\n", title(ev.Phase), bytesText(ev.Total))
 		}
