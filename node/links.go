@@ -103,11 +103,10 @@ type job struct {
 
 // link is one outgoing stream and what waits for it.
 type link struct {
-	key    linkKey
-	mu     sync.Mutex
-	queue  []job
-	wake   chan struct{} // holds one token when queue may have grown
-	closed bool
+	key   linkKey
+	mu    sync.Mutex
+	queue []job
+	wake  chan struct{} // holds one token when queue may have grown
 }
 
 func newLinks(host *swarm.Host) *links {

@@ -1,0 +1,130 @@
+package node
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/starling-swarm/starling/swarm/wire"
+)
+
+// behind returns the stage that the session waits for, "" if it waits for none,
+// and how many positions that stage has before it. A stage may be held up by
+// the one after it, so the last one with work is meant.
+func (d *decoding) behind() (peer string, positions int) {
+	if d.plan == nil || d.ended || d.rewind || d.released || d.running != nil || len(d.seams) > 0 {
+		return "", 0
+	}
+	for i, st := range d.plan.Stages {
+		if !d.opened[i] {
+			return st.Peer, 0
+		}
+	}
+	for i := len(d.plan.Stages) - 1; i >= 0; i-- {
+		work := uint32(d.announced)
+		if i > 0 {
+			work = d.reported[i-1]
+		}
+		if d.reported[i] < work {
+			return d.plan.Stages[i].Peer, int(work - d.reported[i])
+		}
+	}
+	for i, st := range d.plan.Stages {
+		if d.plan.PushKV && d.acked[i] < d.reported[i] {
+			return st.Peer, int(d.reported[i] - d.acked[i])
+		}
+	}
+	return "", 0
+}
+
+// onRefusal takes a stage's error. What another peer could do better is a loss,
+// of the peer whose error it is; what would happen anywhere ends the session
+// with the error as it came.
+func (d *decoding) onRefusal(from string, m *wire.Refusal) ([]action, *wire.Refusal) {
+	if m.Peer != from && d.stageOf(m.Peer) >= 0 && !blamesSender(m.Code) { // it reports a neighbour
+		return d.gone(m.Peer, m.Error()), nil
+	}
+	switch m.Code {
+	case wire.CodeNonFinite, wire.CodeContext, wire.CodeBadRequest:
+		return d.fail(m), nil
+	}
+	return d.gone(from, m.Error()), nil
+}
+
+// blamesSender reports whether a refusal of a frame says that its sender, not
+// the peer that refused it, is at fault.
+func blamesSender(c wire.Code) bool {
+	switch c {
+	case wire.CodeBadFrame, wire.CodeWrongPeer, wire.CodePrefix, wire.CodeStaleEpoch:
+		return true
+	}
+	return false
+}
+
+// gone gives up on a peer: everybody goes to a new epoch, from the last
+// checkpoint (DESIGN §3, Failure).
+func (d *decoding) gone(peer, why string) []action {
+	delete(d.closing, peer)
+	if d.ended {
+		return d.settle()
+	}
+	if d.stageOf(peer) < 0 || slices.Contains(d.lost, peer) || d.released && !d.rewind {
+		return nil
+	}
+	d.lost = append(d.lost, peer)
+	if d.rewind {
+		return nil // recovery is under way and will see it
+	}
+	d.stats.Recovered = append(d.stats.Recovered, fmt.Sprintf("lost the stage %s at position %d: %s", peer, d.computed, why))
+	acts := d.release()
+	d.rewind = true
+	if d.running != nil {
+		return acts
+	}
+	return append(acts, d.recover()...)
+}
+
+// recover goes on alone from the checkpoint if every layer is held here, and
+// asks for another route otherwise.
+func (d *decoding) recover() []action {
+	if !d.local {
+		return []action{replan{d.lost}}
+	}
+	d.rewind, d.plan = false, nil
+	d.chunks, d.seams, d.pushed, d.rows = nil, nil, nil, nil
+	d.head.Epoch.Plan++
+	d.stats.Epoch = d.head.Epoch
+	d.computed = min(d.checkpoint(), len(d.tokens)-1)
+	d.routeEnd = d.computed
+	d.seq.Truncate(d.computed)
+	d.stats.Decoder.First = 0
+	d.note("went on alone from position %d", d.computed)
+	return d.next()
+}
+
+// replanned takes the answer to replan: a route over other peers, on which the
+// tokens so far are prefilled again.
+func (d *decoding) replanned(r wire.Route, profile [32]byte, err error) []action {
+	if d.ended {
+		return nil
+	}
+	if err != nil {
+		return d.fail(wire.Refuse(wire.CodePeerLost, "%s, and no other route is left: %v", d.stats.Recovered[len(d.stats.Recovered)-1], err))
+	}
+	for _, s := range r.Stages {
+		if slices.Contains(d.lost, s.Peer) { // lost while the route was made
+			return []action{replan{d.lost}}
+		}
+	}
+	if refusal := checkRoute(&r, d.self, d.layers, d.held); refusal != nil {
+		return d.fail(refusal)
+	}
+	d.rewind = false
+	d.seq.Truncate(0)
+	d.open.Route = r
+	d.note("prefilled %d tokens again over other peers", len(d.tokens))
+	return d.adopt(r, profile)
+}
+
+func (d *decoding) note(format string, args ...any) {
+	d.stats.Recovered = append(d.stats.Recovered, fmt.Sprintf(format, args...))
+}
