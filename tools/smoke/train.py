@@ -3,7 +3,8 @@
   python train.py --out DIR [--steps 3000] [--minutes 90]     # writes DIR/tokenizer.json, DIR/model.pt, DIR/log.json
 
 Each step has rows of one length (short, middle or long): a row is one conversation of independent questions, cut at the last turn
-that fits.  The loss is on the answers and, with a small weight, on the questions (their stories repeat names, which teaches copying).  Muon for the matrices of the blocks, AdamW for the rest; warm-up, constant, linear decay.
+that fits.  The loss is on the answers and, with a small weight, on the questions (their stories repeat names, which teaches
+copying).  Muon for the matrices of the blocks, AdamW for the rest; warm-up, constant, linear decay.
 """
 import argparse
 import json
@@ -76,7 +77,7 @@ def train(args):
     print(f"{n} parameters, {tok.get_vocab_size()} tokens", flush=True)
     log, begin, seen, recent = [], time.time(), 0, []
     for step in range(args.steps):
-        # the decay follows whichever runs out first, steps or minutes
+        # whichever runs out first, steps or minutes, sets how far the run is
         done = max(step / args.steps, (time.time() - begin) / 60 / args.minutes)
         if done >= 1:
             break
