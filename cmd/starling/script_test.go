@@ -101,14 +101,10 @@ func keep(ts *testscript.TestScript, neg bool, args []string) {
 
 // writeModels writes the smoke model into dir, and files that aren't models.
 func writeModels(dir string) error {
-	path, err := writeSmoke(dir)
-	if err != nil {
+	if _, err := writeSmoke(dir); err != nil {
 		return err
 	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
+	b := smokeModel
 	for name, data := range map[string][]byte{
 		"truncated.gguf": b[:len(b)/2],
 		"header.gguf":    b[:100],

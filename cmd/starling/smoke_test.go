@@ -33,13 +33,9 @@ func smokeLayers(t *testing.T) int {
 // TestSmokeIsSmall checks what the smoke model must be: at most 3 MB, at least
 // six layers, grouped queries, and quantised.
 func TestSmokeIsSmall(t *testing.T) {
-	b, err := smokeFiles.ReadFile(smokeName)
-	if err != nil {
-		t.Fatal(err)
-	}
 	c := openSmoke(t).Config()
-	if len(b) > 3e6 || c.Layers < 6 || c.KVHeads >= c.Heads {
-		t.Errorf("%d bytes, %d layers, %d heads for %d KV heads", len(b), c.Layers, c.Heads, c.KVHeads)
+	if len(smokeModel) > 3e6 || c.Layers < 6 || c.KVHeads >= c.Heads {
+		t.Errorf("%d bytes, %d layers, %d heads for %d KV heads", len(smokeModel), c.Layers, c.Heads, c.KVHeads)
 	}
 	var weights int64
 	for _, n := range c.LayerBytes {
