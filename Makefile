@@ -38,6 +38,8 @@ cross: ## builds that are not run here
 arm64: ## the kernels' tests under qemu: the specification's hashes must be equal
 	GOARCH=arm64 $(GO) test -c -o bin/kernels-arm64.test ./kernels
 	cd kernels && qemu-aarch64-static ../bin/kernels-arm64.test -test.skip Floats
+	GOOS=linux GOARCH=arm64 $(GO) build -o bin/starling-arm64 ./cmd/starling
+	qemu-aarch64-static bin/starling-arm64 --threads 2 selftest
 
 fuzz: ## every fuzz target for FUZZTIME
 	@mkdir -p bin; set -e; for pkg in $$($(GO) list ./...); do \
