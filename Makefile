@@ -35,9 +35,11 @@ cross: ## builds that are not run here
 	GOOS=darwin GOARCH=arm64 $(GO) build -o bin/cross/ ./cmd/starling
 	GOOS=linux GOARCH=arm64 $(GO) build -o bin/cross/ ./cmd/starling
 
-arm64: ## the kernels' tests under qemu: the specification's hashes must be equal
+arm64: ## the kernels' tests and the self test under qemu: all hashes must be equal
 	GOARCH=arm64 $(GO) test -c -o bin/kernels-arm64.test ./kernels
 	cd kernels && qemu-aarch64-static ../bin/kernels-arm64.test -test.skip Floats
+	GOARCH=arm64 $(GO) build -o bin/starling-arm64 ./cmd/starling
+	qemu-aarch64-static bin/starling-arm64 selftest
 	GOOS=linux GOARCH=arm64 $(GO) build -o bin/starling-arm64 ./cmd/starling
 	qemu-aarch64-static bin/starling-arm64 --threads 2 selftest
 
