@@ -40,8 +40,6 @@ arm64: ## the kernels' tests and the self test under qemu: all hashes must be eq
 	cd kernels && qemu-aarch64-static ../bin/kernels-arm64.test -test.skip Floats
 	GOARCH=arm64 $(GO) build -o bin/starling-arm64 ./cmd/starling
 	qemu-aarch64-static bin/starling-arm64 selftest
-	GOOS=linux GOARCH=arm64 $(GO) build -o bin/starling-arm64 ./cmd/starling
-	qemu-aarch64-static bin/starling-arm64 --threads 2 selftest
 
 fuzz: ## every fuzz target for FUZZTIME
 	@mkdir -p bin; set -e; for pkg in $$($(GO) list ./...); do \
