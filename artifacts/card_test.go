@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/starling-swarm/starling/runtime/gguf"
@@ -198,6 +200,32 @@ func TestCardJSON(t *testing.T) {
 	var back Card
 	if err := json.Unmarshal(data, &back); err != nil || !reflect.DeepEqual(&back, c) {
 		t.Errorf("%v: %s", err, data)
+	}
+}
+
+// TestCardAtOnce asks a model just opened for its card from many goroutines: who comes while another reads the header
+// must not be told that there is none.
+func TestCardAtOnce(t *testing.T) {
+	s, m, _ := publish(t, testModel{layers: 3, parts: 2})
+	for range 20 {
+		s = reopen(t, s)
+		m = mustGet(t, s, m.ID())
+		start := make(chan struct{})
+		var none atomic.Int32
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				<-start
+				if _, ok := m.Card(); !ok {
+					none.Add(1)
+				}
+			})
+		}
+		close(start)
+		wg.Wait()
+		if n := none.Load(); n > 0 {
+			t.Fatalf("%d of 8 callers were told that there is no card", n)
+		}
 	}
 }
 

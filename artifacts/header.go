@@ -51,10 +51,12 @@ func (m *Model) Card() (*Card, bool) {
 		held += m.parts[i].have.count()
 	}
 	card, tried := m.card, m.tried == held
-	m.tried = held
 	m.mu.Unlock()
 	if card == nil && !tried {
 		card, _, _ = m.readHeader()
+		m.mu.Lock()
+		m.tried = held // only now: a second caller who comes meanwhile must read for itself
+		m.mu.Unlock()
 	}
 	return card, card != nil
 }
