@@ -21,6 +21,8 @@ type Activations struct {
 	form       Form
 	dense      []float32 // Dense: a copy of the rows
 	blocks     []packed  // otherwise: cols/32 a row
+	records    []byte    // or, for assembly kernels (inRecords): see record32
+	inRecords  bool
 }
 
 // Rows returns the number of rows set by Reset or Prepare.
@@ -46,9 +48,12 @@ func (a *Activations) Reset(rows, cols int, form Form) {
 		panic(fmt.Sprintf("kernels: activations of %d rows by %d columns, %v", rows, cols, form))
 	}
 	a.rows, a.cols, a.form = rows, cols, form
-	switch form {
-	case Dense:
+	a.inRecords = form != Dense && active.variant != Generic
+	switch {
+	case form == Dense:
 		a.dense = sized(a.dense, rows*cols)
+	case a.inRecords:
+		a.records = aligned(a.records, superblocks(cols)*rows*form.record())
 	default:
 		a.blocks = sized(a.blocks, rows*(cols/32))
 	}
@@ -79,6 +84,16 @@ func (a *Activations) PrepareRows(x []float32, first, last int) error {
 				return nonFinite(row[i], r, i)
 			}
 			copy(a.dense[r*a.cols:], row)
+			continue
+		}
+		if a.inRecords {
+			rec := a.form.record()
+			for sb := range superblocks(a.cols) {
+				c := 256 * sb
+				if i := quantiseRecord(a.records[(sb*a.rows+r)*rec:][:rec], row[c:min(c+256, a.cols)], a.form); i >= 0 {
+					return nonFinite(row[c+i], r, c+i)
+				}
+			}
 			continue
 		}
 		blocks := a.blocks[r*(a.cols/32) : (r+1)*(a.cols/32)]

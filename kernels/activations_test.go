@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"encoding/binary"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -22,19 +23,35 @@ func (p *packed) unpack() (q [32]int) {
 	return q
 }
 
-// quantised returns scale, integers and sum of each block of 32 of one row.
-func quantised(a *Activations, row int) (d []float32, q [][32]int, sums []int32) {
-	n := a.cols / 32
-	for i := range n {
-		p := &a.blocks[row*n+i]
-		d = append(d, p.d)
-		q = append(q, p.unpack())
-		sums = append(sums, p.sum)
+// group returns the integers of block b of 32 columns of a row, their scale and sum, and for Q8x32 round(scale·sum).
+func (a *Activations) group(row, b int) (q [32]int, d float32, sum int32, dsum float32) {
+	if !a.inRecords {
+		p := &a.blocks[row*(a.cols/32)+b]
+		return p.unpack(), p.d, p.sum, p.dsum
 	}
-	return
+	size := a.form.record()
+	rec := a.records[(b/8*a.rows+row)*size:][:size]
+	b %= 8
+	sum16 := int32(0)
+	for i := range q {
+		q[i] = int(int8(rec[32*b+i]))
+	}
+	float := func(at int) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(rec[at:])) }
+	word := func(at int) int32 { return int32(int16(binary.LittleEndian.Uint16(rec[at:]))) }
+	if a.form == Q8x32 {
+		return q, float(record32D + 4*b), int32(binary.LittleEndian.Uint32(rec[record32S+4*b:])), float(record32DSum + 4*b)
+	}
+	sum16 = word(record256Sum16+4*b) + word(record256Sum16+4*b+2)
+	if sum = word(record256Sum32 + 2*b); sum != sum16 {
+		panic("sums of 16 and of 32 differ")
+	}
+	d = float(record256D)
+	return q, d, sum, float32(d * float32(sum))
 }
 
-func TestPrepare(t *testing.T) {
+func TestPrepare(t *testing.T) { eachVariant(t, testPrepare) }
+
+func testPrepare(t *testing.T) {
 	r := rand.New(rand.NewPCG(10, 10))
 	for _, form := range []Form{Q8x32, Q8x256} {
 		size := form.block()
@@ -43,22 +60,22 @@ func TestPrepare(t *testing.T) {
 			x := testActivations(r, rows, cols)
 			a := prepare(t, x, rows, cols, form)
 			for row := range rows {
-				d, q, sums := quantised(a, row)
 				for c := 0; c < cols; c += size {
 					wantD, wantQ := refQuantise(x[row*cols+c : row*cols+c+size])
 					for i, want := range wantQ {
-						if got := q[(c+i)/32][(c+i)%32]; got != want {
+						q, _, _, _ := a.group(row, (c+i)/32)
+						if got := q[(c+i)%32]; got != want {
 							t.Fatalf("%v row %d column %d: %d, want %d", form, row, c+i, got, want)
 						}
 					}
 					for b := c / 32; b < (c+size)/32; b++ {
+						q, d, gotSum, dsum := a.group(row, b)
 						sum := int32(0)
-						for _, v := range q[b] {
+						for _, v := range q {
 							sum += int32(v)
 						}
-						p := &a.blocks[row*cols/32+b]
-						if d[b] != wantD || sums[b] != sum || p.dsum != float32(wantD*float32(sum)) {
-							t.Fatalf("%v row %d block %d: scale %v sum %d product %v, want %v %d", form, row, b, d[b], sums[b], p.dsum, wantD, sum)
+						if d != wantD || gotSum != sum || dsum != float32(wantD*float32(sum)) {
+							t.Fatalf("%v row %d block %d: scale %v sum %d product %v, want %v %d", form, row, b, d, gotSum, dsum, wantD, sum)
 						}
 					}
 				}
@@ -68,7 +85,9 @@ func TestPrepare(t *testing.T) {
 }
 
 // TestPrepareEdges checks the rule's corners by literal values.
-func TestPrepareEdges(t *testing.T) {
+func TestPrepareEdges(t *testing.T) { eachVariant(t, testPrepareEdges) }
+
+func testPrepareEdges(t *testing.T) {
 	negZero := float32(math.Copysign(0, -1))
 	// With amax 127 the inverse scale is 1, so values are their own quotients: ties go to even.
 	for _, c := range []struct {
@@ -91,15 +110,15 @@ func TestPrepareEdges(t *testing.T) {
 				x := make([]float32, 256)
 				copy(x[at*100:], c.x)
 				a := prepare(t, x, 1, 256, form)
-				_, q, _ := quantised(a, 0)
 				for i, want := range c.q {
 					k := at*100 + i
-					if got := q[k/32][k%32]; got != want {
+					q, _, _, _ := a.group(0, k/32)
+					if got := q[k%32]; got != want {
 						t.Errorf("%s (%v, at %d): value %v became %d, want %d", c.name, form, k, c.x[i], got, want)
 					}
 				}
-				if p := &a.blocks[at*100/32]; p.d != c.d {
-					t.Errorf("%s (%v): scale %x, want %x", c.name, form, p.d, c.d)
+				if _, d, _, _ := a.group(0, at*100/32); d != c.d {
+					t.Errorf("%s (%v): scale %x, want %x", c.name, form, d, c.d)
 				}
 			}
 		}
@@ -118,7 +137,9 @@ func TestPrepareNever128(t *testing.T) {
 	}
 }
 
-func TestPrepareRefuses(t *testing.T) {
+func TestPrepareRefuses(t *testing.T) { eachVariant(t, testPrepareRefuses) }
+
+func testPrepareRefuses(t *testing.T) {
 	for _, form := range []Form{Dense, Q8x32, Q8x256} {
 		for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
 			x := make([]float32, 3*512)
@@ -166,7 +187,7 @@ func TestPrepareCopies(t *testing.T) {
 	a.Prepare(x, 1, 256, Dense)
 	x[0] = 6
 	dst := []float32{0}
-	MatMul(dst, 1, &w, &a, 0, 1)
+	MatMul(dst, 1, &w, &a, 0, 1, new(Scratch))
 	if dst[0] != 5 {
 		t.Errorf("got %v, want 5: input was kept by reference", dst[0])
 	}

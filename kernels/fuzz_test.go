@@ -49,7 +49,7 @@ func FuzzWeights(f *testing.F) {
 			return
 		}
 		dst := make([]float32, w.Rows)
-		MatMul(dst, w.Rows, &w, &a, 0, w.Rows)
+		MatMul(dst, w.Rows, &w, &a, 0, w.Rows, new(Scratch))
 		for o, got := range dst {
 			if want := refDot(typ, w.row(o), x); bad == nil && !sameFloat(got, want) {
 				t.Fatalf("%v output %d: %x, want %x", typ, o, got, want)

@@ -20,8 +20,8 @@ const rowTile = 8
 //   - Dense weights: lane j of 16 takes k ≡ j mod 16, ascending, by FMA(w, a, lane) from +0; then lanes j and j+8 are
 //     added for j < 8, j and j+4 for j < 4, j and j+2 for j < 2, and the last two.
 //
-// A result never depends on the other rows, on the range of outputs or on stride.
-func MatMul(dst []float32, stride int, w *Matrix, a *Activations, first, last int) {
+// A result never depends on the other rows, on the range of outputs, on stride or on the variant. s is the calling worker's.
+func MatMul(dst []float32, stride int, w *Matrix, a *Activations, first, last int, s *Scratch) {
 	if a.form != w.Type.Form() || a.cols != w.Cols || !w.Type.Supported() {
 		panic(fmt.Sprintf("kernels: MatMul of %v weights with %d columns and %v activations with %d", w.Type, w.Cols, a.form, a.cols))
 	}
@@ -34,9 +34,12 @@ func MatMul(dst []float32, stride int, w *Matrix, a *Activations, first, last in
 	if stride < last || len(dst) < (a.rows-1)*stride+last {
 		panic(fmt.Sprintf("kernels: MatMul of %d rows by %d outputs into %d values, stride %d", a.rows, last, len(dst), stride))
 	}
-	if a.form == Dense {
+	switch {
+	case a.form == Dense:
 		matMulDense(dst, stride, w, a, first, last)
-	} else {
+	case a.inRecords:
+		matMulGroups(dst, stride, w, a, first, last, s)
+	default:
 		matMulQuantised(dst, stride, w, a, first, last)
 	}
 }

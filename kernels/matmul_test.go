@@ -1,7 +1,6 @@
 package kernels
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -31,7 +30,9 @@ func prepare(t testing.TB, x []float32, rows, cols int, form Form) *Activations 
 
 // TestMatMul compares every type with the reference, in all rows and several ranges of outputs at once, and looks for
 // writes outside.
-func TestMatMul(t *testing.T) {
+func TestMatMul(t *testing.T) { eachVariant(t, testMatMul) }
+
+func testMatMul(t *testing.T) {
 	for _, typ := range allTypes {
 		t.Run(typ.String(), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(4, uint64(typ)))
@@ -45,14 +46,22 @@ func TestMatMul(t *testing.T) {
 					cols = 2*32*spanBlocks + 256
 				}
 				rows, outputs := 1+r.IntN(2*rowTile+2), 1+r.IntN(9)
+				if trial%3 == 0 { // whole groups, and several
+					outputs = 1 + r.IntN(100)
+				}
 				w := testMatrix(r, typ, outputs, cols)
+				if trial%2 == 0 && typ.Form() != Dense {
+					packed := make([]byte, w.PackedBytes())
+					w.PackGroups(packed, 0, w.Groups())
+					w.UsePacked(packed)
+				}
 				x := testActivations(r, rows, cols)
 				a := prepare(t, x, rows, cols, typ.Form())
 				first := r.IntN(outputs)
 				last := first + 1 + r.IntN(outputs-first)
 				stride := outputs + r.IntN(3)
 				dst := canaries(8 + rows*stride)
-				MatMul(dst[4:4+(rows-1)*stride+last], stride, &w, a, first, last)
+				MatMul(dst[4:4+(rows-1)*stride+last], stride, &w, a, first, last, new(Scratch))
 				for i, got := range dst {
 					row, o := (i-4)/stride, (i-4)%stride
 					if i < 4 || row >= rows || o < first || o >= last {
@@ -72,7 +81,9 @@ func TestMatMul(t *testing.T) {
 
 // TestMatMulSaturated takes the largest integers there can be: extreme weights against ±127 whose signs follow the
 // weights, oppose them, alternate or are random. It would show any overflow of the packed sums.
-func TestMatMulSaturated(t *testing.T) {
+func TestMatMulSaturated(t *testing.T) { eachVariant(t, testMatMulSaturated) }
+
+func testMatMulSaturated(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	for _, typ := range allTypes {
 		if typ.Form() == Dense {
@@ -114,7 +125,7 @@ func TestMatMulSaturated(t *testing.T) {
 				}
 			}
 			dst := []float32{0}
-			MatMul(dst, 1, &w, prepare(t, x, 1, elems, typ.Form()), 0, 1)
+			MatMul(dst, 1, &w, prepare(t, x, 1, elems, typ.Form()), 0, 1, new(Scratch))
 			if want := refDot(typ, w.Data, x); !sameFloat(dst[0], want) {
 				t.Fatalf("%v: %v, want %v", typ, dst[0], want)
 			}
@@ -132,7 +143,7 @@ func TestMatMulIndependent(t *testing.T) {
 		w := testMatrix(r, typ, outputs, cols)
 		x := testActivations(r, rows, cols)
 		whole := make([]float32, rows*outputs)
-		MatMul(whole, outputs, &w, prepare(t, x, rows, cols, typ.Form()), 0, outputs)
+		MatMul(whole, outputs, &w, prepare(t, x, rows, cols, typ.Form()), 0, outputs, new(Scratch))
 
 		dirty.Reset(rows, cols, typ.Form())
 		for _, span := range [][2]int{{5, rows}, {0, 2}, {2, 5}} {
@@ -143,12 +154,12 @@ func TestMatMulIndependent(t *testing.T) {
 		pieces := make([]float32, rows*outputs)
 		for o := 0; o < outputs; {
 			n := min(1+r.IntN(3), outputs-o)
-			MatMul(pieces, outputs, &w, &dirty, o, o+n)
+			MatMul(pieces, outputs, &w, &dirty, o, o+n, new(Scratch))
 			o += n
 		}
 		single := make([]float32, outputs)
 		for i := range rows {
-			MatMul(single, outputs, &w, prepare(t, x[i*cols:], 1, cols, typ.Form()), 0, outputs)
+			MatMul(single, outputs, &w, prepare(t, x[i*cols:], 1, cols, typ.Form()), 0, outputs, new(Scratch))
 			for o := range outputs {
 				want := whole[i*outputs+o]
 				if !sameFloat(single[o], want) || !sameFloat(pieces[i*outputs+o], want) {
@@ -161,8 +172,8 @@ func TestMatMulIndependent(t *testing.T) {
 
 func TestMatMulNothing(t *testing.T) {
 	w := testMatrix(rand.New(rand.NewPCG(7, 7)), Q4_0, 3, 32)
-	MatMul(nil, 0, &w, prepare(t, nil, 0, 32, Q8x32), 0, 3)
-	MatMul(nil, 0, &w, prepare(t, make([]float32, 32), 1, 32, Q8x32), 2, 2)
+	MatMul(nil, 0, &w, prepare(t, nil, 0, 32, Q8x32), 0, 3, new(Scratch))
+	MatMul(nil, 0, &w, prepare(t, make([]float32, 32), 1, 32, Q8x32), 2, 2, new(Scratch))
 }
 
 func TestMatMulPanics(t *testing.T) {
@@ -170,13 +181,15 @@ func TestMatMulPanics(t *testing.T) {
 	x := make([]float32, 128)
 	dst := make([]float32, 6)
 	for name, f := range map[string]func(){
-		"wrong form":    func() { MatMul(dst, 3, &w, prepare(t, x, 2, 64, Dense), 0, 3) },
-		"wrong columns": func() { MatMul(dst, 3, &w, prepare(t, x, 2, 32, Q8x32), 0, 3) },
-		"range":         func() { MatMul(dst, 3, &w, prepare(t, x, 2, 64, Q8x32), 0, 4) },
-		"negative":      func() { MatMul(dst, 3, &w, prepare(t, x, 2, 64, Q8x32), -1, 3) },
-		"short":         func() { MatMul(dst[:5], 3, &w, prepare(t, x, 2, 64, Q8x32), 0, 3) },
-		"stride":        func() { MatMul(dst, 2, &w, prepare(t, x, 2, 64, Q8x32), 0, 3) },
-		"no type":       func() { MatMul(dst, 3, &Matrix{Type: 5, Rows: 3, Cols: 64}, prepare(t, x, 2, 64, Dense), 0, 3) },
+		"wrong form":    func() { MatMul(dst, 3, &w, prepare(t, x, 2, 64, Dense), 0, 3, new(Scratch)) },
+		"wrong columns": func() { MatMul(dst, 3, &w, prepare(t, x, 2, 32, Q8x32), 0, 3, new(Scratch)) },
+		"range":         func() { MatMul(dst, 3, &w, prepare(t, x, 2, 64, Q8x32), 0, 4, new(Scratch)) },
+		"negative":      func() { MatMul(dst, 3, &w, prepare(t, x, 2, 64, Q8x32), -1, 3, new(Scratch)) },
+		"short":         func() { MatMul(dst[:5], 3, &w, prepare(t, x, 2, 64, Q8x32), 0, 3, new(Scratch)) },
+		"stride":        func() { MatMul(dst, 2, &w, prepare(t, x, 2, 64, Q8x32), 0, 3, new(Scratch)) },
+		"no type": func() {
+			MatMul(dst, 3, &Matrix{Type: 5, Rows: 3, Cols: 64}, prepare(t, x, 2, 64, Dense), 0, 3, new(Scratch))
+		},
 	} {
 		func() {
 			defer func() {
@@ -186,26 +199,5 @@ func TestMatMulPanics(t *testing.T) {
 			}()
 			f()
 		}()
-	}
-}
-
-func BenchmarkMatMul(b *testing.B) {
-	for _, c := range []struct {
-		typ                 Type
-		outputs, cols, rows int
-	}{{Q4_0, 576, 1536, 8}, {Q4_1, 576, 1536, 1}, {Q4_1, 576, 1536, 8}, {Q5_0, 576, 1536, 8}, {Q5_1, 576, 1536, 8}, {Q8_0, 576, 1536, 1}, {Q8_0, 576, 1536, 8},
-		{Q4_K, 576, 1536, 1}, {Q4_K, 576, 1536, 8}, {Q5_K, 576, 1536, 8}, {Q6_K, 576, 1536, 1}, {Q6_K, 576, 1536, 8}, {F32, 576, 576, 8}, {F16, 576, 576, 1}, {F16, 576, 576, 8}} {
-		b.Run(fmt.Sprintf("%v/%dx%d/rows=%d", c.typ, c.outputs, c.cols, c.rows), func(b *testing.B) {
-			r := rand.New(rand.NewPCG(9, 9))
-			w := (&selfTestData{state: 1}).weights(c.typ, c.outputs, c.cols)
-			a := prepare(b, normal(r, c.rows*c.cols), c.rows, c.cols, c.typ.Form())
-			dst := make([]float32, c.rows*c.outputs)
-			for b.Loop() {
-				MatMul(dst, c.outputs, &w, a, 0, c.outputs)
-			}
-			ops := 2 * float64(c.outputs*c.cols*c.rows) * float64(b.N)
-			b.ReportMetric(ops/float64(b.Elapsed().Nanoseconds()), "GOPS")
-			b.ReportMetric(0, "ns/op")
-		})
 	}
 }

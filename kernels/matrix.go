@@ -11,6 +11,7 @@ type Matrix struct {
 	Type       Type
 	Rows, Cols int
 	Data       []byte
+	packed     []byte // the packed copy, or nil; see UsePacked
 }
 
 // NewMatrix checks that data is exactly rows rows of cols elements of type t. The matrix keeps data, it doesn't copy.
@@ -25,10 +26,15 @@ func NewMatrix(t Type, rows, cols int, data []byte) (Matrix, error) {
 	return Matrix{Type: t, Rows: rows, Cols: cols, Data: data}, nil
 }
 
+// rowBytes returns the size of a row.
+func (m *Matrix) rowBytes() int {
+	g := m.Type.geometry()
+	return m.Cols / g.elems * g.bytes
+}
+
 // row returns the bytes of one row.
 func (m *Matrix) row(row int) []byte {
-	g := m.Type.geometry()
-	rb := m.Cols / g.elems * g.bytes
+	rb := m.rowBytes()
 	return m.Data[row*rb : (row+1)*rb : (row+1)*rb]
 }
 

@@ -134,7 +134,7 @@ func selfTestMatMul(t Type) func(*selfTestData) {
 			panic(err)
 		}
 		dst := make([]float32, rows*outputs)
-		MatMul(dst, outputs, &w, &a, 0, outputs)
+		MatMul(dst, outputs, &w, &a, 0, outputs, new(Scratch))
 		s.put(dst...)
 		deq := make([]float32, cols)
 		w.Row(deq, outputs-1)

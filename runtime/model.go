@@ -89,6 +89,7 @@ func Open(o Options) (*Model, error) {
 	if m.budget.limit <= 0 {
 		m.budget.limit = availableMemory() / 2
 	}
+	m.buf.scratch = make([]kernels.Scratch, threads)
 	m.buf.attend = make([]attendBuf, threads)
 	for i := range m.buf.attend {
 		m.buf.attend[i] = attendBuf{

@@ -18,9 +18,10 @@ type buffers struct {
 	up     []float32 // [FFN]
 	y      []float32 // [Width] what is added to the residual stream
 
-	forms  [3]kernels.Activations // prepared rows by kernels.Form
-	attend []attendBuf            // by worker
-	tasks  []attendTask
+	forms   [3]kernels.Activations // prepared rows by kernels.Form
+	scratch []kernels.Scratch      // by worker
+	attend  []attendBuf            // by worker
+	tasks   []attendTask
 }
 
 // shape makes room for n rows.
@@ -80,7 +81,7 @@ func (m *Model) multiply(n int, products ...product) {
 	for _, p := range products {
 		tiles += (p.w.Rows + tileOutputs - 1) / tileOutputs
 	}
-	m.pool.do(tiles, func(_, t int) {
+	m.pool.do(tiles, func(worker, t int) {
 		for _, p := range products {
 			mine := (p.w.Rows + tileOutputs - 1) / tileOutputs
 			if t >= mine {
@@ -88,7 +89,7 @@ func (m *Model) multiply(n int, products ...product) {
 				continue
 			}
 			first := t * tileOutputs
-			kernels.MatMul(p.dst[:n*p.w.Rows], p.w.Rows, p.w, &m.buf.forms[p.w.Type.Form()], first, min(first+tileOutputs, p.w.Rows))
+			kernels.MatMul(p.dst[:n*p.w.Rows], p.w.Rows, p.w, &m.buf.forms[p.w.Type.Form()], first, min(first+tileOutputs, p.w.Rows), &m.buf.scratch[worker])
 			return
 		}
 	})

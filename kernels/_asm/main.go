@@ -1,0 +1,34 @@
+// Command _asm writes the assembly of package kernels, one file per family and instruction set, each with the Go
+// declarations of its functions. It is a text generator: Go code computes register numbers, offsets and unrolled loops,
+// and prints one instruction a line. Run it by "go generate ./kernels"; its output is committed, and CI compares.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// units are the output files without their extension, and who writes them.
+var units = []struct {
+	name  string
+	arch  string
+	write func(f *file)
+}{
+	{"matmul_avx2", "amd64", matmulAVX2},
+	{"pack_avx2", "amd64", packAVX2},
+}
+
+func main() {
+	for _, u := range units {
+		f := newFile(u.name, u.arch)
+		u.write(f)
+		for ext, text := range map[string][]byte{".s": f.assembly(), ".go": f.declarations()} {
+			path := filepath.Join("..", u.name+"_"+u.arch+ext)
+			if err := os.WriteFile(path, text, 0o644); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package main
+
+// packAVX2 interleaves blocks of 16 rows, see packArgs: dwords are transposed four columns and eight rows at a time.
+// Where their number is no multiple of four, the last four are done anew, overlapping.
+//
+// Registers: DI destination, R14 block of row 0, R11 and R12 stride and three strides, R13 blocks left, BX arguments;
+// SI, R8, R9, R10 rows 0, 4, 8, 12; DX destination of dwords.
+func packAVX2(f *file) {
+	f.fn("packAVX2", "packArgs", "BX", "interleaves blocks of 16 rows, see packArgs.")
+	f.op("MOVQ packArgs_dst(BX), DI")
+	f.op("MOVQ packArgs_src(BX), R14")
+	f.op("MOVQ packArgs_stride(BX), R11")
+	f.op("LEAQ (R11)(R11*2), R12")
+	f.op("MOVQ packArgs_blocks(BX), R13")
+	bases := []string{"SI", "R8", "R9", "R10"}
+	rows := func(offset string) {
+		f.op("MOVQ packArgs_%s(BX), SI", offset)
+		f.op("ADDQ R14, SI")
+		for i := 1; i < 4; i++ {
+			f.op("LEAQ (%s)(R11*4), %s", bases[i-1], bases[i])
+		}
+	}
+	row := func(r int) string { return []string{"(%s)", "(%s)(R11*1)", "(%s)(R11*2)", "(%s)(R12*1)"}[r%4] }
+	at := func(r int) string { return sprintf(row(r), bases[r/4]) }
+	block, chunk, chunks, last, two, end := f.label("block"), f.label("chunk"), f.label("chunks"), f.label("last"), f.label("two"), f.label("end")
+	f.at(block)
+	rows("half")
+	f.op("MOVQ DI, DX")
+	f.op("CMPQ packArgs_halves(BX), $2")
+	f.op("JEQ %s", two)
+	for r := range 16 {
+		f.op("MOVWLZX %s, AX", at(r))
+		f.op("MOVW AX, %d(DX)", 2*r)
+	}
+	f.op("ADDQ $32, DX")
+	f.op("JMP %s", chunks)
+	f.at(two)
+	for r := range 16 {
+		f.op("MOVL %s, AX", at(r))
+		f.op("MOVW AX, %d(DX)", 2*r)
+		f.op("SHRL $16, AX")
+		f.op("MOVW AX, %d(DX)", 32+2*r)
+	}
+	f.op("ADDQ $64, DX")
+	f.at(chunks)
+	rows("first")
+	f.op("MOVQ packArgs_dwords(BX), CX")
+	f.at(chunk)
+	f.op("CMPQ CX, $4")
+	f.op("JLT %s", last)
+	for half := range 2 {
+		b := 2 * half
+		for r := range 4 { // lanes: row r and row r+4 of this half
+			f.op("VMOVDQU %s, X%d", sprintf(row(r), bases[b]), r)
+			f.op("VINSERTI128 $1, %s, Y%d, Y%d", sprintf(row(r), bases[b+1]), r, r)
+		}
+		f.op("VPUNPCKLDQ Y1, Y0, Y4")
+		f.op("VPUNPCKLDQ Y3, Y2, Y5")
+		f.op("VPUNPCKHDQ Y1, Y0, Y6")
+		f.op("VPUNPCKHDQ Y3, Y2, Y7")
+		f.op("VPUNPCKLQDQ Y5, Y4, Y0")
+		f.op("VPUNPCKHQDQ Y5, Y4, Y1")
+		f.op("VPUNPCKLQDQ Y7, Y6, Y2")
+		f.op("VPUNPCKHQDQ Y7, Y6, Y3")
+		for d := range 4 {
+			f.op("VMOVDQU Y%d, %d(DX)", d, 64*d+32*half)
+		}
+	}
+	f.op("ADDQ $256, DX")
+	for _, b := range bases {
+		f.op("ADDQ $16, %s", b)
+	}
+	f.op("SUBQ $4, CX")
+	f.op("JMP %s", chunk)
+	f.at(last)
+	f.op("TESTQ CX, CX")
+	f.op("JEQ %s", end)
+	f.op("SUBQ $4, CX") // −1 to −3 columns: back by as many
+	f.op("MOVQ CX, AX")
+	f.op("SHLQ $6, AX")
+	f.op("ADDQ AX, DX")
+	for _, b := range bases {
+		f.op("LEAQ (%s)(CX*4), %s", b, b)
+	}
+	f.op("MOVQ $4, CX")
+	f.op("JMP %s", chunk)
+	f.at(end)
+	f.op("MOVQ DX, DI")
+	f.op("ADDQ packArgs_bytes(BX), R14")
+	f.op("DECQ R13")
+	f.op("JNE %s", block)
+	f.ret()
+}

@@ -1,0 +1,111 @@
+package kernels
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// groupRows is how many rows of a weight matrix are interleaved in the packed layout, and computed together by the
+// assembly kernels.
+const groupRows = 16
+
+// The packed layout of quantised weights keeps every bit of the file's blocks and only changes their order: sixteen rows
+// are interleaved, so that vector lanes are rows, and a whole group is one run of memory. For each block, ascending:
+//
+//	the binary16 scales d of the 16 rows, then, where the type has them, their minimums m or dmin
+//	the rest of the block in dwords of its bytes in file order: dword 0 of the 16 rows, dword 1 of the 16 rows, …
+//
+// A packed group has 16 times the bytes of a row. Rows that the last group lacks are zero.
+
+// packing says where a type's block keeps its 16-bit floats and the bytes that are interleaved as dwords.
+type packing struct {
+	halves int // 1 or 2 binary16, at bytes half and half+2 of the block
+	half   int
+	dwords int // dwords from byte first on
+	first  int
+}
+
+var packings = [len(geometries)]packing{
+	Q4_0: {1, 0, 4, 2},
+	Q4_1: {2, 0, 4, 4},
+	Q5_0: {1, 0, 5, 2},
+	Q5_1: {2, 0, 5, 4},
+	Q8_0: {1, 0, 8, 2},
+	Q4_K: {2, 0, 35, 4},
+	Q5_K: {2, 0, 43, 4},
+	Q6_K: {1, 208, 52, 0},
+}
+
+// Groups returns the number of groups of 16 rows in which packing and the fast kernels work.
+func (m *Matrix) Groups() int { return (m.Rows + groupRows - 1) / groupRows }
+
+// PackedBytes returns the size of the packed copy of m, or 0 for dense types, which are used as they are.
+func (m *Matrix) PackedBytes() int {
+	if m.Type.Form() == Dense {
+		return 0
+	}
+	return m.Groups() * groupRows * m.rowBytes()
+}
+
+// PackGroups writes groups [first, last) of the packed copy of m to their places in dst, which has PackedBytes bytes.
+// Disjoint groups may be packed at once.
+func (m *Matrix) PackGroups(dst []byte, first, last int) {
+	if first < 0 || first > last || last > m.Groups() || len(dst) != m.PackedBytes() {
+		panic(fmt.Sprintf("kernels: packing groups [%d,%d) of %d into %d bytes of %d", first, last, m.Groups(), len(dst), m.PackedBytes()))
+	}
+	size := groupRows * m.rowBytes()
+	var args packArgs
+	for g := first; g < last; g++ {
+		m.packBlocks(dst[g*size:(g+1)*size], g, 0, m.Cols/m.Type.geometry().elems, &args)
+	}
+}
+
+// UsePacked makes products with m read packed, its packed copy, which m keeps. m.Data must stay: rows are still
+// dequantised from it. Nil goes back to m.Data. Results don't change.
+func (m *Matrix) UsePacked(packed []byte) {
+	if packed != nil && len(packed) != m.PackedBytes() {
+		panic(fmt.Sprintf("kernels: %d packed bytes, want %d", len(packed), m.PackedBytes()))
+	}
+	m.packed = packed
+}
+
+// packArgs tells an assembly kernel to interleave blocks of 16 rows.
+type packArgs struct {
+	dst    *byte
+	src    *byte // the first block of row 0
+	stride int   // bytes from a row to the next
+	blocks int
+	bytes  int // of a block in a row
+	half   int // offset of the 16-bit floats in a block
+	halves int
+	first  int // offset of the dwords
+	dwords int
+}
+
+// packBlocks interleaves blocks [block, block+n) of group g.
+func (m *Matrix) packBlocks(dst []byte, g, block, n int, args *packArgs) {
+	p, size, rb := &packings[m.Type], m.Type.geometry().bytes, m.rowBytes()
+	at := g*groupRows*rb + block*size
+	if active.pack != nil && (g+1)*groupRows <= m.Rows {
+		*args = packArgs{&dst[0], &m.Data[at], rb, n, size, p.half, p.halves, p.first, p.dwords}
+		active.pack(args)
+		return
+	}
+	rows := min(groupRows, m.Rows-g*groupRows)
+	if rows < groupRows {
+		clear(dst[:n*size*groupRows])
+	}
+	for b := range n {
+		out := dst[b*size*groupRows : (b+1)*size*groupRows]
+		for r := range rows {
+			src := m.Data[at+r*rb+b*size:][:size]
+			for h := range p.halves {
+				copy(out[32*h+2*r:][:2], src[p.half+2*h:])
+			}
+			for d := range p.dwords {
+				v := binary.LittleEndian.Uint32(src[p.first+4*d:])
+				binary.LittleEndian.PutUint32(out[32*p.halves+64*d+4*r:], v)
+			}
+		}
+	}
+}

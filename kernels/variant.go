@@ -1,0 +1,105 @@
+package kernels
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// Variant is one implementation of the kernels. All give the same bits; they differ in what processor they need.
+type Variant uint8
+
+// The variants. Generic is the specification, in Go; it runs everywhere.
+const (
+	Generic Variant = iota
+	AVX2            // amd64: AVX2, FMA, F16C
+	variants
+)
+
+// String returns the name that STARLING_KERNELS and [ParseVariant] take.
+func (v Variant) String() string {
+	if v < variants {
+		return variantNames[v]
+	}
+	return fmt.Sprintf("variant %d", uint8(v))
+}
+
+var variantNames = [variants]string{Generic: "generic", AVX2: "avx2"}
+
+// implementation is what a variant does faster than the specification; a nil function means that the Go code does it.
+type implementation struct {
+	variant Variant
+	group   [len(geometries)]func(*groupArgs) // quantised matrix product, by weight type
+	pack    func(*packArgs)                   // 16 native rows to the packed layout
+}
+
+// implementations are those this build has, by Variant; entries without one are nil.
+var implementations [variants]*implementation
+
+// active is the implementation in use. It changes only in [Use], and in init.
+var active = &implementation{variant: Generic}
+
+// variantEnv overrides the choice of a variant at start; for tests and for finding faults.
+const variantEnv = "STARLING_KERNELS"
+
+func init() {
+	implementations[Generic] = active
+	addImplementations()
+	if name := os.Getenv(variantEnv); name != "" {
+		v, err := ParseVariant(name)
+		if err == nil {
+			err = Use(v)
+		}
+		envErr = err
+		if err == nil {
+			return
+		}
+	}
+	best := Variants()
+	active = implementations[best[len(best)-1]]
+}
+
+// envErr is what was wrong with the environment's wish.
+var envErr error
+
+// VariantError returns the error of a STARLING_KERNELS that could not be followed, or nil.
+func VariantError() error {
+	if envErr != nil {
+		return fmt.Errorf("%s: %w", variantEnv, envErr)
+	}
+	return nil
+}
+
+// ParseVariant returns the variant of a name.
+func ParseVariant(name string) (Variant, error) {
+	for v, n := range variantNames {
+		if n == name {
+			return Variant(v), nil
+		}
+	}
+	return 0, fmt.Errorf("no kernels are called %q (there are: %s)", name, strings.Join(variantNames[:], ", "))
+}
+
+// Variants returns the variants that this build has and this processor can run, slowest first.
+func Variants() []Variant {
+	var list []Variant
+	for v := range variants {
+		if implementations[v] != nil {
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+// Active returns the variant in use: the last of [Variants], unless STARLING_KERNELS or [Use] said otherwise.
+func Active() Variant { return active.variant }
+
+// Use makes v the variant in use. It fails if this build or processor doesn't have it. Not while anything computes, and
+// [Activations] prepared before must be prepared again: meant for start-up and for tests.
+func Use(v Variant) error {
+	if v >= variants || implementations[v] == nil {
+		return fmt.Errorf("%v kernels: this build or processor does not have them", v)
+	}
+	active = implementations[v]
+	return nil
+}

@@ -1,0 +1,6 @@
+//go:build purego || !amd64
+
+package kernels
+
+// addImplementations does nothing: there is only the specification.
+func addImplementations() {}

@@ -1,0 +1,39 @@
+package kernels
+
+import "testing"
+
+// eachVariant runs test under every variant that this processor has.
+func eachVariant(t *testing.T, test func(t *testing.T)) {
+	before := Active()
+	t.Cleanup(func() {
+		if err := Use(before); err != nil {
+			t.Fatal(err)
+		}
+	})
+	for _, v := range Variants() {
+		t.Run(v.String(), func(t *testing.T) {
+			if err := Use(v); err != nil {
+				t.Fatal(err)
+			}
+			test(t)
+		})
+	}
+}
+
+// TestVariants checks that the fastest variant is in use by default, and that names go there and back.
+func TestVariants(t *testing.T) {
+	for v := range variants {
+		if got, err := ParseVariant(v.String()); err != nil || got != v {
+			t.Errorf("%v parses to %v, %v", v, got, err)
+		}
+	}
+	if _, err := ParseVariant("no such thing"); err == nil {
+		t.Error("an unknown name was accepted")
+	}
+	if err := Use(variants); err == nil {
+		t.Error("a variant that does not exist was accepted")
+	}
+	if VariantError() == nil && Active() == Generic && len(Variants()) > 1 {
+		t.Logf("the environment asks for %v", Active())
+	}
+}
