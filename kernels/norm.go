@@ -46,3 +46,25 @@ func MulSiLU(dst, gate, up []float32) {
 		dst[i] = float32(SiLU(g) * up[i])
 	}
 }
+
+// MulGELU sets dst[i] = round(GELU(gate[i])·up[i]) for every i of gate. dst may be gate or up.
+func MulGELU(dst, gate, up []float32) {
+	if len(dst) < len(gate) || len(up) != len(gate) {
+		panic(fmt.Sprintf("kernels: MulGELU of %d and %d values into %d", len(gate), len(up), len(dst)))
+	}
+	dst, up = dst[:len(gate)], up[:len(gate)]
+	for i, g := range gate {
+		dst[i] = float32(GELU(g) * up[i])
+	}
+}
+
+// Scale sets dst[i] = round(x[i]·s) for every i of x. dst may be x.
+func Scale(dst, x []float32, s float32) {
+	if len(dst) < len(x) {
+		panic(fmt.Sprintf("kernels: Scale of %d values into %d", len(x), len(dst)))
+	}
+	dst = dst[:len(x)]
+	for i, v := range x {
+		dst[i] = float32(v * s)
+	}
+}

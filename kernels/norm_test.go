@@ -3,6 +3,7 @@ package kernels
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -45,23 +46,53 @@ func TestRMSNorm(t *testing.T) {
 	}
 }
 
-func TestAddAndMulSiLU(t *testing.T) {
-	r := rand.New(rand.NewPCG(41, 41))
-	for _, n := range []int{0, 1, 7, 16, 33} {
-		a, b := normal(r, n), normal(r, n)
-		sum, gated := canaries(n+1), canaries(n+1)
-		Add(sum, a, b)
-		MulSiLU(gated, a, b)
-		for i := range n {
-			s := SiLU(a[i])
-			if sum[i] != a[i]+b[i] || gated[i] != s*b[i] {
-				t.Fatalf("index %d: %v, %v", i, sum[i], gated[i])
+// TestElementwise compares every element with the definition, also in place.
+func TestElementwise(t *testing.T) {
+	tests := []struct {
+		name string
+		run  func(dst, a, b []float32)
+		want func(a, b float32) float32
+	}{
+		{"add", Add, func(a, b float32) float32 { return a + b }},
+		{"gated SiLU", MulSiLU, func(a, b float32) float32 { s := SiLU(a); return s * b }},
+		{"gated GELU", MulGELU, func(a, b float32) float32 { g := GELU(a); return g * b }},
+		{"scale", func(dst, a, _ []float32) { Scale(dst, a, 25.298222) }, func(a, _ float32) float32 { return a * 25.298222 }},
+	}
+	eachVariant(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(41, 41))
+		for n := range 71 {
+			a, b := normal(r, n), normal(r, n)
+			for i, x := range []float32{0, float32(math.Copysign(0, -1)), 0x1p-149, -0x1p-130, 1e30, -1e30, 90, -90} {
+				if n > 40 {
+					a[5*i] = x
+				}
+			}
+			for _, c := range tests {
+				dst := canaries(n + 2)
+				c.run(dst[1:n+1], a, b)
+				for i := range n {
+					if want := c.want(a[i], b[i]); !sameFloat(dst[i+1], want) {
+						t.Fatalf("%s, %d values: index %d: %v, want %v", c.name, n, i, dst[i+1], want)
+					}
+				}
+				if !isCanary(dst[0]) || !isCanary(dst[n+1]) {
+					t.Fatalf("%s, %d values: wrote outside", c.name, n)
+				}
+				for i, in := range [][]float32{slices.Clone(a), slices.Clone(b)} { // in place of either
+					if i == 0 {
+						c.run(in, in, b)
+					} else {
+						c.run(in, a, in)
+					}
+					for j := range n {
+						if !sameFloat(in[j], dst[j+1]) {
+							t.Fatalf("%s, %d values: in place of input %d: index %d: %v, want %v", c.name, n, i, j, in[j], dst[j+1])
+						}
+					}
+				}
 			}
 		}
-		if !isCanary(sum[n]) || !isCanary(gated[n]) {
-			t.Fatal("wrote outside")
-		}
-	}
+	})
 }
 
 func TestRope(t *testing.T) {

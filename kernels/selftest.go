@@ -198,6 +198,12 @@ var selfTests = []selfTest{
 		Add(dst, dst, s.floats(100))
 		s.put(dst...)
 	}},
+	{"gated gelu and scale", "afa6e1b5a8acef57", func(s *selfTestData) {
+		dst := make([]float32, 100)
+		MulGELU(dst, s.floats(100), s.floats(100))
+		Scale(dst, dst, 25.298222)
+		s.put(dst...)
+	}},
 	{"rope, interleaved", "f32f9e4ea9e6aad2", selfTestRope(RopeInterleaved)},
 	{"rope, halves", "16f31a966bc76bcd", selfTestRope(RopeHalf)},
 	{"attention", "8d5cef2fff7b532a", func(s *selfTestData) {
@@ -207,7 +213,7 @@ var selfTests = []selfTest{
 		p.Reset(dim)
 		q := s.floats(dim)
 		for _, n := range []int{AttnBlock, 100} {
-			AttendBlock(&p, q, s.floats(n*dim), s.floats(n*dim), n, 2, scratch)
+			AttendBlock(&p, q, s.floats(n*dim), s.floats(n*dim), 0, n, 2, scratch)
 		}
 		p.Finish(dst)
 		s.put(dst...)
