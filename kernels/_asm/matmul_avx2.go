@@ -39,6 +39,9 @@ type kind struct {
 	signed bool // codes are signed bytes (Q8_0)
 }
 
+// five reports whether codes have a fifth bit apart from the low four.
+func (k kind) five() bool { return k.quads == 4 }
+
 func (k kind) bytes() int { return 32*k.halves + 64*k.dwords }
 
 var kinds = []kind{
@@ -60,40 +63,43 @@ func matmulAVX2(f *file) {
 
 type avx2 struct{ *file }
 
-// group writes the function for one type.
+// group writes the function for one type: few rows of activations take the codes from the packed blocks as they go,
+// more rows share an unpacked panel.
 func (f avx2) group(k kind) {
 	f.fn("group"+k.name+"AVX2", "groupArgs", "R9", "multiplies one group of packed rows, see groupArgs.")
 	f.op("MOVQ groupArgs_w(R9), SI")
 	f.op("MOVQ groupArgs_panel(R9), BX")
 	f.op("MOVQ groupArgs_acts(R9), R8")
 	f.op("MOVQ groupArgs_blocks(R9), R10")
-	super, done := f.label("super"), f.label("done")
+	super, many, next, done := f.label("super"), f.label("many"), f.label("next"), f.label("done")
 	f.at(super)
 	f.op("TESTQ R10, R10")
 	f.op("JLE %s", done)
-	if k.k {
-		f.unpackK(k)
-	} else {
+	if !k.k {
 		f.op("MOVQ $8, R12")
 		f.op("CMPQ R10, R12")
 		f.op("CMOVQLT R10, R12") // blocks in this superblock
-		f.unpack32(k)
 	}
-	rows := f.rowLoop
-	rows(k, func(t int) {
-		switch {
-		case k.k:
-			f.tileK(k, t)
-		case k.signed:
-			f.tile8(k, t)
-		default:
-			f.tile32(k, t)
-		}
-	})
+	f.unpackScales(k)
+	if !k.signed {
+		f.op("CMPQ groupArgs_rows(R9), $%d", fewRows)
+		f.op("JGT %s", many)
+	}
+	f.rowLoop(k, true)
+	if !k.signed {
+		f.op("JMP %s", next)
+		f.at(many)
+		f.unpackCodes(k)
+		f.rowLoop(k, false)
+		f.at(next)
+	}
 	f.op("ADDQ groupArgs_next(R9), R8")
 	if k.k {
+		f.op("ADDQ $%d, SI", k.bytes())
 		f.op("DECQ R10")
 	} else {
+		f.op("IMULQ $%d, R12", k.bytes())
+		f.op("ADDQ R12, SI")
 		f.op("SUBQ $8, R10")
 	}
 	f.op("JMP %s", super)
@@ -101,8 +107,12 @@ func (f avx2) group(k kind) {
 	f.ret()
 }
 
-// rowLoop calls tile for four rows at a time, then two, then one.
-func (f avx2) rowLoop(k kind, tile func(t int)) {
+// fewRows is how many rows of activations are multiplied straight from the packed blocks: with more, unpacking the codes
+// once costs less than once for every four rows.
+const fewRows = 8
+
+// rowLoop multiplies four rows of activations at a time, then two, then one.
+func (f avx2) rowLoop(k kind, packed bool) {
 	rec := rec32
 	if k.k {
 		rec = recK
@@ -110,13 +120,20 @@ func (f avx2) rowLoop(k kind, tile func(t int)) {
 	f.op("MOVQ R8, AX")
 	f.op("MOVQ groupArgs_acc(R9), DX")
 	f.op("MOVQ groupArgs_rows(R9), CX")
-	end := f.label("rowsEnd")
 	for _, t := range []int{4, 2, 1} {
 		next, again := f.label("rowsNext"), f.label(fmt.Sprintf("rows%d_", t))
 		f.at(again)
 		f.op("CMPQ CX, $%d", t)
 		f.op("JLT %s", next)
-		tile(t)
+		tile := tile{f, k, t, rec, packed}
+		switch {
+		case k.k:
+			tile.superblock()
+		case k.signed:
+			tile.signed()
+		default:
+			tile.blocks()
+		}
 		f.op("ADDQ $%d, AX", t*rec)
 		f.op("ADDQ $%d, DX", t*64)
 		f.op("SUBQ $%d, CX", t)
@@ -125,87 +142,223 @@ func (f avx2) rowLoop(k kind, tile func(t int)) {
 		}
 		f.at(next)
 	}
-	f.at(end)
 }
 
-// prefetch asks for the packed bytes some KiB ahead of SI; n cache lines, spread by the caller.
-func (f avx2) prefetch(offset int) { f.op("PREFETCHT0 %d(SI)", offset+8192) }
+// prefetch asks for n packed bytes, some KiB ahead of register reg.
+func (f avx2) prefetch(reg string, n int) {
+	for i := 0; i < n; i += 64 {
+		f.op("PREFETCHT0 %d(%s)", i+8192, reg)
+	}
+}
 
-// halves widens the 16 binary16 at src(SI) into dst (register base and offset).
-func (f avx2) halves(src int, dst string, at int) {
+// halves widens the 16 binary16 at src(reg) into at(dst).
+func (f avx2) halves(reg string, src int, dst string, at int) {
 	for v := range 2 {
-		f.op("VCVTPH2PS %d(SI), Y0", src+16*v)
+		f.op("VCVTPH2PS %d(%s), Y0", src+16*v, reg)
 		f.op("VMOVUPS Y0, %d(%s)", at+32*v, dst)
 	}
 }
 
-// unpack32 unpacks R12 blocks of a legacy type from SI, which it advances, to the panel.
-func (f avx2) unpack32(k kind) {
-	f.op("MOVQ R12, R15")
-	f.op("MOVQ BX, R13") // codes
-	f.op("MOVQ BX, R11") // scales
-	if !k.signed {
+// unpackScales brings the scales and minimums of the superblock at SI (for legacy types: R12 blocks) to the panel.
+func (f avx2) unpackScales(k kind) {
+	if k.k {
+		f.halves("SI", 0, "BX", panelD)
+		if k.min {
+			f.halves("SI", 32, "BX", panelDmin)
+		}
 		f.op("VMOVDQU %s, Y15", f.bytes32("low", 0x0f))
+		if k.sub16 {
+			f.scales6(32 * k.halves)
+		} else {
+			f.scales45(32 * k.halves)
+		}
+		f.prefetch("SI", k.bytes())
+		return
 	}
-	five := k.name == "Q5_0" || k.name == "Q5_1"
-	if five {
-		f.op("VMOVDQU %s, Y14", f.bytes32("bits0", 1, 2, 4, 8))
-		f.op("VMOVDQU %s, Y13", f.bytes32("bits1", 0x10, 0x20, 0x40, 0x80))
-		f.op("VMOVDQU %s, Y12", f.bytes32("fifth", 0x10))
-	}
-	again := f.label("unpack")
+	f.op("MOVQ R12, R15")
+	f.op("MOVQ SI, R13")
+	f.op("MOVQ BX, R11")
+	again := f.label("scales")
 	f.at(again)
-	for i := 0; i < k.bytes(); i += 64 {
-		f.prefetch(i)
-	}
-	f.halves(0, "R11", panelScale)
+	f.prefetch("R13", k.bytes())
+	f.halves("R13", 0, "R11", panelScale)
 	if k.halves == 2 {
-		f.halves(32, "R11", panelM)
+		f.halves("R13", 32, "R11", panelM)
 	}
-	codes := 32 * k.halves
-	if five {
-		codes += 64
-	}
-	for v := range 2 {
-		high := "Y9"
-		if five {
-			f.op("VMOVDQU %d(SI), Y9", 32*k.halves+32*v)
-		}
-		// bits adds the fifth bits of quad q to reg.
-		bits := func(q int, reg string) {
-			if !five {
-				return
-			}
-			f.op("VPSHUFB %s, %s, Y10", f.byteOf(q/2), high)
-			mask := fmt.Sprintf("Y%d", 14-q%2)
-			f.op("VPAND %s, Y10, Y10", mask)
-			f.op("VPCMPEQB %s, Y10, Y10", mask)
-			f.op("VPAND Y12, Y10, Y10")
-			f.op("VPOR Y10, %s, %s", reg, reg)
-		}
-		if k.signed {
-			for q := range 8 {
-				f.op("VMOVDQU %d(SI), Y0", codes+64*q+32*v)
-				f.op("VMOVDQU Y0, %d(R13)", 64*q+32*v)
-			}
-			continue
-		}
-		for u := range 4 {
-			f.op("VMOVDQU %d(SI), Y0", codes+64*u+32*v)
-			f.op("VPSRLW $4, Y0, Y1")
-			f.op("VPAND Y15, Y0, Y0")
-			f.op("VPAND Y15, Y1, Y1")
-			bits(u, "Y0")
-			bits(u+4, "Y1")
-			f.op("VMOVDQU Y0, %d(R13)", 64*u+32*v)
-			f.op("VMOVDQU Y1, %d(R13)", 64*(u+4)+32*v)
-		}
-	}
-	f.op("ADDQ $%d, SI", k.bytes())
-	f.op("ADDQ $512, R13")
+	f.op("ADDQ $%d, R13", k.bytes())
 	f.op("ADDQ $64, R11")
 	f.op("DECQ R15")
 	f.op("JNE %s", again)
+}
+
+// unpackCodes writes the codes of the superblock at SI (for legacy types: R12 blocks) to the panel.
+func (f avx2) unpackCodes(k kind) {
+	w := weights{f, k, "R14", "R11"}
+	w.masks()
+	f.op("MOVQ BX, R13")
+	again := f.label("unpack")
+	blocks := 1
+	if k.k {
+		blocks = k.partBlocks()
+		w.start()
+		f.op("MOVQ $%d, R15", k.parts())
+	} else {
+		f.op("MOVQ SI, R14")
+		f.op("MOVQ R12, R15")
+	}
+	f.at(again)
+	for b := range blocks {
+		w.bits(b)
+		for q := range 8 {
+			for v := range 2 {
+				w.load(b, q, v, "Y0", "Y1")
+				f.op("VMOVDQU Y0, %d(R13)", 512*b+64*q+32*v)
+			}
+		}
+	}
+	if k.k {
+		w.advance()
+	} else {
+		f.op("ADDQ $%d, R14", k.bytes())
+	}
+	f.op("ADDQ $%d, R13", 512*blocks)
+	f.op("DECQ R15")
+	f.op("JNE %s", again)
+}
+
+// weights loads codes from packed blocks.
+type weights struct {
+	avx2
+	k    kind
+	low  string // register that points to the low bits: of the packed block, for K types of the present part
+	high string // the same for the high bits that Q5_K and Q6_K have apart
+}
+
+// K types repeat the same steps in parts of a superblock, except for which of Q5_K's fifth bits they take. parts is their
+// number.
+func (k kind) parts() int {
+	if k.sub16 {
+		return 2
+	}
+	return 4
+}
+
+// partBlocks is the number of blocks of 32 columns in a part.
+func (k kind) partBlocks() int { return 8 / k.parts() }
+
+// start points the registers to the first part of the superblock at SI.
+func (w weights) start() {
+	w.op("LEAQ %d(SI), %s", w.lowAt(), w.low)
+	switch {
+	case w.k.sub16:
+		w.op("LEAQ %d(SI), %s", w.lowAt()+2048, w.high)
+	case w.k.name == "Q5_K":
+		w.op("LEAQ %s, %s", w.constant("bits", 256, w.eachBit()), w.high)
+	}
+}
+
+// eachBit is 32 bytes 1, 32 bytes 2, 32 bytes 4, …
+func (w weights) eachBit() (p []byte) {
+	for b := range 8 {
+		for range 32 {
+			p = append(p, 1<<b)
+		}
+	}
+	return p
+}
+
+// lowAt is the offset of the low bits in a packed K block.
+func (w weights) lowAt() int {
+	switch {
+	case w.k.sub16:
+		return 32
+	case w.k.name == "Q5_K":
+		return 64 + 3*64 + 8*64
+	}
+	return 64 + 3*64
+}
+
+// advance goes to the next part.
+func (w weights) advance() {
+	switch {
+	case w.k.sub16:
+		w.op("ADDQ $1024, %s", w.low)
+		w.op("ADDQ $512, %s", w.high)
+		return
+	case w.k.name == "Q5_K":
+		w.op("ADDQ $64, %s", w.high)
+	}
+	w.op("ADDQ $512, %s", w.low)
+}
+
+// masks loads the constants that load needs: Y15 up to Y14, which stay.
+func (w weights) masks() {
+	w.op("VMOVDQU %s, Y15", w.bytes32("low", 0x0f))
+	switch {
+	case w.k.five():
+		w.op("VMOVDQU %s, Y14", w.bytes32("fifth", 0x10))
+	case w.k.sub16:
+		w.op("VMOVDQU %s, Y14", w.bytes32("two", 0x30))
+	}
+}
+
+// bits loads what load needs for block b of a part: Q5_K's bit, Y13.
+func (w weights) bits(b int) {
+	if w.k.name == "Q5_K" {
+		w.op("VMOVDQU %d(%s), Y13", 32*b, w.high)
+	}
+}
+
+// nibble puts the low or high halves of the bytes at off into dst.
+func (w weights) nibble(off int, high bool, dst string) {
+	if !high {
+		w.op("VPAND %d(%s), Y15, %s", off, w.low, dst)
+		return
+	}
+	w.op("VMOVDQU %d(%s), %s", off, w.low, dst)
+	w.op("VPSRLW $4, %s, %s", dst, dst)
+	w.op("VPAND Y15, %s, %s", dst, dst)
+}
+
+// load puts the codes of quad q of block b of a part (0 for legacy types), rows 8v to 8v+7, into dst; tmp is lost.
+func (w weights) load(b, q, v int, dst, tmp string) {
+	switch {
+	case w.k.sub16:
+		w.nibble(64*(b%2*8+q)+32*v, b >= 2, dst)
+		at := fmt.Sprintf("%d(%s)", 64*q+32*v, w.high)
+		if by := 4 - 2*b; by == 0 {
+			w.op("VPAND %s, Y14, %s", at, tmp)
+		} else {
+			w.op("VMOVDQU %s, %s", at, tmp)
+			if by > 0 {
+				w.op("VPSLLW $%d, %s, %s", by, tmp, tmp)
+			} else {
+				w.op("VPSRLW $%d, %s, %s", -by, tmp, tmp)
+			}
+			w.op("VPAND Y14, %s, %s", tmp, tmp)
+		}
+		w.op("VPOR %s, %s, %s", tmp, dst, dst)
+	case w.k.k:
+		w.nibble(64*q+32*v, b == 1, dst)
+		if w.k.five() { // fifth bits are between the scales and the low bits, for all parts
+			w.op("VPAND %d(SI), Y13, %s", w.lowAt()-512+64*q+32*v, tmp)
+			w.op("VPCMPEQB Y13, %s, %s", tmp, tmp)
+			w.op("VPAND Y14, %s, %s", tmp, tmp)
+			w.op("VPOR %s, %s, %s", tmp, dst, dst)
+		}
+	case w.k.five(): // a dword column of fifth bits, four of low bits
+		at := 32*w.k.halves + 32*v
+		w.nibble(at+64+64*(q%4), q >= 4, dst)
+		w.op("VMOVDQU %d(%s), %s", at, w.low, tmp)
+		w.op("VPSHUFB %s, %s, %s", w.byteOf(q/2), tmp, tmp)
+		bits := w.bytes32(fmt.Sprintf("bits%d", q%2), 1<<(4*(q%2)), 2<<(4*(q%2)), 4<<(4*(q%2)), 8<<(4*(q%2)))
+		w.op("VPAND %s, %s, %s", bits, tmp, tmp)
+		w.op("VPCMPEQB %s, %s, %s", bits, tmp, tmp)
+		w.op("VPAND Y14, %s, %s", tmp, tmp)
+		w.op("VPOR %s, %s, %s", tmp, dst, dst)
+	default: // four of low bits
+		w.nibble(32*w.k.halves+32*v+64*(q%4), q >= 4, dst)
+	}
 }
 
 // byteOf returns the shuffle that copies byte b of each dword to all four of its bytes.
@@ -226,26 +379,6 @@ func (f avx2) pairOf(lo, hi int) string {
 		p = append(p, byte(4*d+lo), 0x80, byte(4*d+hi), 0x80)
 	}
 	return f.constant(fmt.Sprintf("pair%d%d", lo, hi), 32, p)
-}
-
-// unpackK unpacks one block of a K type from SI, which it advances, to the panel.
-func (f avx2) unpackK(k kind) {
-	f.halves(0, "BX", panelD)
-	if k.min {
-		f.halves(32, "BX", panelDmin)
-	}
-	base := 32 * k.halves
-	f.op("VMOVDQU %s, Y15", f.bytes32("low", 0x0f))
-	if k.sub16 {
-		f.unpackQ6(base)
-	} else {
-		f.scales45(base)
-		f.unpack45(k, base+192)
-	}
-	for i := 0; i < k.bytes(); i += 64 {
-		f.prefetch(i)
-	}
-	f.op("ADDQ $%d, SI", k.bytes())
 }
 
 // scales45 unpacks the 6-bit scales and minimums of Q4_K and Q5_K, three dword columns at base(SI).
@@ -278,76 +411,9 @@ func (f avx2) scales45(base int) {
 	}
 }
 
-// unpack45 unpacks the codes of Q4_K and Q5_K: for Q5_K 8 dword columns of fifth bits, then 32 of nibbles, at base(SI).
-func (f avx2) unpack45(k kind, base int) {
-	five := k.name == "Q5_K"
-	if five {
-		f.op("VMOVDQU %s, Y12", f.bytes32("fifth", 0x10))
-	}
-	nibbles := base
-	if five {
-		nibbles += 512
-	}
-	for u := range 32 {
-		s := u / 8 * 2
-		for v := range 2 {
-			f.op("VMOVDQU %d(SI), Y0", nibbles+64*u+32*v)
-			f.op("VPSRLW $4, Y0, Y1")
-			f.op("VPAND Y15, Y0, Y0")
-			f.op("VPAND Y15, Y1, Y1")
-			if five {
-				f.op("VMOVDQU %d(SI), Y2", base+64*(u%8)+32*v)
-				for i := range 2 { // bit s+i to bit 4
-					switch by := 4 - s - i; {
-					case by > 0:
-						f.op("VPSLLW $%d, Y2, Y3", by)
-					case by < 0:
-						f.op("VPSRLW $%d, Y2, Y3", -by)
-					default:
-						f.op("VMOVDQA Y2, Y3")
-					}
-					f.op("VPAND Y12, Y3, Y3")
-					f.op("VPOR Y3, Y%d, Y%d", i, i)
-				}
-			}
-			at := 512*s + 64*(u%8) + 32*v
-			f.op("VMOVDQU Y0, %d(BX)", at)
-			f.op("VMOVDQU Y1, %d(BX)", at+512)
-		}
-	}
-}
-
-// unpackQ6 unpacks Q6_K: dword columns of low bits (32), high bits (16) and scales (4), at base(SI).
-func (f avx2) unpackQ6(base int) {
-	f.op("VMOVDQU %s, Y14", f.bytes32("two", 0x30))
-	for h := range 2 {
-		for u := range 8 {
-			for v := range 2 {
-				f.op("VMOVDQU %d(SI), Y0", base+64*(16*h+u)+32*v)     // parts 0 and 2
-				f.op("VMOVDQU %d(SI), Y1", base+64*(16*h+8+u)+32*v)   // parts 1 and 3
-				f.op("VMOVDQU %d(SI), Y2", base+2048+64*(8*h+u)+32*v) // high bits of all
-				for part := range 4 {
-					if part < 2 {
-						f.op("VPAND Y15, Y%d, Y3", part)
-					} else {
-						f.op("VPSRLW $4, Y%d, Y3", part-2)
-						f.op("VPAND Y15, Y3, Y3")
-					}
-					switch by := 4 - 2*part; {
-					case by > 0:
-						f.op("VPSLLW $%d, Y2, Y4", by)
-					case by < 0:
-						f.op("VPSRLW $%d, Y2, Y4", -by)
-					default:
-						f.op("VMOVDQA Y2, Y4")
-					}
-					f.op("VPAND Y14, Y4, Y4")
-					f.op("VPOR Y3, Y4, Y4")
-					f.op("VMOVDQU Y4, %d(BX)", 512*(4*h+part)+64*u+32*v)
-				}
-			}
-		}
-	}
+// scales6 unpacks the signed scales of Q6_K, four dword columns after those of the codes at base(SI): each twice, and in
+// pairs of neighbours.
+func (f avx2) scales6(base int) {
 	for c := range 4 {
 		for v := range 2 {
 			f.op("VMOVDQU %d(SI), Y0", base+2048+1024+64*c+32*v)
@@ -379,240 +445,308 @@ func (f avx2) wordTwice() string {
 	return f.constant("word", 32, p)
 }
 
-// pairSums emits quads [from, to) of a block: 16-bit pair sums of t rows by two registers of weights into Y0 up,
-// starting anew. Codes at R13, activations at DI, stride rec.
-func (f avx2) pairSums(t, rec, from, to int) {
+// tile multiplies one superblock by rows rows of activations.
+type tile struct {
+	avx2
+	k      kind
+	rows   int
+	rec    int  // size of a record
+	packed bool // codes come from the packed blocks, not from the panel
+}
+
+// pairSums emits quads [from, to) of block b: 16-bit pair sums of all rows by two registers of weights, into Y0 up,
+// starting anew. Codes at R13, activations at off(DI).
+func (t tile) pairSums(b, off, from, to int) {
+	w := weights{t.avx2, t.k, "R13", "R14"}
 	for q := from; q < to; q++ {
-		f.op("VMOVDQU %d(R13), Y8", 64*q)
-		f.op("VMOVDQU %d(R13), Y9", 64*q+32)
-		for r := range t {
-			f.op("VPBROADCASTD %d(DI), Y10", rec*r+4*q)
+		for v := range 2 {
+			if t.packed {
+				w.load(b, q, v, fmt.Sprintf("Y%d", 8+v), "Y11")
+			} else {
+				t.op("VMOVDQU %d(R13), Y%d", 64*q+32*v, 8+v)
+			}
+		}
+		for r := range t.rows {
+			t.op("VPBROADCASTD %d(DI), Y10", t.rec*r+off+4*q)
 			for v := range 2 {
 				if q == from {
-					f.op("VPMADDUBSW Y10, Y%d, Y%d", 8+v, 2*r+v)
+					t.op("VPMADDUBSW Y10, Y%d, Y%d", 8+v, 2*r+v)
 					continue
 				}
-				f.op("VPMADDUBSW Y10, Y%d, Y%d", 8+v, 11+v)
-				f.op("VPADDW Y%d, Y%d, Y%d", 11+v, 2*r+v, 2*r+v)
+				t.op("VPMADDUBSW Y10, Y%d, Y%d", 8+v, 11+v)
+				t.op("VPADDW Y%d, Y%d, Y%d", 11+v, 2*r+v, 2*r+v)
 			}
 		}
 	}
 }
 
-// tileK multiplies one superblock of a K type by t rows of activations.
-func (f avx2) tileK(k kind, t int) {
-	f.note("%d rows", t)
-	f.op("MOVQ AX, DI")
-	f.op("MOVQ BX, R13")
-	f.op("MOVQ BX, R11")
-	f.op("MOVQ $8, R15")
-	inRegs := t <= 2
-	total := func(r, v int) string { return fmt.Sprintf("Y%d", 4+2*r+v) }
-	memory := func(r, v int) string { return fmt.Sprintf("%d(BX)", panelTotal+64*r+32*v) }
-	if inRegs {
-		for i := range 2 * t {
-			f.op("VPXOR Y%d, Y%d, Y%d", 4+i, 4+i, 4+i)
-		}
+// inRegs reports whether the tile's 32-bit or float sums stay in registers, Y4 up.
+func (t tile) inRegs() bool { return t.rows <= 2 }
+
+// sum is the register of such a sum.
+func (t tile) sum(r, v int) string { return fmt.Sprintf("Y%d", 4+2*r+v) }
+
+// spill is where 32-bit sums are otherwise.
+func (t tile) spill(r, v int) string { return fmt.Sprintf("%d(BX)", panelTotal+64*r+32*v) }
+
+// out is where float sums are.
+func (t tile) out(r, v int) string { return fmt.Sprintf("%d(DX)", 64*r+32*v) }
+
+// superblock is the tile of a K type.
+func (t tile) superblock() {
+	t.note("%d rows", t.rows)
+	w := weights{t.avx2, t.k, "R13", "R14"}
+	t.op("MOVQ AX, DI")
+	t.op("MOVQ BX, R11")
+	blocks, times := 1, 8
+	if t.packed {
+		blocks, times = t.k.partBlocks(), t.k.parts()
+		w.masks()
+		w.start()
 	} else {
-		f.op("VPXOR Y8, Y8, Y8")
-		for r := range t {
-			f.op("VMOVDQU Y8, %s", memory(r, 0))
-			f.op("VMOVDQU Y8, %s", memory(r, 1))
-		}
+		t.op("MOVQ BX, R13")
 	}
-	again := f.label("block")
-	f.at(again)
-	for from := 0; from < 8; from += k.quads {
-		f.pairSums(t, recK, from, from+k.quads)
-		scale := 0
-		if k.sub16 {
-			scale = from / 4 * 64
+	t.op("MOVQ $%d, R15", times)
+	t.clear()
+	again := t.label("block")
+	t.at(again)
+	for b := range blocks {
+		if t.packed {
+			w.bits(b)
 		}
-		for r := range t {
+		t.block32(b, 32*b, t.scaleStride()*b)
+	}
+	t.op("ADDQ $%d, DI", 32*blocks)
+	t.op("ADDQ $%d, R11", t.scaleStride()*blocks)
+	if t.packed {
+		w.advance()
+	} else {
+		t.op("ADDQ $512, R13")
+	}
+	t.op("DECQ R15")
+	t.op("JNE %s", again)
+	for r := range t.rows {
+		t.floatStep(r)
+	}
+}
+
+// scaleStride is the bytes from the scales of a block of 32 columns to the next one's.
+func (t tile) scaleStride() int {
+	if t.k.sub16 {
+		return 128
+	}
+	return 64
+}
+
+// clear sets all 32-bit sums to zero.
+func (t tile) clear() {
+	if t.inRegs() {
+		for i := range 2 * t.rows {
+			t.op("VPXOR Y%d, Y%d, Y%d", 4+i, 4+i, 4+i)
+		}
+		return
+	}
+	t.op("VPXOR Y8, Y8, Y8")
+	for r := range t.rows {
+		t.op("VMOVDQU Y8, %s", t.spill(r, 0))
+		t.op("VMOVDQU Y8, %s", t.spill(r, 1))
+	}
+}
+
+// block32 adds the scaled products of block b of 32 columns to the 32-bit sums.
+func (t tile) block32(b, acts, scales int) {
+	for from := 0; from < 8; from += t.k.quads {
+		t.pairSums(b, acts, from, from+t.k.quads)
+		at := panelScale + scales
+		if t.k.sub16 {
+			at += from / 4 * 64
+		}
+		for r := range t.rows {
 			for v := range 2 {
 				acc := 2*r + v
-				f.op("VPMADDWD %d(R11), Y%d, Y%d", panelScale+scale+32*v, acc, acc)
-				if inRegs {
-					f.op("VPADDD Y%d, %s, %s", acc, total(r, v), total(r, v))
-				} else {
-					f.op("VPADDD %s, Y%d, Y%d", memory(r, v), acc, acc)
-					f.op("VMOVDQU Y%d, %s", acc, memory(r, v))
-				}
-			}
-		}
-	}
-	f.op("ADDQ $32, DI")
-	f.op("ADDQ $512, R13")
-	if k.sub16 {
-		f.op("ADDQ $128, R11")
-	} else {
-		f.op("ADDQ $64, R11")
-	}
-	f.op("DECQ R15")
-	f.op("JNE %s", again)
-
-	for r := range t {
-		f.op("VBROADCASTSS %d(AX), Y8", recK*r+recKD)
-		// Y2, Y3: the sum over sub-blocks of minimums (or, for Q6_K, of scales) times sums of activations.
-		pairs, sums := 4, recKSum32
-		if k.sub16 {
-			pairs, sums = 8, recKSum16
-		}
-		for p := range pairs {
-			f.op("VPBROADCASTD %d(AX), Y9", recK*r+sums+4*p)
-			for v := range 2 {
-				if p == 0 {
-					f.op("VPMADDWD %d(BX), Y9, Y%d", panelMin+64*p+32*v, 2+v)
+				t.op("VPMADDWD %d(R11), Y%d, Y%d", at+32*v, acc, acc)
+				if t.inRegs() {
+					t.op("VPADDD Y%d, %s, %s", acc, t.sum(r, v), t.sum(r, v))
 					continue
 				}
-				f.op("VPMADDWD %d(BX), Y9, Y10", panelMin+64*p+32*v)
-				f.op("VPADDD Y10, Y%d, Y%d", 2+v, 2+v)
+				t.op("VPADDD %s, Y%d, Y%d", t.spill(r, v), acc, acc)
+				t.op("VMOVDQU Y%d, %s", acc, t.spill(r, v))
 			}
 		}
+	}
+}
+
+// floatStep adds a K superblock's products to the float sums of row r.
+func (t tile) floatStep(r int) {
+	t.op("VBROADCASTSS %d(AX), Y8", recK*r+recKD)
+	// Y2, Y3: the sum over sub-blocks of minimums (or, for Q6_K, of scales) times sums of activations.
+	pairs, sums := 4, recKSum32
+	if t.k.sub16 {
+		pairs, sums = 8, recKSum16
+	}
+	for p := range pairs {
+		t.op("VPBROADCASTD %d(AX), Y9", recK*r+sums+4*p)
 		for v := range 2 {
-			isum := "Y10"
-			if inRegs {
-				isum = total(r, v)
-			} else {
-				f.op("VMOVDQU %s, Y10", memory(r, v))
+			if p == 0 {
+				t.op("VPMADDWD %d(BX), Y9, Y%d", panelMin+64*p+32*v, 2+v)
+				continue
 			}
-			if k.centre != 0 {
-				f.op("VPSLLD $5, Y%d, Y%d", 2+v, 2+v)
-				f.op("VPSUBD Y%d, %s, Y10", 2+v, isum)
-				isum = "Y10"
-			}
-			f.op("VCVTDQ2PS %s, Y10", isum)
-			f.op("VMULPS %d(BX), Y8, Y11", panelD+32*v)
-			f.op("VMOVUPS %d(DX), Y12", 64*r+32*v)
-			f.op("VFMADD231PS Y10, Y11, Y12")
-			if k.min {
-				f.op("VCVTDQ2PS Y%d, Y10", 2+v)
-				f.op("VMULPS %d(BX), Y8, Y11", panelDmin+32*v)
-				f.op("VFNMADD231PS Y10, Y11, Y12")
-			}
-			f.op("VMOVUPS Y12, %d(DX)", 64*r+32*v)
+			t.op("VPMADDWD %d(BX), Y9, Y10", panelMin+64*p+32*v)
+			t.op("VPADDD Y10, Y%d, Y%d", 2+v, 2+v)
 		}
+	}
+	for v := range 2 {
+		isum := "Y10"
+		if t.inRegs() {
+			isum = t.sum(r, v)
+		} else {
+			t.op("VMOVDQU %s, Y10", t.spill(r, v))
+		}
+		if t.k.centre != 0 {
+			t.op("VPSLLD $5, Y%d, Y%d", 2+v, 2+v)
+			t.op("VPSUBD Y%d, %s, Y10", 2+v, isum)
+			isum = "Y10"
+		}
+		t.op("VCVTDQ2PS %s, Y10", isum)
+		t.op("VMULPS %d(BX), Y8, Y11", panelD+32*v)
+		t.op("VMOVUPS %s, Y12", t.out(r, v))
+		t.op("VFMADD231PS Y10, Y11, Y12")
+		if t.k.min {
+			t.op("VCVTDQ2PS Y%d, Y10", 2+v)
+			t.op("VMULPS %d(BX), Y8, Y11", panelDmin+32*v)
+			t.op("VFNMADD231PS Y10, Y11, Y12")
+		}
+		t.op("VMOVUPS Y12, %s", t.out(r, v))
 	}
 }
 
-// blocks32 loops over the R12 blocks of a legacy superblock.
-func (f avx2) blocks32(body func()) {
-	f.op("MOVQ AX, DI")
-	f.op("MOVQ AX, R14")
-	f.op("MOVQ BX, R13")
-	f.op("MOVQ BX, R11")
-	f.op("MOVQ R12, R15")
-	again := f.label("block")
-	f.at(again)
+// eachBlock loops over the R12 blocks of a legacy superblock.
+func (t tile) eachBlock(body func()) {
+	t.op("MOVQ AX, DI")
+	t.op("MOVQ AX, R14")
+	if t.packed {
+		t.op("MOVQ SI, R13")
+	} else {
+		t.op("MOVQ BX, R13")
+	}
+	t.op("MOVQ BX, R11")
+	t.op("MOVQ R12, R15")
+	again := t.label("block")
+	t.at(again)
 	body()
-	f.op("ADDQ $32, DI")
-	f.op("ADDQ $4, R14")
-	f.op("ADDQ $512, R13")
-	f.op("ADDQ $64, R11")
-	f.op("DECQ R15")
-	f.op("JNE %s", again)
+	t.op("ADDQ $32, DI")
+	t.op("ADDQ $4, R14")
+	if t.packed {
+		t.op("ADDQ $%d, R13", t.k.bytes())
+	} else {
+		t.op("ADDQ $512, R13")
+	}
+	t.op("ADDQ $64, R11")
+	t.op("DECQ R15")
+	t.op("JNE %s", again)
 }
 
-// tile32 multiplies one superblock of a legacy type by t rows of activations.
-func (f avx2) tile32(k kind, t int) {
-	f.note("%d rows", t)
-	f.op("VMOVDQU %s, Y15", f.bytes32("ones16", 1, 0))
-	sum := func(r, v int) string { return fmt.Sprintf("Y%d", 4+2*r+v) } // of up to two rows, in registers
-	memory := func(r, v int) string { return fmt.Sprintf("%d(DX)", 64*r+32*v) }
-	inRegs := t <= 2
-	if inRegs {
-		for r := range t {
+// blocks is the tile of a legacy type with unsigned codes.
+func (t tile) blocks() {
+	t.note("%d rows", t.rows)
+	if t.packed {
+		weights{t.avx2, t.k, "R13", "R14"}.masks()
+	}
+	t.op("VMOVDQU %s, Y13", t.bytes32("ones16", 1, 0))
+	if t.inRegs() {
+		for r := range t.rows {
 			for v := range 2 {
-				f.op("VMOVUPS %s, %s", memory(r, v), sum(r, v))
+				t.op("VMOVUPS %s, %s", t.out(r, v), t.sum(r, v))
 			}
 		}
 	}
-	f.blocks32(func() {
-		for from := 0; from < 8; from += k.quads {
-			f.pairSums(t, rec32, from, from+k.quads)
-			for i := range 2 * t {
-				f.op("VPMADDWD Y15, Y%d, Y%d", i, i)
-				if from+k.quads < 8 {
-					f.op("VMOVDQU Y%d, %d(BX)", i, panelTotal+32*i)
+	t.eachBlock(func() {
+		for from := 0; from < 8; from += t.k.quads {
+			t.pairSums(0, 0, from, from+t.k.quads)
+			for i := range 2 * t.rows {
+				t.op("VPMADDWD Y13, Y%d, Y%d", i, i)
+				if from+t.k.quads < 8 {
+					t.op("VMOVDQU Y%d, %d(BX)", i, panelTotal+32*i)
 				} else if from > 0 {
-					f.op("VPADDD %d(BX), Y%d, Y%d", panelTotal+32*i, i, i)
+					t.op("VPADDD %d(BX), Y%d, Y%d", panelTotal+32*i, i, i)
 				}
 			}
 		}
-		for r := range t {
-			f.op("VBROADCASTSS %d(R14), Y8", rec32*r+rec32D)
-			if k.min {
-				f.op("VBROADCASTSS %d(R14), Y9", rec32*r+rec32Dsum)
+		for r := range t.rows {
+			t.op("VBROADCASTSS %d(R14), Y8", rec32*r+rec32D)
+			if t.k.min {
+				t.op("VBROADCASTSS %d(R14), Y9", rec32*r+rec32Dsum)
 			} else {
-				f.op("VPBROADCASTD %d(R14), Y9", rec32*r+rec32S)
-				f.op("VPSLLD $%d, Y9, Y9", map[int]int{8: 3, 16: 4}[k.centre])
+				t.op("VPBROADCASTD %d(R14), Y9", rec32*r+rec32S)
+				t.op("VPSLLD $%d, Y9, Y9", map[int]int{8: 3, 16: 4}[t.k.centre])
 			}
 			for v := range 2 {
 				acc := 2*r + v
-				if !k.min {
-					f.op("VPSUBD Y9, Y%d, Y%d", acc, acc)
+				if !t.k.min {
+					t.op("VPSUBD Y9, Y%d, Y%d", acc, acc)
 				}
-				f.op("VCVTDQ2PS Y%d, Y%d", acc, acc)
-				f.op("VMULPS %d(R11), Y8, Y10", panelScale+32*v)
+				t.op("VCVTDQ2PS Y%d, Y%d", acc, acc)
+				t.op("VMULPS %d(R11), Y8, Y10", panelScale+32*v)
 				to := "Y11"
-				if inRegs {
-					to = sum(r, v)
+				if t.inRegs() {
+					to = t.sum(r, v)
 				} else {
-					f.op("VMOVUPS %s, Y11", memory(r, v))
+					t.op("VMOVUPS %s, Y11", t.out(r, v))
 				}
-				f.op("VFMADD231PS Y%d, Y10, %s", acc, to)
-				if k.min {
-					f.op("VFMADD231PS %d(R11), Y9, %s", panelM+32*v, to)
+				t.op("VFMADD231PS Y%d, Y10, %s", acc, to)
+				if t.k.min {
+					t.op("VFMADD231PS %d(R11), Y9, %s", panelM+32*v, to)
 				}
-				if !inRegs {
-					f.op("VMOVUPS Y11, %s", memory(r, v))
+				if !t.inRegs() {
+					t.op("VMOVUPS Y11, %s", t.out(r, v))
 				}
 			}
 		}
 	})
-	if inRegs {
-		for r := range t {
+	if t.inRegs() {
+		for r := range t.rows {
 			for v := range 2 {
-				f.op("VMOVUPS %s, %s", sum(r, v), memory(r, v))
+				t.op("VMOVUPS %s, %s", t.sum(r, v), t.out(r, v))
 			}
 		}
 	}
 }
 
-// tile8 is tile32 for signed bytes: the weights' signs go to the activations, and every product is widened at once.
-func (f avx2) tile8(k kind, t int) {
-	f.note("%d rows", t)
-	f.op("VMOVDQU %s, Y15", f.bytes32("ones16", 1, 0))
-	f.blocks32(func() {
+// signed is the tile of Q8_0, always straight from the packed blocks: the weights' signs go to the activations, and
+// every pair sum is widened at once.
+func (t tile) signed() {
+	t.note("%d rows", t.rows)
+	t.op("VMOVDQU %s, Y15", t.bytes32("ones16", 1, 0))
+	t.eachBlock(func() {
 		for q := range 8 {
 			for v := range 2 {
-				f.op("VMOVDQU %d(R13), Y%d", 64*q+32*v, 8+v)
-				f.op("VPABSB Y%d, Y%d", 8+v, 10+v)
+				t.op("VMOVDQU %d(R13), Y%d", 32*t.k.halves+64*q+32*v, 8+v)
+				t.op("VPABSB Y%d, Y%d", 8+v, 10+v)
 			}
-			for r := range t {
-				f.op("VPBROADCASTD %d(DI), Y12", rec32*r+4*q)
+			for r := range t.rows {
+				t.op("VPBROADCASTD %d(DI), Y12", rec32*r+4*q)
 				for v := range 2 {
 					acc := 2*r + v
-					f.op("VPSIGNB Y%d, Y12, Y13", 8+v)
-					f.op("VPMADDUBSW Y13, Y%d, Y13", 10+v)
+					t.op("VPSIGNB Y%d, Y12, Y13", 8+v)
+					t.op("VPMADDUBSW Y13, Y%d, Y13", 10+v)
 					if q == 0 {
-						f.op("VPMADDWD Y15, Y13, Y%d", acc)
+						t.op("VPMADDWD Y15, Y13, Y%d", acc)
 						continue
 					}
-					f.op("VPMADDWD Y15, Y13, Y13")
-					f.op("VPADDD Y13, Y%d, Y%d", acc, acc)
+					t.op("VPMADDWD Y15, Y13, Y13")
+					t.op("VPADDD Y13, Y%d, Y%d", acc, acc)
 				}
 			}
 		}
-		for r := range t {
-			f.op("VBROADCASTSS %d(R14), Y8", rec32*r+rec32D)
+		for r := range t.rows {
+			t.op("VBROADCASTSS %d(R14), Y8", rec32*r+rec32D)
 			for v := range 2 {
 				acc := 2*r + v
-				f.op("VCVTDQ2PS Y%d, Y%d", acc, acc)
-				f.op("VMULPS %d(R11), Y8, Y10", panelScale+32*v)
-				f.op("VMOVUPS %d(DX), Y11", 64*r+32*v)
-				f.op("VFMADD231PS Y%d, Y10, Y11", acc)
-				f.op("VMOVUPS Y11, %d(DX)", 64*r+32*v)
+				t.op("VCVTDQ2PS Y%d, Y%d", acc, acc)
+				t.op("VMULPS %d(R11), Y8, Y10", panelScale+32*v)
+				t.op("VMOVUPS %s, Y11", t.out(r, v))
+				t.op("VFMADD231PS Y%d, Y10, Y11", acc)
+				t.op("VMOVUPS Y11, %s", t.out(r, v))
 			}
 		}
 	})
