@@ -22,8 +22,8 @@ func (p *Partial) Reset(dim int) {
 	clear(p.O)
 }
 
-// AttendBlock computes one softmax block for query q over n >= 1 visible positions, whose keys and values, widened to
-// float32, are k[i*dim:(i+1)*dim] and v[i*dim:(i+1)*dim], dim = len(q), positions ascending from a multiple of
+// AttendBlock computes one softmax block for query q over the visible positions i, from <= i < n, whose keys and values,
+// widened to float32, are k[i*dim:(i+1)*dim] and v[i*dim:(i+1)*dim], dim = len(q), i counting from a multiple of
 // AttnBlock; and merges it into p, which holds the earlier blocks. scratch needs AttnBlock+dim values; its
 // contents don't matter before and after.
 //
@@ -33,27 +33,27 @@ func (p *Partial) Reset(dim int) {
 //   - out[d]: FMA(p_i, v[i][d], acc) over ascending i from +0.
 //
 // Merging, also into a fresh p: see [Partial.Merge]. Nothing depends on other query rows or heads.
-func AttendBlock(p *Partial, q, k, v []float32, n int, scale float32, scratch []float32) {
+func AttendBlock(p *Partial, q, k, v []float32, from, n int, scale float32, scratch []float32) {
 	dim := len(q)
-	if n < 1 || n > AttnBlock || dim == 0 || len(k) < n*dim || len(v) < n*dim || len(p.O) != dim || len(scratch) < AttnBlock+dim {
-		panic(fmt.Sprintf("kernels: AttendBlock of %d positions by %d dimensions: %d keys, %d values, output %d, scratch %d",
-			n, dim, len(k), len(v), len(p.O), len(scratch)))
+	if from < 0 || n <= from || n > AttnBlock || dim == 0 || len(k) < n*dim || len(v) < n*dim || len(p.O) != dim || len(scratch) < AttnBlock+dim {
+		panic(fmt.Sprintf("kernels: AttendBlock of positions %d to %d by %d dimensions: %d keys, %d values, output %d, scratch %d",
+			from, n, dim, len(k), len(v), len(p.O), len(scratch)))
 	}
 	ps, out := scratch[:n], scratch[AttnBlock:AttnBlock+dim]
-	scores(ps, q, k, scale)
-	m := ps[0]
-	for _, s := range ps {
+	scores(ps[from:], q, k[from*dim:], scale)
+	m := ps[from]
+	for _, s := range ps[from:] {
 		if s > m {
 			m = s
 		}
 	}
 	var l lanes
-	for i, s := range ps {
-		e := Exp(s - m)
+	for i := from; i < n; i++ {
+		e := Exp(ps[i] - m)
 		ps[i] = e
 		l[i%16] += e
 	}
-	weighted(out, ps, v)
+	weighted(out, ps[from:], v[from*dim:])
 	p.Merge(m, l.fold(), out)
 }
 

@@ -13,7 +13,7 @@ func attend(q, k, v []float32, n int, scale float32) []float32 {
 	p.Reset(dim)
 	scratch := make([]float32, AttnBlock+dim)
 	for at := 0; at < n; at += AttnBlock {
-		AttendBlock(&p, q, k[at*dim:], v[at*dim:], min(AttnBlock, n-at), scale, scratch)
+		AttendBlock(&p, q, k[at*dim:], v[at*dim:], 0, min(AttnBlock, n-at), scale, scratch)
 	}
 	dst := make([]float32, dim)
 	p.Finish(dst)
@@ -127,7 +127,7 @@ func TestAttendBlocks(t *testing.T) {
 	for at := 0; at < n; at += AttnBlock {
 		var p Partial
 		p.Reset(dim)
-		AttendBlock(&p, q, k[at*dim:], v[at*dim:], min(AttnBlock, n-at), 0.3, scratch)
+		AttendBlock(&p, q, k[at*dim:], v[at*dim:], 0, min(AttnBlock, n-at), 0.3, scratch)
 		parts = append(parts, p)
 	}
 	var all Partial
@@ -154,7 +154,7 @@ func TestAttendVisible(t *testing.T) {
 		var p Partial
 		p.Reset(dim)
 		scratch := canaries(AttnBlock + dim + 1)
-		AttendBlock(&p, q, append(k[:n*dim:n*dim], bad[n*dim:]...), append(v[:n*dim:n*dim], bad[n*dim:]...), n, 0.2, scratch[:AttnBlock+dim])
+		AttendBlock(&p, q, append(k[:n*dim:n*dim], bad[n*dim:]...), append(v[:n*dim:n*dim], bad[n*dim:]...), 0, n, 0.2, scratch[:AttnBlock+dim])
 		got, want := make([]float32, dim), refAttend(q, k, v, n, 0.2)
 		p.Finish(got)
 		for d := range got {
@@ -178,7 +178,7 @@ func TestAttendExtremes(t *testing.T) {
 		v[d], v[dim+d] = float32(math.Copysign(0, -1)), MaxF16
 	}
 	p.Reset(dim)
-	AttendBlock(&p, q, k, v, 2, 1, scratch) // scores ±14,400: the second weight is exactly +0
+	AttendBlock(&p, q, k, v, 0, 2, 1, scratch) // scores ±14,400: the second weight is exactly +0
 	dst := make([]float32, dim)
 	p.Finish(dst)
 	if p.M != 14400 || p.L != 1 || math.Float32bits(dst[0]) != 0 {
@@ -186,13 +186,13 @@ func TestAttendExtremes(t *testing.T) {
 	}
 	// A later block that is far below must change nothing, one far above must replace everything.
 	before := append([]float32(nil), p.O...)
-	AttendBlock(&p, q, k[dim:], v[dim:], 1, 1, scratch)
+	AttendBlock(&p, q, k[dim:], v[dim:], 0, 1, 1, scratch)
 	if p.M != 14400 || p.L != 1 || p.O[3] != before[3] {
 		t.Errorf("after a negligible block: M %v, L %v, O %v", p.M, p.L, p.O[3])
 	}
 	p.Reset(dim)
-	AttendBlock(&p, q, k[dim:], v[dim:], 1, 1, scratch)
-	AttendBlock(&p, q, k, v, 1, 1, scratch)
+	AttendBlock(&p, q, k[dim:], v[dim:], 0, 1, 1, scratch)
+	AttendBlock(&p, q, k, v, 0, 1, 1, scratch)
 	if p.M != 14400 || p.L != 1 || p.O[3] != 0 {
 		t.Errorf("after an overwhelming block: M %v, L %v, O %v", p.M, p.L, p.O[3])
 	}
@@ -206,7 +206,7 @@ func BenchmarkAttendBlock(b *testing.B) {
 	var p Partial
 	p.Reset(dim)
 	for b.Loop() {
-		AttendBlock(&p, q, k, v, AttnBlock, 0.125, scratch)
+		AttendBlock(&p, q, k, v, 0, AttnBlock, 0.125, scratch)
 	}
 	b.ReportMetric(4*dim*AttnBlock*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOPS")
 	b.ReportMetric(0, "ns/op")

@@ -223,7 +223,7 @@ func (m *Model) forwardLlama(l int, rows []row) error {
 	if err != nil {
 		return err
 	}
-	m.attend(l, rows, b.attn, b.q)
+	m.attend(l, rows, b.attn, b.q, 0, c.attentionScale())
 
 	err = m.prepare(l, rows, qDim, []*kernels.Matrix{&w.o}, b.attn, nil)
 	if err != nil {

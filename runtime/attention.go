@@ -23,14 +23,13 @@ type attendBuf struct {
 	scratch []float32         // [pageRows+HeadDim], AttendBlock's
 }
 
-// attend computes dst[r][head] = Σ_pos softmax(q[r][head]·K[pos]/√HeadDim)·V[pos] over the stored positions 0 … rows[r].pos
-// of a layer. dst and q are [len(rows)][Heads×HeadDim].
+// attend computes dst[r][head] = Σ_pos softmax(q[r][head]·K[pos]·scale)·V[pos] over the stored positions up to rows[r].pos
+// of a layer: all of them, or, where window is not 0, the last window ones. dst and q are [len(rows)][Heads×HeadDim].
 //
 // For every row and query head by itself: pages, which are softmax blocks of 256 absolute positions, in ascending
-// order through kernels.Partial.AttendBlock, then Finish. The scale is round(1/√HeadDim), both roundings in float32.
-func (m *Model) attend(l int, rows []row, dst, q []float32) {
+// order through kernels.AttendBlock, then Finish. Pages without a visible position are left out.
+func (m *Model) attend(l int, rows []row, dst, q []float32, window int, scale float32) {
 	c := &m.cfg
-	scale := 1 / float32(math.Sqrt(float64(c.HeadDim)))
 	tasks := m.attendTasks(rows)
 	m.pool.do(len(tasks), func(worker, t int) {
 		task, buf := &tasks[t], &m.buf.attend[worker]
@@ -42,16 +41,17 @@ func (m *Model) attend(l int, rows []row, dst, q []float32) {
 			parts[i].Reset(c.HeadDim)
 		}
 		held := mine[len(mine)-1].pos + 1
-		for start := 0; start < held; start += pageRows {
+		oldest := windowStart(mine[0].pos, window)
+		for start := oldest / pageRows * pageRows; start < held; start += pageRows {
 			k, v := mine[0].seq.block(l, start/pageRows, kvHead, min(held-start, pageRows), buf.wide)
 			for i := range mine {
-				visible := min(mine[i].pos+1-start, pageRows)
-				if visible <= 0 {
+				from, visible := max(windowStart(mine[i].pos, window)-start, 0), min(mine[i].pos+1-start, pageRows)
+				if visible <= from {
 					continue
 				}
 				for h := range task.heads {
 					at := ((task.first+i)*c.Heads + task.head + h) * c.HeadDim
-					kernels.AttendBlock(&parts[i*task.heads+h], q[at:at+c.HeadDim], k[:visible*c.HeadDim], v[:visible*c.HeadDim], visible, scale, buf.scratch)
+					kernels.AttendBlock(&parts[i*task.heads+h], q[at:at+c.HeadDim], k[:visible*c.HeadDim], v[:visible*c.HeadDim], from, visible, scale, buf.scratch)
 				}
 			}
 		}
@@ -62,6 +62,17 @@ func (m *Model) attend(l int, rows []row, dst, q []float32) {
 			}
 		}
 	})
+}
+
+// attentionScale is round(1/√HeadDim), both roundings in float32.
+func (c *Config) attentionScale() float32 { return 1 / float32(math.Sqrt(float64(c.HeadDim))) }
+
+// windowStart returns the first position that a row at pos sees.
+func windowStart(pos, window int) int {
+	if window == 0 {
+		return 0
+	}
+	return max(pos+1-window, 0)
 }
 
 // attendTasks cuts the work: by sequence, by runs of attendRows rows, by KV head, and, when that gives fewer than two
