@@ -24,9 +24,14 @@ type Scratch struct {
 	acc   []float32
 }
 
-// passGroups is how many groups of rows meet the same activations before the next superblock of those is read: several
-// rows of activations don't fit the L2 cache as a whole.
-const passGroups = 4
+// A pass multiplies passGroups groups of weight rows by passRows rows of activations, superblock by superblock: its sums
+// and one superblock of its activations fit a core's L2 cache of 512 KiB, and codes that were unpacked once serve enough
+// rows. Up to fewRows rows are multiplied straight from packed blocks, see kernels/_asm.
+const (
+	passGroups = 4
+	passRows   = 128
+	fewRows    = 8
+)
 
 // matMulGroups is MatMul by assembly kernels.
 func matMulGroups(dst []float32, stride int, w *Matrix, a *Activations, first, last int, s *Scratch) {
@@ -40,36 +45,40 @@ func matMulGroups(dst []float32, stride int, w *Matrix, a *Activations, first, l
 		s.panel = aligned(nil, panelBytes)
 	}
 	s.block = aligned(s.block, groupRows*perSuper*bytes)
-	s.acc = sized(s.acc, passGroups*a.rows*groupRows)
-	s.args = groupArgs{next: a.rows * rec, rows: a.rows, panel: &s.panel[0]}
+	s.acc = sized(s.acc, passGroups*min(a.rows, passRows)*groupRows)
+	s.args = groupArgs{next: a.rows * rec, panel: &s.panel[0]}
 	args := &s.args
 	for g0 := first / groupRows; g0*groupRows < last; g0 += passGroups {
 		g1 := min(g0+passGroups, (last+groupRows-1)/groupRows)
-		clear(s.acc[:(g1-g0)*a.rows*groupRows])
-		// One row: the whole group at once from the packed copy.
-		step := 1
-		if w.packed != nil && a.rows <= 8 {
-			step = supers
-		}
-		for sb := 0; sb < supers; sb += step {
-			args.acts = &a.records[sb*args.next]
-			args.blocks = min(step*perSuper, total-sb*perSuper)
-			for g := g0; g < g1; g++ {
-				if w.packed != nil {
-					args.w = &w.packed[(g*total+sb*perSuper)*groupRows*bytes]
-				} else {
-					w.packBlocks(s.block, g, sb*perSuper, args.blocks, &s.pack)
-					args.w = &s.block[0]
-				}
-				args.acc = &s.acc[(g-g0)*a.rows*groupRows]
-				kernel(args)
+		for r0 := 0; r0 < a.rows; r0 += passRows {
+			rows := min(passRows, a.rows-r0)
+			size := rows * groupRows
+			clear(s.acc[:(g1-g0)*size])
+			args.rows = rows
+			step := 1
+			if w.packed != nil && rows <= fewRows {
+				step = supers // nothing to reuse: a group is one run of memory
 			}
-		}
-		for g := g0; g < g1; g++ {
-			o, o1 := max(first, g*groupRows), min(last, (g+1)*groupRows)
-			acc := s.acc[(g-g0)*a.rows*groupRows:][:a.rows*groupRows]
-			for r := range a.rows {
-				copy(dst[r*stride+o:r*stride+o1], acc[r*groupRows+o-g*groupRows:])
+			for sb := 0; sb < supers; sb += step {
+				args.acts = &a.records[sb*args.next+r0*rec]
+				args.blocks = min(step*perSuper, total-sb*perSuper)
+				for g := g0; g < g1; g++ {
+					if w.packed != nil {
+						args.w = &w.packed[(g*total+sb*perSuper)*groupRows*bytes]
+					} else {
+						w.packBlocks(s.block, g, sb*perSuper, args.blocks, &s.pack)
+						args.w = &s.block[0]
+					}
+					args.acc = &s.acc[(g-g0)*size]
+					kernel(args)
+				}
+			}
+			for g := g0; g < g1; g++ {
+				o, o1 := max(first, g*groupRows), min(last, (g+1)*groupRows)
+				acc := s.acc[(g-g0)*size:][:size]
+				for r := range rows {
+					copy(dst[(r0+r)*stride+o:(r0+r)*stride+o1], acc[r*groupRows+o-g*groupRows:])
+				}
 			}
 		}
 	}
