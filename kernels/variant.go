@@ -31,6 +31,9 @@ type implementation struct {
 	variant Variant
 	group   [len(geometries)]func(*groupArgs) // quantised matrix product, by weight type
 	pack    func(*packArgs)                   // 16 native rows to the packed layout
+
+	read, peakInt8, peakF32 func(*limitArgs) // the limits of the machine, see ReadLoop and PeakInt8
+
 }
 
 // implementations are those this build has, by Variant; entries without one are nil.

@@ -15,6 +15,7 @@ var units = []struct {
 	arch  string
 	write func(f *file)
 }{
+	{"limits_avx2", "amd64", limitsAVX2},
 	{"matmul_avx2", "amd64", matmulAVX2},
 	{"pack_avx2", "amd64", packAVX2},
 }
