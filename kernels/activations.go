@@ -87,12 +87,8 @@ func (a *Activations) PrepareRows(x []float32, first, last int) error {
 			continue
 		}
 		if a.inRecords {
-			rec := a.form.record()
-			for sb := range superblocks(a.cols) {
-				c := 256 * sb
-				if i := quantiseRecord(a.records[(sb*a.rows+r)*rec:][:rec], row[c:min(c+256, a.cols)], a.form); i >= 0 {
-					return nonFinite(row[c+i], r, c+i)
-				}
+			if i := a.quantiseRecords(r, row); i >= 0 {
+				return nonFinite(row[i], r, i)
 			}
 			continue
 		}

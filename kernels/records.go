@@ -40,6 +40,29 @@ func aligned(b []byte, n int) []byte {
 	return b[:n]
 }
 
+// rowQuantiser makes records of a row of cols values, a multiple of the form's block: the first at rec, each next bytes
+// after the one before. It returns the largest magnitude of the row by its bits, which is 0x7f800000 or more if a value
+// is NaN or infinite; the records are then worthless.
+type rowQuantiser func(rec *byte, next int, x *float32, cols int) (largest uint32)
+
+// quantiseRecords makes the records of row r in all superblocks, or returns the index of a value that is NaN or infinite.
+// −1 says that all is well.
+func (a *Activations) quantiseRecords(r int, x []float32) int {
+	rec := a.form.record()
+	if f := active.quantise[a.form]; f != nil {
+		if f(&a.records[r*rec], a.rows*rec, &x[0], len(x)) >= 0x7f800000 {
+			return CheckFinite(x)
+		}
+		return -1
+	}
+	for c := 0; c < len(x); c += 256 {
+		if i := quantiseRecord(a.records[(c/256*a.rows+r)*rec:][:rec], x[c:min(c+256, len(x))], a.form); i >= 0 {
+			return c + i
+		}
+	}
+	return -1
+}
+
 // quantiseRecord fills a record from up to 256 values (for Q8x256: 256), or returns the index of a value that is NaN or
 // infinite. A value ≥ 0 is that index; −1 says that all is well.
 func quantiseRecord(rec []byte, x []float32, form Form) int {

@@ -55,6 +55,37 @@ func (f *file) fn(name, argType, reg, doc string) {
 	f.op("MOVQ a+0(FP), %s", reg)
 }
 
+// fnOf starts a function of the given parameters, each "name type register", and loads them into their registers; a
+// float32 goes to all lanes of a vector register. A function that has one returns its result in ret.
+func (f *file) fnOf(name, result, doc string, params ...string) {
+	var decl, loads []string
+	size := 0
+	place := func(bytes int) int {
+		at := (size + bytes - 1) / bytes * bytes
+		size = at + bytes
+		return at
+	}
+	for _, p := range params {
+		field := strings.Fields(p)
+		decl = append(decl, field[0]+" "+field[1])
+		if field[1] == "float32" {
+			loads = append(loads, sprintf("VBROADCASTSS %s+%d(FP), %s", field[0], place(4), field[2]))
+		} else {
+			loads = append(loads, sprintf("MOVQ %s+%d(FP), %s", field[0], place(8), field[2]))
+		}
+	}
+	sign := sprintf("func %s(%s)", name, strings.Join(decl, ", "))
+	if result != "" {
+		sign += " (ret " + result + ")"
+		size = (size+7)/8*8 + map[string]int{"int": 8, "uint32": 4}[result]
+	}
+	fmt.Fprintf(&f.body, "// %s\nTEXT ·%s(SB), NOSPLIT, $0-%d\n", sign, name, size)
+	fmt.Fprintf(&f.decl, "// %s %s\n//\n//go:noescape\n%s\n\n", name, doc, sign)
+	for _, l := range loads {
+		f.op("%s", l)
+	}
+}
+
 // ret ends a function.
 func (f *file) ret() {
 	if f.arch == "amd64" {

@@ -18,6 +18,7 @@ var units = []struct {
 	{"limits_avx2", "amd64", limitsAVX2},
 	{"matmul_avx2", "amd64", matmulAVX2},
 	{"pack_avx2", "amd64", packAVX2},
+	{"quantise_avx2", "amd64", quantiseAVX2},
 }
 
 func main() {
