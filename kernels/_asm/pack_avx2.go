@@ -22,33 +22,8 @@ func packAVX2(f *file) {
 	}
 	row := func(r int) string { return []string{"(%s)", "(%s)(R11*1)", "(%s)(R11*2)", "(%s)(R12*1)"}[r%4] }
 	at := func(r int) string { return sprintf(row(r), bases[r/4]) }
-	block, chunk, chunks, last, two, end := f.label("block"), f.label("chunk"), f.label("chunks"), f.label("last"), f.label("two"), f.label("end")
-	f.at(block)
-	rows("half")
-	f.op("MOVQ DI, DX")
-	f.op("CMPQ packArgs_halves(BX), $2")
-	f.op("JEQ %s", two)
-	for r := range 16 {
-		f.op("MOVWLZX %s, AX", at(r))
-		f.op("MOVW AX, %d(DX)", 2*r)
-	}
-	f.op("ADDQ $32, DX")
-	f.op("JMP %s", chunks)
-	f.at(two)
-	for r := range 16 {
-		f.op("MOVL %s, AX", at(r))
-		f.op("MOVW AX, %d(DX)", 2*r)
-		f.op("SHRL $16, AX")
-		f.op("MOVW AX, %d(DX)", 32+2*r)
-	}
-	f.op("ADDQ $64, DX")
-	f.at(chunks)
-	rows("first")
-	f.op("MOVQ packArgs_dwords(BX), CX")
-	f.at(chunk)
-	f.op("CMPQ CX, $4")
-	f.op("JLT %s", last)
-	for half := range 2 {
+	// columns loads four dword columns of rows 8·half to 8·half+7 at the bases into Y0 to Y3.
+	columns := func(half int) {
 		b := 2 * half
 		for r := range 4 { // lanes: row r and row r+4 of this half
 			f.op("VMOVDQU %s, X%d", sprintf(row(r), bases[b]), r)
@@ -62,6 +37,55 @@ func packAVX2(f *file) {
 		f.op("VPUNPCKHQDQ Y5, Y4, Y1")
 		f.op("VPUNPCKLQDQ Y7, Y6, Y2")
 		f.op("VPUNPCKHQDQ Y7, Y6, Y3")
+	}
+	f.op("VMOVDQU %s, Y10", f.bytes32("low16", 0xff, 0xff, 0, 0))
+	block, chunk, chunks, last, two, end := f.label("block"), f.label("chunk"), f.label("chunks"), f.label("last"), f.label("two"), f.label("end")
+	f.at(block)
+	rows("half")
+	f.op("MOVQ DI, DX")
+	f.op("CMPQ packArgs_halves(BX), $2")
+	f.op("JEQ %s", two)
+	for r := range 16 {
+		f.op("MOVWLZX %s, AX", at(r))
+		f.op("MOVW AX, %d(DX)", 2*r)
+	}
+	rows("first")
+	f.op("ADDQ $32, DX")
+	f.op("MOVQ packArgs_dwords(BX), CX")
+	f.op("JMP %s", chunks)
+
+	f.at(two) // both are at the start of the block: a dword column of their own, before three others
+	for half := range 2 {
+		columns(half)
+		f.op("VMOVDQA Y0, Y%d", 8+half)
+		for d := 1; d < 4; d++ {
+			f.op("VMOVDQU Y%d, %d(DX)", d, 64*d+32*half)
+		}
+	}
+	for i := range 2 {
+		for v := range 2 {
+			if i == 0 {
+				f.op("VPAND Y10, Y%d, Y%d", 8+v, v)
+			} else {
+				f.op("VPSRLD $16, Y%d, Y%d", 8+v, v)
+			}
+		}
+		f.op("VPACKUSDW Y1, Y0, Y0") // rows 0-3, 8-11, 4-7, 12-15
+		f.op("VPERMQ $0xd8, Y0, Y0")
+		f.op("VMOVDQU Y0, %d(DX)", 32*i)
+	}
+	for _, b := range bases {
+		f.op("ADDQ $16, %s", b)
+	}
+	f.op("ADDQ $%d, DX", 64+3*64)
+	f.op("MOVQ packArgs_dwords(BX), CX")
+	f.op("SUBQ $3, CX")
+	f.at(chunks)
+	f.at(chunk)
+	f.op("CMPQ CX, $4")
+	f.op("JLT %s", last)
+	for half := range 2 {
+		columns(half)
 		for d := range 4 {
 			f.op("VMOVDQU Y%d, %d(DX)", d, 64*d+32*half)
 		}
