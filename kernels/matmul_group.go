@@ -1,7 +1,7 @@
 package kernels
 
 // panelBytes is the scratch memory of one unpacked superblock of 16 rows; kernels/_asm says what is where.
-const panelBytes = 6144
+const panelBytes = 6656
 
 // groupArgs tells an assembly kernel to multiply one group of 16 packed rows by all rows of activations.
 type groupArgs struct {

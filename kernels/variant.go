@@ -13,6 +13,9 @@ type Variant uint8
 const (
 	Generic Variant = iota
 	AVX2            // amd64: AVX2, FMA, F16C
+	NEON            // arm64: what ARMv8.0 has
+	DotProd         // arm64: and SDOT
+	I8MM            // arm64: and SMMLA
 	variants
 )
 
@@ -24,7 +27,7 @@ func (v Variant) String() string {
 	return fmt.Sprintf("variant %d", uint8(v))
 }
 
-var variantNames = [variants]string{Generic: "generic", AVX2: "avx2"}
+var variantNames = [variants]string{Generic: "generic", AVX2: "avx2", NEON: "neon", DotProd: "dotprod", I8MM: "i8mm"}
 
 // implementation is what a variant does faster than the specification; a nil function means that the Go code does it.
 type implementation struct {

@@ -17,7 +17,11 @@ var units = []struct {
 }{
 	{"limits_avx2", "amd64", limitsAVX2},
 	{"matmul_avx2", "amd64", matmulAVX2},
+	{"matmul_dotprod", "arm64", matmulDotProd},
+	{"matmul_i8mm", "arm64", matmulI8MM},
+	{"matmul_neon", "arm64", matmulNEON},
 	{"pack_avx2", "amd64", packAVX2},
+	{"pack_neon", "arm64", packNEON},
 	{"quantise_avx2", "amd64", quantiseAVX2},
 }
 

@@ -1,0 +1,413 @@
+package main
+
+// The quantised matrix product for arm64, by three instruction sets: NEON as every processor has it (products of bytes
+// as 16-bit words, as many of which are added as can't overflow), DotProd (SDOT) and I8MM (SMMLA). As for AVX2, a
+// superblock of 256 columns by 16 rows is unpacked to a panel, then tiles of up to four rows of activations go over it.
+// Lanes are rows of weights: four vectors of them, of which a tile of four takes two at a time, in two passes.
+//
+// The panel has signed bytes: Q6_K's are centred, and four times too large but for plain NEON, which unpacking gives for
+// nothing and the conversion to float undoes.
+//
+//	NEON, DotProd  [block][quad of columns][16 rows][4]
+//	I8MM           [block][8 columns: 4][pair of rows: 8][2][8]
+//
+// Registers: R0 arguments, R1 packed weights, R2 panel, R3 records of the superblock, R4 blocks left, R5 rows left,
+// R15 blocks in a legacy superblock, R20 its packed weights; in a tile: R6 record of its first row, R7 its sums; in a pass:
+// R21 codes, R22 sums, R23 floats of the panel, R25 minimums, R26 integer scales, R24 passes left; in the loop over blocks:
+// R8 codes, R10 activations, R11 scales, R12 scalars of the record, R13 blocks left.
+
+// Offsets into the panel.
+const (
+	neonScale = 4096 // K: scales [sub-block][16]int32, for I8MM each twice; others: d [8][16]float32
+	neonM     = neonScale + 512
+	neonMin   = neonScale + 2048 // minimums [4][8][4]int16: four rows together
+	neonD     = neonMin + 256    // K: d [16]float32
+	neonDmin  = neonD + 64
+)
+
+// engine is how products of bytes are summed.
+type engine int
+
+const (
+	wordSums engine = iota // SMULL, SMLAL
+	dotProducts
+	matrixProducts
+)
+
+// neonMatMul writes the functions of one engine.
+type neonMatMul struct {
+	neon
+	suffix string
+	engine engine
+}
+
+func matmulNEON(f *file)    { writeNEON(neonMatMul{neon{f}, "NEON", wordSums}) }
+func matmulDotProd(f *file) { writeNEON(neonMatMul{neon{f}, "DotProd", dotProducts}) }
+func matmulI8MM(f *file)    { writeNEON(neonMatMul{neon{f}, "I8MM", matrixProducts}) }
+
+func writeNEON(f neonMatMul) {
+	for _, k := range kinds {
+		f.group(k)
+	}
+}
+
+// direct reports whether the panel's codes are those of the packed weights, so that no copy is made.
+func (f neonMatMul) direct(k kind) bool { return k.signed && f.engine != matrixProducts }
+
+// group writes the function for one type.
+func (f neonMatMul) group(k kind) {
+	f.fn("group"+k.name+f.suffix, "groupArgs", "R0", "multiplies one group of packed rows, see groupArgs.")
+	f.op("MOVD groupArgs_w(R0), R1")
+	f.op("MOVD groupArgs_panel(R0), R2")
+	f.op("MOVD groupArgs_acts(R0), R3")
+	f.op("MOVD groupArgs_blocks(R0), R4")
+	super, done := f.label("super"), f.label("done")
+	f.at(super)
+	f.op("CMP $0, R4")
+	f.op("BLE %s", done)
+	if k.k {
+		f.unpackK(k)
+	} else {
+		f.op("MOVD $8, R15")
+		f.op("CMP R15, R4")
+		f.op("CSEL LT, R4, R15, R15")
+		f.unpack32(k)
+	}
+	f.rowLoop(k)
+	f.op("MOVD groupArgs_next(R0), R8")
+	f.op("ADD R8, R3")
+	f.op("SUB $%d, R4", map[bool]int{true: 1, false: 8}[k.k])
+	f.op("JMP %s", super)
+	f.at(done)
+	f.ret()
+}
+
+func (k kind) record() int {
+	if k.k {
+		return recK
+	}
+	return rec32
+}
+
+// rowLoop writes tiles of four rows at a time, then two, then one.
+func (f neonMatMul) rowLoop(k kind) {
+	f.op("MOVD R3, R6")
+	f.op("MOVD groupArgs_acc(R0), R7")
+	f.op("MOVD groupArgs_rows(R0), R5")
+	tiles := []int{4, 2, 1}
+	if f.engine == wordSums && k.signed {
+		tiles = tiles[1:]
+	}
+	for _, t := range tiles {
+		next, again := f.label("rowsNext"), f.label(sprintf("rows%d_", t))
+		f.at(again)
+		f.op("CMP $%d, R5", t)
+		f.op("BLT %s", next)
+		f.tile(k, t)
+		f.op("ADD $%d, R6", t*k.record())
+		f.op("ADD $%d, R7", t*64)
+		f.op("SUB $%d, R5", t)
+		if t > 1 {
+			f.op("JMP %s", again)
+		}
+		f.at(next)
+	}
+}
+
+// prefetch asks for the packed bytes some KiB ahead of R1.
+func (f neonMatMul) prefetch(k kind) {
+	for i := 0; i < k.bytes(); i += 64 {
+		f.op("PRFM %d(R1), PLDL1KEEP", i+8192)
+	}
+}
+
+// halves widens the 16 binary16 at src(R1) to at(x dst).
+func (f neonMatMul) halves(src, dst, at int) {
+	for v := range 2 {
+		f.ldr(0, 1, src+16*v)
+		f.fcvtl(1, 0, false)
+		f.fcvtl(2, 0, true)
+		f.str(1, dst, at+32*v)
+		f.str(2, dst, at+32*v+16)
+	}
+}
+
+// store writes the codes of quads q (even) and q+1 of row vector v, in registers a and b, to a block of the panel at
+// offset(x dst). Registers 22 and 23 are lost.
+func (f neonMatMul) store(a, b, q, v, dst, offset int) {
+	at := offset + 64*q
+	if f.engine == matrixProducts {
+		f.three("zip1", "4s", 22, a, b)
+		f.three("zip2", "4s", 23, a, b)
+		f.str(22, dst, at+32*v)
+		f.str(23, dst, at+32*v+16)
+		return
+	}
+	f.str(a, dst, at+16*v)
+	f.str(b, dst, at+64+16*v)
+}
+
+// unpack32 unpacks R15 blocks of a legacy type from R1, which it advances, to the panel.
+func (f neonMatMul) unpack32(k kind) {
+	five := k.name == "Q5_0" || k.name == "Q5_1"
+	f.op("MOVD R15, R13")
+	f.op("MOVD R2, R8")  // codes
+	f.op("MOVD R2, R11") // scales
+	if f.direct(k) {
+		f.op("ADD $32, R1, R20")
+	}
+	f.movi(31, 0x0f)
+	if five {
+		for b := range 4 {
+			f.fixed(27+b, sprintf("byte%d", b), byteOf(b)...)
+		}
+		f.fixed(25, "bits0", 1, 2, 4, 8)
+		f.fixed(26, "bits1", 0x10, 0x20, 0x40, 0x80)
+		f.movi(24, 16)
+	}
+	again := f.label("unpack")
+	f.at(again)
+	f.prefetch(k)
+	f.halves(0, 11, neonScale)
+	if k.halves == 2 {
+		f.halves(32, 11, neonM)
+	}
+	codes := 32 * k.halves
+	for v := range 4 {
+		switch {
+		case f.direct(k):
+		case k.signed:
+			for q := 0; q < 8; q += 2 {
+				f.ldr(0, 1, codes+64*q+16*v)
+				f.ldr(1, 1, codes+64*q+64+16*v)
+				f.store(0, 1, q, v, 8, 0)
+			}
+		case five:
+			f.ldr(4, 1, codes+16*v)
+			f.nibbles(v, codes+64, true)
+		default:
+			f.nibbles(v, codes, false)
+		}
+	}
+	f.op("ADD $%d, R1", k.bytes())
+	f.op("ADD $512, R8")
+	f.op("ADD $64, R11")
+	f.op("SUB $1, R13")
+	f.op("CBNZ R13, %s", again)
+}
+
+// byteOf returns the indices that copy byte b of each 32 bits to all four.
+func byteOf(b int) []byte {
+	var p []byte
+	for i := range 16 {
+		p = append(p, byte(i/4*4+b))
+	}
+	return p
+}
+
+// nibbles unpacks row vector v of a legacy block whose nibbles are at codes(R1), with fifth bits from register 4.
+func (f neonMatMul) nibbles(v, codes int, five bool) {
+	for u := 0; u < 4; u += 2 {
+		for i := range 2 {
+			f.ldr(5, 1, codes+64*(u+i)+16*v)
+			f.three("and", "16b", i, 5, 31)
+			f.shift("ushr", "16b", 2+i, 5, 4)
+		}
+		for half := range 2 {
+			if five {
+				f.tbl(6, 4, 27+2*half+u/2)
+				for i := range 2 {
+					f.fifth(2*half+i, 6, 25+i)
+				}
+			}
+			f.store(2*half, 2*half+1, u+4*half, v, 8, 0)
+		}
+	}
+}
+
+// fifth adds 16 to the codes in reg where bits has a bit of mask. Register 7 is lost; register 24 has sixteens.
+func (f neonMatMul) fifth(reg, bits, mask int) {
+	f.three("cmtst", "16b", 7, bits, mask) // −1 where set
+	f.three("mls", "16b", reg, 7, 24)
+}
+
+// unpackK unpacks one block of a K type from R1, which it advances, to the panel.
+func (f neonMatMul) unpackK(k kind) {
+	f.prefetch(k)
+	f.halves(0, 2, neonD)
+	base := 32 * k.halves
+	f.movi(31, 0x0f)
+	if k.sub16 {
+		f.scales6(base + 3072)
+		f.unpack6(base)
+	} else {
+		f.halves(32, 2, neonDmin)
+		f.scales45(base)
+		f.unpack45(k.name == "Q5_K", base+192)
+	}
+	f.op("ADD $%d, R1", k.bytes())
+}
+
+// scale writes the scales of sub-block s and row vector v, in reg. Registers 22 and 23 are lost.
+func (f neonMatMul) scale(reg, s, v int) {
+	if f.engine == matrixProducts {
+		f.three("zip1", "4s", 22, reg, reg)
+		f.three("zip2", "4s", 23, reg, reg)
+		f.str(22, 2, neonScale+128*s+32*v)
+		f.str(23, 2, neonScale+128*s+32*v+16)
+		return
+	}
+	f.str(reg, 2, neonScale+64*s+16*v)
+}
+
+// scales45 unpacks the 6-bit scales and minimums of Q4_K and Q5_K, three columns of 32 bits at base(R1).
+func (f neonMatMul) scales45(base int) {
+	f.movi(30, 0x3f)
+	f.movi(29, 0x30)
+	for j := range 4 { // byte j of each 32 bits, extended
+		var p []byte
+		for i := range 4 {
+			p = append(p, byte(4*i+j), 0xff, 0xff, 0xff)
+		}
+		f.fixed(24+j, sprintf("extend%d", j), p...)
+	}
+	for j := range 2 { // bytes 2j of all, then bytes 2j+1, extended to 16 bits
+		var p []byte
+		for i := range 8 {
+			p = append(p, byte(i%4*4+2*j+i/4), 0xff)
+		}
+		f.fixed(20+j, sprintf("words%d", j), p...)
+	}
+	for v := range 4 {
+		for i := range 3 {
+			f.ldr(i, 1, base+64*i+16*v)
+		}
+		f.three("and", "16b", 6, 2, 31)
+		f.shift("ushr", "16b", 7, 2, 4)
+		for i := range 2 { // scales, minimums: 3+i the first four, 6+i the others, whose high bits are in bits 6 and 7
+			f.shift("ushr", "16b", 5, i, 2)
+			f.three("and", "16b", 5, 5, 29)
+			f.three("and", "16b", 3+i, i, 30)
+			f.three("orr", "16b", 6+i, 6+i, 5)
+		}
+		for j := range 8 {
+			f.tbl(5, 3+j/4*3, 24+j%4)
+			f.scale(5, j, v)
+		}
+		for p := range 4 {
+			f.tbl(5, 4+p/2*3, 20+p%2)
+			f.str(5, 2, neonMin+64*v+16*p)
+		}
+	}
+}
+
+// unpack45 unpacks the codes of Q4_K and Q5_K: for Q5_K 8 columns of 32 fifth bits, then 32 of nibbles, at base(R1).
+func (f neonMatMul) unpack45(five bool, base int) {
+	f.op("MOVD R2, R8")
+	f.op("ADD $%d, R1, R9", base)
+	if five {
+		f.op("MOVD R9, R10")
+		f.op("ADD $512, R9")
+		f.movi(24, 16)
+		f.movi(25, 1)
+		f.movi(26, 2)
+	}
+	f.op("MOVD $4, R13")
+	again := f.label("unpack")
+	f.at(again)
+	for u := 0; u < 8; u += 2 {
+		for v := range 4 {
+			for i := range 2 {
+				f.ldr(5, 9, 64*(u+i)+16*v)
+				f.three("and", "16b", i, 5, 31)
+				f.shift("ushr", "16b", 2+i, 5, 4)
+				if five {
+					f.ldr(6, 10, 64*(u+i)+16*v)
+					f.fifth(i, 6, 25)
+					f.fifth(2+i, 6, 26)
+				}
+			}
+			f.store(0, 1, u, v, 8, 0)
+			f.store(2, 3, u, v, 8, 512)
+		}
+	}
+	if five {
+		f.shift("shl", "16b", 25, 25, 2)
+		f.shift("shl", "16b", 26, 26, 2)
+	}
+	f.op("ADD $1024, R8")
+	f.op("ADD $512, R9")
+	f.op("SUB $1, R13")
+	f.op("CBNZ R13, %s", again)
+}
+
+// scales6 unpacks the signed bytes of Q6_K's scales, four columns of 32 bits at base(R1).
+func (f neonMatMul) scales6(base int) {
+	for c := range 4 {
+		for v := range 4 {
+			f.ldr(0, 1, base+64*c+16*v)
+			for j := range 4 {
+				from := 0
+				if j < 3 {
+					f.shift("shl", "4s", 1, 0, 24-8*j)
+					from = 1
+				}
+				f.shift("sshr", "4s", 1, from, 24)
+				f.scale(1, 4*c+j, v)
+			}
+		}
+	}
+}
+
+// unpack6 unpacks the codes of Q6_K: 32 columns of 32 low bits, 16 of high bits, at base(R1).
+func (f neonMatMul) unpack6(base int) {
+	f.op("MOVD R2, R8")
+	f.op("ADD $%d, R1, R9", base)
+	f.op("ADD $2048, R9, R10")
+	f.op("MOVD $2, R13")
+	f.movi(30, 0xf0)
+	f.movi(29, 0xaa)
+	again := f.label("unpack")
+	f.at(again)
+	for u := 0; u < 8; u += 2 {
+		for v := range 4 {
+			for i := range 2 {
+				f.ldr(16, 9, 64*(u+i)+16*v)
+				f.ldr(17, 9, 512+64*(u+i)+16*v)
+				f.ldr(18, 10, 64*(u+i)+16*v)
+				f.parts6(4*i, 16, 17, 18)
+			}
+			for part := range 4 {
+				f.store(part, 4+part, u, v, 8, 512*part)
+			}
+		}
+	}
+	f.op("ADD $2048, R8")
+	f.op("ADD $1024, R9")
+	f.op("ADD $512, R10")
+	f.op("SUB $1, R13")
+	f.op("CBNZ R13, %s", again)
+}
+
+// parts6 makes codes of the four parts of half a Q6_K block, in to and the next three, of low bits l0 (parts 0 and 2) and
+// l1 (parts 1 and 3) and high bits h: six bits on top of two zeros, the sign inverted, which makes signed bytes of
+// 4·(code − 32). Register 19 and the operands are lost.
+func (f neonMatMul) parts6(to, l0, l1, h int) {
+	f.three("eor", "16b", h, h, 29)
+	f.shift("shl", "16b", to, l0, 2)
+	f.shift("sli", "16b", to, h, 6)
+	f.shift("ushr", "16b", 19, h, 2)
+	f.shift("shl", "16b", to+1, l1, 2)
+	f.shift("sli", "16b", to+1, 19, 6)
+	f.three("and", "16b", l0, l0, 30)
+	f.shift("shl", "16b", to+2, h, 2)
+	f.shift("sri", "16b", to+2, l0, 2)
+	f.three("and", "16b", l1, l1, 30)
+	f.mov(to+3, h)
+	f.shift("sri", "16b", to+3, l1, 2)
+	if f.engine == wordSums {
+		for i := range 4 {
+			f.shift("sshr", "16b", to+i, to+i, 2)
+		}
+	}
+}

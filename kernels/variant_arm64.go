@@ -1,0 +1,38 @@
+//go:build !purego
+
+package kernels
+
+import "golang.org/x/sys/cpu"
+
+// addImplementations fills in what this processor can run. NEON is part of every arm64.
+func addImplementations() {
+	neon := implementation{
+		variant: NEON,
+		group: [len(geometries)]func(*groupArgs){
+			Q4_0: groupQ4_0NEON, Q4_1: groupQ4_1NEON, Q5_0: groupQ5_0NEON, Q5_1: groupQ5_1NEON, Q8_0: groupQ8_0NEON,
+			Q4_K: groupQ4_KNEON, Q5_K: groupQ5_KNEON, Q6_K: groupQ6_KNEON,
+		},
+		pack: packNEON,
+	}
+	implementations[NEON] = &neon
+	if !cpu.ARM64.HasASIMDDP {
+		return
+	}
+	dot := neon
+	dot.variant = DotProd
+	dot.group = [len(geometries)]func(*groupArgs){
+		Q4_0: groupQ4_0DotProd, Q4_1: groupQ4_1DotProd, Q5_0: groupQ5_0DotProd, Q5_1: groupQ5_1DotProd, Q8_0: groupQ8_0DotProd,
+		Q4_K: groupQ4_KDotProd, Q5_K: groupQ5_KDotProd, Q6_K: groupQ6_KDotProd,
+	}
+	implementations[DotProd] = &dot
+	if !cpu.ARM64.HasI8MM {
+		return
+	}
+	matrix := dot
+	matrix.variant = I8MM
+	matrix.group = [len(geometries)]func(*groupArgs){
+		Q4_0: groupQ4_0I8MM, Q4_1: groupQ4_1I8MM, Q5_0: groupQ5_0I8MM, Q5_1: groupQ5_1I8MM, Q8_0: groupQ8_0I8MM,
+		Q4_K: groupQ4_KI8MM, Q5_K: groupQ5_KI8MM, Q6_K: groupQ6_KI8MM,
+	}
+	implementations[I8MM] = &matrix
+}
