@@ -26,3 +26,34 @@ func BenchmarkPrepare(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkRows measures the other kernels on rows.
+func BenchmarkRows(b *testing.B) {
+	const n = 4096
+	r := rand.New(rand.NewPCG(3, 3))
+	x, y, dst, half := normal(r, n), normal(r, n), make([]float32, n), make([]uint16, n)
+	cos, sin := normal(r, 32), normal(r, 32)
+	for _, op := range []struct {
+		name string
+		run  func()
+	}{
+		{"RMSNorm", func() { RMSNorm(dst, x, y, 1e-5) }},
+		{"Add", func() { Add(dst, x, y) }},
+		{"MulSiLU", func() { MulSiLU(dst, x, y) }},
+		{"MulGELU", func() { MulGELU(dst, x, y) }},
+		{"RopeInterleaved", func() { RopeInterleaved(dst, n/64, 64, 64, cos, sin) }},
+		{"RopeHalf", func() { RopeHalf(dst, n/64, 64, 64, cos, sin) }},
+		{"CheckFinite", func() { CheckFinite(x) }},
+		{"WidenF16", func() { WidenF16(dst, half) }},
+		{"ClampF16s", func() { ClampF16s(half, x) }},
+		{"ArgMax", func() { ArgMax(x) }},
+	} {
+		b.Run(op.name, func(b *testing.B) {
+			b.SetBytes(4 * n)
+			b.ReportAllocs()
+			for b.Loop() {
+				op.run()
+			}
+		})
+	}
+}

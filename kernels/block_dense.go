@@ -14,14 +14,24 @@ func widenF32(dst []float32, b []byte) {
 
 // widenF16Bytes reads little-endian binary16 values.
 func widenF16Bytes(dst []float32, b []byte) {
-	for i := range dst {
+	n := 0
+	if active.widenF16 != nil {
+		n = len(dst) &^ 7
+		active.widenF16(first(dst), first(b[:2*len(dst)]), n)
+	}
+	for i := n; i < len(dst); i++ {
 		dst[i] = F16ToF32(binary.LittleEndian.Uint16(b[2*i:]))
 	}
 }
 
 // widenBF16 reads little-endian bfloat16 values.
 func widenBF16(dst []float32, b []byte) {
-	for i := range dst {
+	n := 0
+	if active.widenBF16 != nil {
+		n = len(dst) &^ 7
+		active.widenBF16(first(dst), first(b[:2*len(dst)]), n)
+	}
+	for i := n; i < len(dst); i++ {
 		dst[i] = BF16ToF32(binary.LittleEndian.Uint16(b[2*i:]))
 	}
 }

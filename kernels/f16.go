@@ -1,6 +1,9 @@
 package kernels
 
-import "math"
+import (
+	"math"
+	"unsafe"
+)
 
 // MaxF16 is the largest finite 16-bit float; stored keys and values are clamped to it.
 const MaxF16 = 65504
@@ -50,18 +53,43 @@ func ClampF16(f float32) uint16 {
 // BF16ToF32 widens a bfloat16 value. It is exact.
 func BF16ToF32(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
 
-// WidenF16 writes F16ToF32 of each value of src to dst[:len(src)].
+// WidenF16 writes [F16ToF32] of each value of src to dst[:len(src)]. Which NaN a NaN becomes is not specified.
 func WidenF16(dst []float32, src []uint16) {
 	dst = dst[:len(src)]
-	for i, h := range src {
-		dst[i] = F16ToF32(h)
+	n := 0
+	if active.widenF16 != nil {
+		n = len(src) &^ 7
+		active.widenF16(first(dst), (*byte)(unsafe.Pointer(first(src))), n)
+	}
+	for i := n; i < len(src); i++ {
+		dst[i] = F16ToF32(src[i])
+	}
+}
+
+// ClampF16s writes [ClampF16] of each value of src to dst[:len(src)].
+func ClampF16s(dst []uint16, src []float32) {
+	dst = dst[:len(src)]
+	n := 0
+	if active.clampF16 != nil {
+		n = len(src) &^ 7
+		active.clampF16(first(dst), first(src), n)
+	}
+	for i := n; i < len(src); i++ {
+		dst[i] = ClampF16(src[i])
 	}
 }
 
 // CheckFinite returns the index of the first NaN or infinity of x, or -1.
 func CheckFinite(x []float32) int {
-	for i, v := range x {
-		if math.Float32bits(v)&0x7f800000 == 0x7f800000 {
+	n := 0
+	if active.largestBits != nil {
+		n = len(x) &^ 7
+		if active.largestBits(first(x), n) >= 0x7f800000 {
+			n = 0
+		}
+	}
+	for i := n; i < len(x); i++ {
+		if math.Float32bits(x[i])&0x7f800000 == 0x7f800000 {
 			return i
 		}
 	}

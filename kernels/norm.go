@@ -12,14 +12,27 @@ func RMSNorm(dst, x, weight []float32, eps float32) {
 	if len(dst) < len(x) || len(weight) != len(x) || len(x) == 0 {
 		panic(fmt.Sprintf("kernels: RMSNorm of %d values with %d weights into %d", len(x), len(weight), len(dst)))
 	}
-	var l lanes
-	fmaLanes(&l, x, x)
-	mean := l.fold() / float32(len(x))
+	mean := sumSquares(x) / float32(len(x))
 	scale := 1 / sqrt(mean+eps)
 	dst, weight = dst[:len(x)], weight[:len(x)]
-	for i, v := range x {
-		dst[i] = float32(float32(v*scale) * weight[i])
+	n := 0
+	if active.norm != nil {
+		n = len(x) &^ 7
+		active.norm(&dst[0], &x[0], &weight[0], n, scale)
 	}
+	for i := n; i < len(x); i++ {
+		dst[i] = float32(float32(x[i]*scale) * weight[i])
+	}
+}
+
+// sumSquares returns the sum of squares in 16 lanes, folded.
+func sumSquares(x []float32) float32 {
+	if active.squares != nil && len(x)%16 == 0 {
+		return active.squares(first(x), len(x))
+	}
+	var l lanes
+	fmaLanes(&l, x, x)
+	return l.fold()
 }
 
 // sqrt is the correctly rounded float32 square root (float64 has more than twice the bits, so rounding twice is safe).
@@ -31,8 +44,13 @@ func Add(dst, a, b []float32) {
 		panic(fmt.Sprintf("kernels: Add of %d and %d values into %d", len(a), len(b), len(dst)))
 	}
 	dst, b = dst[:len(a)], b[:len(a)]
-	for i, v := range a {
-		dst[i] = v + b[i]
+	n := 0
+	if active.add != nil {
+		n = len(a) &^ 7
+		active.add(first(dst), first(a), first(b), n)
+	}
+	for i := n; i < len(a); i++ {
+		dst[i] = a[i] + b[i]
 	}
 }
 
@@ -42,8 +60,13 @@ func MulSiLU(dst, gate, up []float32) {
 		panic(fmt.Sprintf("kernels: MulSiLU of %d and %d values into %d", len(gate), len(up), len(dst)))
 	}
 	dst, up = dst[:len(gate)], up[:len(gate)]
-	for i, g := range gate {
-		dst[i] = float32(SiLU(g) * up[i])
+	n := 0
+	if active.mulSiLU != nil {
+		n = len(gate) &^ 7
+		active.mulSiLU(first(dst), first(gate), first(up), n)
+	}
+	for i := n; i < len(gate); i++ {
+		dst[i] = float32(SiLU(gate[i]) * up[i])
 	}
 }
 
@@ -53,8 +76,13 @@ func MulGELU(dst, gate, up []float32) {
 		panic(fmt.Sprintf("kernels: MulGELU of %d and %d values into %d", len(gate), len(up), len(dst)))
 	}
 	dst, up = dst[:len(gate)], up[:len(gate)]
-	for i, g := range gate {
-		dst[i] = float32(GELU(g) * up[i])
+	n := 0
+	if active.mulGELU != nil {
+		n = len(gate) &^ 7
+		active.mulGELU(first(dst), first(gate), first(up), n)
+	}
+	for i := n; i < len(gate); i++ {
+		dst[i] = float32(GELU(gate[i]) * up[i])
 	}
 }
 
@@ -64,7 +92,12 @@ func Scale(dst, x []float32, s float32) {
 		panic(fmt.Sprintf("kernels: Scale of %d values into %d", len(x), len(dst)))
 	}
 	dst = dst[:len(x)]
-	for i, v := range x {
-		dst[i] = float32(v * s)
+	n := 0
+	if active.scale != nil {
+		n = len(x) &^ 7
+		active.scale(first(dst), first(x), n, s)
+	}
+	for i := n; i < len(x); i++ {
+		dst[i] = float32(x[i] * s)
 	}
 }

@@ -9,6 +9,10 @@ import "fmt"
 //	y1 = round(x0·sin) + round(x1·cos)
 func RopeInterleaved(x []float32, heads, headDim, ropeDim int, cos, sin []float32) {
 	pairs := checkRope(x, heads, headDim, ropeDim, cos, sin)
+	if active.ropeInterleaved != nil && pairs%8 == 0 {
+		active.ropeInterleaved(first(x), heads, headDim, pairs, first(cos), first(sin))
+		return
+	}
 	for h := 0; h < heads; h++ {
 		row := x[h*headDim : h*headDim+ropeDim]
 		for i := 0; i < pairs; i++ {
@@ -22,6 +26,10 @@ func RopeInterleaved(x []float32, heads, headDim, ropeDim int, cos, sin []float3
 // RopeHalf is RopeInterleaved with the pairs (i, i+ropeDim/2).
 func RopeHalf(x []float32, heads, headDim, ropeDim int, cos, sin []float32) {
 	pairs := checkRope(x, heads, headDim, ropeDim, cos, sin)
+	if active.ropeHalf != nil && pairs%8 == 0 {
+		active.ropeHalf(first(x), heads, headDim, pairs, first(cos), first(sin))
+		return
+	}
 	for h := 0; h < heads; h++ {
 		lo := x[h*headDim : h*headDim+pairs]
 		hi := x[h*headDim+pairs : h*headDim+ropeDim]

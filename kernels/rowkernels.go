@@ -1,7 +1,27 @@
 package kernels
 
+import "unsafe"
+
 // rowKernels are a variant's functions on rows of values, everything but matrix products and attention. Nil functions
-// leave the work to the Go code.
+// leave the work to the Go code. Each does n elements, a multiple of 8 (squares: of 16); the Go code beside the call
+// does the rest. Where a value is NaN, which NaN it becomes is not specified.
 type rowKernels struct {
 	quantise [Q8x256 + 1]rowQuantiser // by form of activations
+
+	squares          func(x *float32, n int) float32
+	norm             func(dst, x, w *float32, n int, s float32)
+	scale            func(dst, x *float32, n int, s float32)
+	add              func(dst, a, b *float32, n int)
+	mulSiLU, mulGELU func(dst, gate, up *float32, n int)
+	ropeInterleaved  func(x *float32, heads, headDim, pairs int, cos, sin *float32)
+	ropeHalf         func(x *float32, heads, headDim, pairs int, cos, sin *float32)
+	largestBits      func(x *float32, n int) uint32
+	widenF16         func(dst *float32, src *byte, n int)
+	widenBF16        func(dst *float32, src *byte, n int)
+	clampF16         func(dst *uint16, src *float32, n int)
+	largest          func(x *float32, n int) float32
+	seek             func(x *float32, n int, least float32) int
 }
+
+// first returns the address of the first element, or what an empty slice has in its place.
+func first[E any](s []E) *E { return unsafe.SliceData(s) }

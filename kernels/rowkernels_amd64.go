@@ -4,4 +4,19 @@ package kernels
 
 var rowKernelsAVX2 = rowKernels{
 	quantise: [Q8x256 + 1]rowQuantiser{Q8x32: quantise32AVX2, Q8x256: quantise256AVX2},
+
+	squares:         squaresAVX2,
+	norm:            normAVX2,
+	scale:           scaleAVX2,
+	add:             addAVX2,
+	mulSiLU:         mulSiLUAVX2,
+	mulGELU:         mulGELUAVX2,
+	ropeInterleaved: ropeInterleavedAVX2,
+	ropeHalf:        ropeHalfAVX2,
+	largestBits:     largestBitsAVX2,
+	widenF16:        widenF16AVX2,
+	widenBF16:       widenBF16AVX2,
+	clampF16:        clampF16AVX2,
+	largest:         largestAVX2,
+	seek:            seekAVX2,
 }

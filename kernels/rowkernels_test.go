@@ -31,25 +31,24 @@ func rowOf(r *rand.Rand, n, kind int) []float32 {
 	return x
 }
 
-// fenced is memory for n values between canaries.
-type fenced struct {
-	all  []float32
-	data []float32
-}
+// fenced is memory for values between canaries, at an address that is a multiple of 4 only.
+type fenced struct{ all, data []float32 }
 
-func fence(n int) fenced {
-	f := fenced{all: make([]float32, n+2*16+1)}
+// fence returns memory that holds x, or its length of canaries.
+func fence(n int, x []float32) fenced {
+	f := fenced{all: make([]float32, n+33)}
 	for i := range f.all {
 		f.all[i] = canary
 	}
 	f.data = f.all[17 : 17+n]
+	copy(f.data, x)
 	return f
 }
 
 // intact reports whether nothing was written outside of the data.
 func (f *fenced) intact() bool {
 	for i, v := range f.all {
-		if (i < 17 || i >= 17+len(f.data)) && math.Float32bits(v) != math.Float32bits(canary) {
+		if (i < 17 || i >= 17+len(f.data)) && !isCanary(v) {
 			return false
 		}
 	}
@@ -123,6 +122,264 @@ func TestQuantiseRows(t *testing.T) {
 						}
 						x[at] = was
 					}
+				}
+			}
+		}
+	})
+}
+
+// lengths are those at which row kernels are tested: all up to 70, and some that run every loop many times.
+var lengths = func() (n []int) {
+	for i := range 71 {
+		n = append(n, i)
+	}
+	return append(n, 127, 128, 576, 1000, 4096, 5003)
+}()
+
+// TestRows compares every kernel on rows with the Go code, at all lengths, on all kinds of values, into fresh memory
+// and in place, with infinities and NaN where they are no error.
+func TestRows(t *testing.T) {
+	ops := []struct {
+		name string
+		wild bool // takes NaN and infinities
+		run  func(dst, x, y []float32)
+	}{
+		{"RMSNorm", false, func(dst, x, y []float32) {
+			if len(x) > 0 {
+				RMSNorm(dst, x, y, 1e-5)
+			}
+		}},
+		{"Add", true, Add},
+		{"MulSiLU", true, MulSiLU},
+		{"MulGELU", true, MulGELU},
+		{"Scale", true, func(dst, x, y []float32) {
+			if len(x) > 0 {
+				Scale(dst, x, y[0])
+			}
+		}},
+	}
+	eachVariant(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(61, 61))
+		for _, op := range ops {
+			for _, n := range lengths {
+				for kind := range 3 {
+					x, y := rowOf(r, n, kind), rowOf(r, n, kind)
+					if op.wild && kind == 2 && n > 0 {
+						x[r.IntN(n)], y[r.IntN(n)] = float32(math.Inf(1)), float32(math.Inf(-1))
+						x[r.IntN(n)], x[r.IntN(n)] = float32(math.NaN()), float32(math.Inf(-1))
+					}
+					want := make([]float32, n)
+					underGeneric(func() { op.run(want, x, y) })
+					got := fence(n, nil)
+					op.run(got.data, x, y)
+					if err := sameBits(got.data, want); err != nil {
+						t.Fatalf("%s, kind %d: %v", op.name, kind, err)
+					}
+					inX, inY := fence(n, x), fence(n, y)
+					op.run(inX.data, inX.data, y)
+					op.run(inY.data, x, inY.data)
+					for _, in := range []fenced{got, inX, inY} {
+						if !in.intact() {
+							t.Fatalf("%s of %d values wrote outside", op.name, n)
+						}
+					}
+					if err := sameBits(inX.data, want); err != nil {
+						t.Fatalf("%s in its first argument's place, kind %d: %v", op.name, kind, err)
+					}
+					if err := sameBits(inY.data, want); err != nil && op.name != "Scale" && op.name != "RMSNorm" {
+						t.Fatalf("%s in its second argument's place, kind %d: %v", op.name, kind, err)
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestGatesDense takes the gates through a fine grid of arguments, where their exponential underflows, overflows and
+// turns denormal, and through every exponent.
+func TestGatesDense(t *testing.T) {
+	var x []float32
+	for v := float32(-110); v < 110; v += 0x1p-7 {
+		x = append(x, v)
+	}
+	r := rand.New(rand.NewPCG(62, 62))
+	for range 1 << 17 {
+		if v := math.Float32frombits(r.Uint32()); v == v {
+			x = append(x, v)
+		}
+	}
+	ones, want := make([]float32, len(x)), make([]float32, len(x))
+	for i := range ones {
+		ones[i] = 1
+	}
+	for _, gate := range []func(dst, gate, up []float32){MulSiLU, MulGELU} {
+		underGeneric(func() { gate(want, x, ones) })
+		eachVariant(t, func(t *testing.T) {
+			got := make([]float32, len(x))
+			gate(got, x, ones)
+			if err := sameBits(got, want); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// TestRopes compares rotations with the Go code: heads and dimensions that take the fast way and that don't, with
+// dimensions that stay.
+func TestRopes(t *testing.T) {
+	eachVariant(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(63, 63))
+		for _, rope := range []func(x []float32, heads, headDim, ropeDim int, cos, sin []float32){RopeInterleaved, RopeHalf} {
+			for heads := range 4 {
+				for _, shape := range [][2]int{{8, 8}, {16, 16}, {20, 16}, {32, 20}, {64, 64}, {80, 80}, {96, 32}, {128, 128}, {256, 256}, {64, 0}} {
+					for kind := range 3 {
+						x := rowOf(r, heads*shape[0], kind)
+						cos, sin := rowOf(r, shape[1]/2, kind), rowOf(r, shape[1]/2, kind)
+						got := fence(len(x), x)
+						rope(got.data, heads, shape[0], shape[1], cos, sin)
+						underGeneric(func() { rope(x, heads, shape[0], shape[1], cos, sin) })
+						if err := sameBits(got.data, x); err != nil || !got.intact() {
+							t.Fatalf("%d heads, %d of %d dimensions: %v, intact: %t", heads, shape[1], shape[0], err, got.intact())
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestHalfRows compares conversions from and to 16-bit floats of whole rows with those of single values: all 65,536
+// halves, and values round every one of them.
+func TestHalfRows(t *testing.T) {
+	eachVariant(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(64, 64))
+		halves := make([]uint16, 1<<16)
+		raw := make([]byte, 0, 1<<17)
+		for i := range halves {
+			halves[i] = uint16(i)
+			raw = append(raw, byte(i), byte(i>>8))
+		}
+		got, want := make([]float32, 1<<16), make([]float32, 1<<16)
+		check := func(what string) {
+			t.Helper()
+			if err := sameBits(got, want); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+		}
+		for i, h := range halves {
+			want[i] = F16ToF32(h)
+		}
+		WidenF16(got, halves)
+		check("WidenF16")
+		clear(got)
+		widenF16Bytes(got, raw)
+		check("binary16 bytes")
+		for i, h := range halves {
+			want[i] = BF16ToF32(h)
+		}
+		widenBF16(got, raw)
+		check("bfloat16 bytes")
+
+		var x []float32
+		for _, h := range halves {
+			f := F16ToF32(h)
+			for d := -2; d <= 2; d++ {
+				x = append(x, math.Float32frombits(uint32(int(math.Float32bits(f))+d<<12)), math.Float32frombits(uint32(int(math.Float32bits(f))+d<<12+d)))
+			}
+		}
+		for range 1 << 16 {
+			x = append(x, math.Float32frombits(r.Uint32()))
+		}
+		clamped := make([]uint16, len(x))
+		ClampF16s(clamped, x)
+		for i, v := range x {
+			if w := ClampF16(v); clamped[i] != w {
+				t.Fatalf("ClampF16s(%v = %x) = %x, want %x", v, math.Float32bits(v), clamped[i], w)
+			}
+		}
+
+		for _, n := range lengths {
+			y := rowOf(r, n, 1)
+			out := make([]uint16, n+32)
+			for i := range out {
+				out[i] = 0xa5a5
+			}
+			ClampF16s(out[15:][:n], y)
+			wide := fence(n, nil)
+			WidenF16(wide.data, out[15:][:n])
+			for i, h := range out {
+				if i >= 15 && i < 15+n {
+					if h != ClampF16(y[i-15]) || math.Float32bits(wide.data[i-15]) != math.Float32bits(F16ToF32(h)) {
+						t.Fatalf("element %d of %d: %x", i-15, n, h)
+					}
+				} else if h != 0xa5a5 {
+					t.Fatalf("ClampF16s of %d values wrote outside", n)
+				}
+			}
+			if !wide.intact() {
+				t.Fatalf("WidenF16 of %d values wrote outside", n)
+			}
+		}
+	})
+}
+
+// TestCheckFiniteRows puts each kind of bad value at every place.
+func TestCheckFiniteRows(t *testing.T) {
+	eachVariant(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(65, 65))
+		for _, n := range lengths[:71] {
+			x := rowOf(r, n, 2)
+			if i := CheckFinite(x); i >= 0 {
+				t.Fatalf("element %d of %d finite values was refused", i, n)
+			}
+			for at := range x {
+				was := x[at]
+				for _, bad := range []uint32{0x7f800000, 0xff800000, 0x7f800001, 0xffc00000} {
+					x[at] = math.Float32frombits(bad)
+					if i := CheckFinite(x); i != at {
+						t.Fatalf("%x at %d of %d: got %d", bad, at, n, i)
+					}
+				}
+				x[at] = was
+			}
+		}
+	})
+}
+
+// TestArgMax compares with a plain search, among values with many equals.
+func TestArgMax(t *testing.T) {
+	eachVariant(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(66, 66))
+		if i := ArgMax(nil); i != -1 {
+			t.Errorf("of nothing: %d", i)
+		}
+		for _, n := range lengths {
+			for kind := range 4 {
+				x := rowOf(r, n, kind%3)
+				if kind == 3 {
+					for i := range x {
+						x[i] = []float32{-1, 0, float32(math.Copysign(0, -1)), -2}[r.IntN(4)]
+					}
+				}
+				want := -1
+				for i, v := range x {
+					if want < 0 || v > x[want] {
+						want = i
+					}
+				}
+				if got := ArgMax(x); got != want {
+					t.Fatalf("of %d values, kind %d: %d, want %d", n, kind, got, want)
+				}
+				least := float32(r.NormFloat64() * 3)
+				want = -1
+				for i, v := range x {
+					if v >= least {
+						want = i
+						break
+					}
+				}
+				if got := IndexAtLeast(x, least); got != want {
+					t.Fatalf("at least %v among %d values, kind %d: %d, want %d", least, n, kind, got, want)
 				}
 			}
 		}

@@ -77,7 +77,7 @@ func (f *file) fnOf(name, result, doc string, params ...string) {
 	sign := sprintf("func %s(%s)", name, strings.Join(decl, ", "))
 	if result != "" {
 		sign += " (ret " + result + ")"
-		size = (size+7)/8*8 + map[string]int{"int": 8, "uint32": 4}[result]
+		size = (size+7)/8*8 + map[string]int{"int": 8, "uint32": 4, "float32": 4}[result]
 	}
 	fmt.Fprintf(&f.body, "// %s\nTEXT ·%s(SB), NOSPLIT, $0-%d\n", sign, name, size)
 	fmt.Fprintf(&f.decl, "// %s %s\n//\n//go:noescape\n%s\n\n", name, doc, sign)

@@ -23,6 +23,7 @@ var units = []struct {
 	{"pack_avx2", "amd64", packAVX2},
 	{"pack_neon", "arm64", packNEON},
 	{"quantise_avx2", "amd64", quantiseAVX2},
+	{"rows_avx2", "amd64", rowsAVX2},
 }
 
 func main() {
