@@ -8,138 +8,203 @@ import (
 // AttnBlock is the softmax block: this many positions, at absolute multiples of it, whatever the page or chunk size.
 const AttnBlock = 256
 
-// Partial is the state of attention for one query row and one query head after some blocks, ascending: the largest
-// score M, the sum L of e^(score-M), and the output O, still to be divided by L. Reset it before the first block.
+// Span is a range of positions of a block, From <= i < To; empty unless From < To.
+type Span struct{ From, To int }
+
+// Partial is the state of attention for some query rows (each one query head at one position) after some blocks: for
+// each row the largest score M, the sum L of e^(score-M), and the output O, still to be divided by L. A row that has
+// met no visible position has L = 0, M = -Inf, O = +0.
+//
+// Reset it first. Where a score was NaN or +Inf, L and O are NaN and M is not specified; otherwise no zero in it is
+// negative.
 type Partial struct {
-	M, L float32
-	O    []float32
+	rows, dim int
+	m, l      []float32 // [rows], with room for a multiple of 8
+	o         []float32 // [rows][dim]
 }
 
-// Reset prepares p for a head of dim values: M = -Inf, L = 0, O = 0. O's memory is reused if it is large enough.
-func (p *Partial) Reset(dim int) {
-	p.M, p.L = float32(math.Inf(-1)), 0
-	p.O = sized(p.O, dim)
-	clear(p.O)
+// Reset makes p the state of rows heads of dim values that have met nothing. Memory is reused if it is large enough.
+func (p *Partial) Reset(rows, dim int) {
+	p.rows, p.dim = rows, dim
+	padded := (rows + 7) &^ 7
+	p.m, p.l, p.o = sized(p.m, padded), sized(p.l, padded), sized(p.o, rows*dim)
+	for i := range p.m {
+		p.m[i] = float32(math.Inf(-1))
+	}
+	clear(p.l)
+	clear(p.o)
 }
 
-// AttendBlock computes one softmax block for query q over the visible positions i, from <= i < n, whose keys and values,
-// widened to float32, are k[i*dim:(i+1)*dim] and v[i*dim:(i+1)*dim], dim = len(q), i counting from a multiple of
-// AttnBlock; and merges it into p, which holds the earlier blocks. scratch needs AttnBlock+dim values; its
-// contents don't matter before and after.
+// Rows returns the number of query rows.
+func (p *Partial) Rows() int { return p.rows }
+
+// Row returns M, L and O of a row; O is p's own memory.
+func (p *Partial) Row(r int) (m, l float32, o []float32) {
+	return p.m[r], p.l[r], p.o[r*p.dim : (r+1)*p.dim]
+}
+
+// AttnScratch is one worker's memory for [AttendBlock] and the methods of [Partial]. The zero value is ready; it grows
+// as needed.
+type AttnScratch struct {
+	scores  []float32 // [rows][attnStride]
+	panel   []float32
+	product attnProductArgs
+	widen   attnPanelArgs
+	softmax attnSoftmaxArgs
+	merge   attnMergeArgs
+	finish  attnFinishArgs
+}
+
+// attnStride is the distance of two rows of scores: a multiple of 2^k would have them share a few cache sets.
+const attnStride = AttnBlock + KVTile
+
+// AttendBlock computes one softmax block for query rows q, [rows][dim], all of one KV head, whose keys and values of the
+// block are kv. Row r sees the positions visible[r] and gives row r of p, which becomes the state after this block
+// alone; p must have been Reset to the rows and dim, and gets that shape if it has another. next, which may be zero,
+// is the block that the caller comes to next: a hint.
 //
-//   - Score of position i: FMA(q[d], k[i][d], acc) over ascending d from +0, then one rounded product with scale.
-//   - m is the largest score, found in ascending order; p_i = Exp(score_i - m).
-//   - sum: 16 lanes, lane j adds p_i for i ≡ j mod 16, ascending, from +0; folded 8-4-2-1.
-//   - out[d]: FMA(p_i, v[i][d], acc) over ascending i from +0.
+//   - Score of position i: FMA(q[d], k[i][d], acc) over ascending d from +0, plus 0; then one rounded product with
+//     scale, which must be above 0.
+//   - M: the largest score, plus 0. p_i = Exp(score_i - M).
+//   - L: 16 lanes, lane j adds p_i for i ≡ j mod 16, ascending, from +0; folded 8-4-2-1.
+//   - O[d]: FMA(p_i, v[i][d], acc) over ascending i from +0, plus 0.
 //
-// Merging, also into a fresh p: see [Partial.Merge]. Nothing depends on other query rows or heads.
-func AttendBlock(p *Partial, q, k, v []float32, from, n int, scale float32, scratch []float32) {
-	dim := len(q)
-	if from < 0 || n <= from || n > AttnBlock || dim == 0 || len(k) < n*dim || len(v) < n*dim || len(p.O) != dim || len(scratch) < AttnBlock+dim {
-		panic(fmt.Sprintf("kernels: AttendBlock of positions %d to %d by %d dimensions: %d keys, %d values, output %d, scratch %d",
-			from, n, dim, len(k), len(v), len(p.O), len(scratch)))
+// i runs over the visible positions. Nothing depends on other rows: a variant may let a row run over positions that
+// only others see with p_i = +0, which changes at most the sign of a zero, and only if v is finite. So values from
+// the first position that any row sees to the last must be finite; others, and keys, may be anything.
+func AttendBlock(p *Partial, q []float32, kv KVBlock, visible []Span, scale float32, next KVBlock, s *AttnScratch) {
+	rows, dim := len(visible), kv.Dim
+	kv.check()
+	if len(q) < rows*dim || !(scale > 0) {
+		panic(fmt.Sprintf("kernels: AttendBlock of %d rows of %d dimensions: %d query values, scale %v", rows, dim, len(q), scale))
 	}
-	ps, out := scratch[:n], scratch[AttnBlock:AttnBlock+dim]
-	scores(ps[from:], q, k[from*dim:], scale)
-	m := ps[from]
-	for _, s := range ps[from:] {
-		if s > m {
-			m = s
-		}
-	}
-	var l lanes
-	for i := from; i < n; i++ {
-		e := Exp(ps[i] - m)
-		ps[i] = e
-		l[i%16] += e
-	}
-	weighted(out, ps[from:], v[from*dim:])
-	p.Merge(m, l.fold(), out)
-}
-
-// scores sets dst[i] to the scaled product of q with key i, four positions at a time with [FMA] written out.
-func scores(dst, q, k []float32, scale float32) {
-	dim := len(q)
-	i := 0
-	for ; i+4 <= len(dst); i += 4 {
-		rows := k[i*dim : (i+4)*dim]
-		k0, k1, k2, k3 := rows[:dim], rows[dim:2*dim], rows[2*dim:3*dim], rows[3*dim:]
-		k0, k1, k2, k3 = k0[:len(q)], k1[:len(q)], k2[:len(q)], k3[:len(q)]
-		var a0, a1, a2, a3 float32
-		for d, x := range q {
-			p0, p1, p2, p3 := term(x, k0[d]), term(x, k1[d]), term(x, k2[d]), term(x, k3[d])
-			s0, s1, s2, s3 := p0+float64(a0), p1+float64(a1), p2+float64(a2), p3+float64(a3)
-			if hard4(s0, s1, s2, s3) {
-				a0, a1, a2, a3 = fmaExact4(p0, p1, p2, p3, a0, a1, a2, a3)
-				continue
+	all := Span{AttnBlock, 0}
+	for _, v := range visible {
+		if v.From < v.To {
+			if v.From < 0 || v.To > AttnBlock {
+				panic(fmt.Sprintf("kernels: AttendBlock of positions %d to %d", v.From, v.To))
 			}
-			a0, a1, a2, a3 = float32(s0), float32(s1), float32(s2), float32(s3)
+			all = Span{min(all.From, v.From), max(all.To, v.To)}
 		}
-		dst[i], dst[i+1], dst[i+2], dst[i+3] = float32(a0*scale), float32(a1*scale), float32(a2*scale), float32(a3*scale)
 	}
-	for ; i < len(dst); i++ {
-		acc := float32(0)
-		for d, x := range q {
-			acc = FMA(x, k[i*dim+d], acc)
+	p.Reset(rows, dim)
+	if all.From >= all.To {
+		return
+	}
+	s.scores = sized(s.scores, rows*attnStride)
+	first, last := all.From/KVTile, (all.To+KVTile-1)/KVTile
+	s.products(attnProduct{
+		dst: s.scores[first*KVTile:], dstStride: attnStride, a: q, aStride: dim, rows: rows, n: dim,
+		b: kv.keys(first), bStride: KVTile, bNext: KVTile * dim, lanes: (last - first) * KVTile,
+		ahead: kv.values(all.From),
+	})
+	s.weigh(p, visible, first*KVTile, last*KVTile, scale)
+	if next.Dim == 0 {
+		next = kv
+	}
+	s.products(attnProduct{
+		dst: p.o, dstStride: dim, a: s.scores[all.From:], aStride: attnStride, rows: rows, n: all.To - all.From,
+		b: kv.values(all.From), bStride: dim, bNext: KVTile, lanes: dim,
+		ahead: next.keys(0),
+	})
+	for r, v := range visible {
+		if v.From >= v.To {
+			clear(p.o[r*dim : (r+1)*dim])
 		}
-		dst[i] = float32(acc * scale)
 	}
 }
 
-// weighted sets out[d] to the chain of p[i]·v[i][d] over ascending i, four dimensions at a time with [FMA] written out.
-func weighted(out, p, v []float32) {
-	dim := len(out)
-	d := 0
-	for ; d+4 <= dim; d += 4 {
-		var a0, a1, a2, a3 float32
-		for i, x := range p {
-			at := i*dim + d
-			vs := v[at : at+4 : at+4]
-			p0, p1, p2, p3 := term(x, vs[0]), term(x, vs[1]), term(x, vs[2]), term(x, vs[3])
-			s0, s1, s2, s3 := p0+float64(a0), p1+float64(a1), p2+float64(a2), p3+float64(a3)
-			if hard4(s0, s1, s2, s3) {
-				a0, a1, a2, a3 = fmaExact4(p0, p1, p2, p3, a0, a1, a2, a3)
-				continue
+// weigh turns the raw scores of positions [first, last), multiples of 16, to weights, and sets M and L. Weights of
+// positions that a row doesn't see are +0, unless it sees none.
+func (s *AttnScratch) weigh(p *Partial, visible []Span, first, last int, scale float32) {
+	if kernel := active.attnSoftmax; kernel != nil {
+		s.softmax = attnSoftmaxArgs{
+			s: &s.scores[0], visible: &visible[0], rows: len(visible), first: first, last: last, scale: scale,
+			m: &p.m[0], l: &p.l[0],
+		}
+		kernel(&s.softmax)
+		return
+	}
+	for r, v := range visible {
+		if v.From >= v.To {
+			continue
+		}
+		row := s.scores[r*attnStride:][:AttnBlock]
+		clear(row[first:v.From])
+		clear(row[v.To:last])
+		ps := row[v.From:v.To]
+		for i, x := range ps {
+			ps[i] = float32(x * scale)
+		}
+		m := ps[0]
+		for _, x := range ps {
+			if x > m {
+				m = x
 			}
-			a0, a1, a2, a3 = float32(s0), float32(s1), float32(s2), float32(s3)
 		}
-		out[d], out[d+1], out[d+2], out[d+3] = a0, a1, a2, a3
-	}
-	for ; d < dim; d++ {
-		acc := float32(0)
-		for i, x := range p {
-			acc = FMA(x, v[i*dim+d], acc)
+		m += 0
+		var l lanes
+		for i, x := range ps {
+			e := Exp(x - m)
+			ps[i] = e
+			l[(v.From+i)%16] += e
 		}
-		out[d] = acc
+		p.m[r], p.l[r] = m, l.fold()
 	}
 }
 
-// Merge adds a later block (or other partial state) with maximum m, sum l and output o to p, from the right:
+// Merge adds the state b of a later block to p, from the right; both have the same shape. For each row that b has seen
+// something of (L != 0), with m, l, o of b:
 //
-//	m' = m if m > M, else M;  a = Exp(M-m');  c = Exp(m-m')
+//	M' = m if m > M, else M;  a = Exp(M-M');  c = Exp(m-M')
 //	L' = FMA(L, a, round(l·c));  O'[d] = FMA(O[d], a, round(o[d]·c))
-//
-// Into a fresh p this gives (m, l, o) with -0 turned into +0, as a is +0 and c is 1.
-func (p *Partial) Merge(m, l float32, o []float32) {
-	if len(o) != len(p.O) {
-		panic(fmt.Sprintf("kernels: merging %d dimensions into %d", len(o), len(p.O)))
+func (p *Partial) Merge(b *Partial, s *AttnScratch) {
+	if b.rows != p.rows || b.dim != p.dim {
+		panic(fmt.Sprintf("kernels: merging %d rows of %d dimensions into %d of %d", b.rows, b.dim, p.rows, p.dim))
 	}
-	top := p.M
-	if m > top {
-		top = m
+	if p.rows == 0 || p.dim == 0 {
+		return
 	}
-	a, c := Exp(p.M-top), Exp(m-top)
-	p.M, p.L = top, FMA(p.L, a, float32(l*c))
-	for d, x := range o {
-		p.O[d] = FMA(p.O[d], a, float32(x*c))
+	if kernel := active.attnMerge; kernel != nil && p.dim%8 == 0 {
+		s.merge = attnMergeArgs{m: &p.m[0], l: &p.l[0], o: &p.o[0], bm: &b.m[0], bl: &b.l[0], bo: &b.o[0], rows: p.rows, dim: p.dim}
+		kernel(&s.merge)
+		return
+	}
+	for r := range p.rows {
+		m, l, o := b.Row(r)
+		if l == 0 {
+			continue
+		}
+		top := p.m[r]
+		if m > top {
+			top = m
+		}
+		a, c := Exp(p.m[r]-top), Exp(m-top)
+		p.m[r], p.l[r] = top, FMA(p.l[r], a, float32(l*c))
+		mine := p.o[r*p.dim : (r+1)*p.dim]
+		for d, x := range o {
+			mine[d] = FMA(mine[d], a, float32(x*c))
+		}
 	}
 }
 
-// Finish writes the attention output, dst[d] = O[d]·round(1/L) + 0 (product rounded first), to dst[:dim].
-func (p *Partial) Finish(dst []float32) {
-	inv := 1 / p.L
-	dst = dst[:len(p.O)]
-	for d, x := range p.O {
-		dst[d] = float32(x*inv) + 0
+// Finish writes the attention output of rows [first, first+n), O[d]·round(1/L) + 0 (product rounded first), to dst,
+// [n][dim]. Each of them must have met a visible position.
+func (p *Partial) Finish(dst []float32, first, n int, s *AttnScratch) {
+	o, l := p.o[first*p.dim:(first+n)*p.dim], p.l[first:first+n]
+	dst = dst[:len(o)]
+	if len(o) == 0 {
+		return
+	}
+	if kernel := active.attnFinish; kernel != nil && p.dim%8 == 0 {
+		s.finish = attnFinishArgs{dst: &dst[0], o: &o[0], l: &l[0], rows: n, dim: p.dim}
+		kernel(&s.finish)
+		return
+	}
+	for r, sum := range l {
+		inv := 1 / sum
+		for d := r * p.dim; d < (r+1)*p.dim; d++ {
+			dst[d] = float32(o[d]*inv) + 0
+		}
 	}
 }

@@ -6,41 +6,29 @@ import (
 	"testing"
 )
 
-// attend runs all blocks of n positions and returns the output.
-func attend(q, k, v []float32, n int, scale float32) []float32 {
-	dim := len(q)
-	var p Partial
-	p.Reset(dim)
-	scratch := make([]float32, AttnBlock+dim)
-	for at := 0; at < n; at += AttnBlock {
-		AttendBlock(&p, q, k[at*dim:], v[at*dim:], 0, min(AttnBlock, n-at), scale, scratch)
-	}
-	dst := make([]float32, dim)
-	p.Finish(dst)
-	return dst
-}
-
-// refAttend is the same written straight from DESIGN §4.5.
-func refAttend(q, k, v []float32, n int, scale float32) []float32 {
+// refRow is one query row's attention, written straight from DESIGN §4.5, over whole blocks with rows of keys and
+// values as float32. visible are the positions it sees, from 0 on.
+func refRow(q, k, v []float32, visible Span, scale float32) []float32 {
 	dim := len(q)
 	M, L, O := float32(math.Inf(-1)), float32(0), make([]float32, dim)
-	for at := 0; at < n; at += 256 {
-		c := min(256, n-at)
-		s := make([]float32, c)
+	for at := visible.From / 256 * 256; at < visible.To; at += 256 {
+		from, to := max(at, visible.From), min(at+256, visible.To)
+		s := make([]float32, 256)
 		m := float32(math.Inf(-1))
-		for i := range c {
+		for i := from; i < to; i++ {
+			x := &s[i-at]
 			for d := range dim {
-				s[i] = FMA(q[d], k[(at+i)*dim+d], s[i])
+				*x = FMA(q[d], k[i*dim+d], *x)
 			}
-			s[i] = float32(s[i] * scale)
-			if s[i] > m {
-				m = s[i]
+			*x = float32(*x * scale)
+			if *x > m {
+				m = *x
 			}
 		}
 		var lane [16]float32
-		for i := range c {
-			s[i] = Exp(s[i] - m)
-			lane[i%16] += s[i]
+		for i := from; i < to; i++ {
+			s[i-at] = Exp(s[i-at] - m)
+			lane[i%16] += s[i-at]
 		}
 		for w := 8; w > 0; w /= 2 {
 			for j := range w {
@@ -49,8 +37,8 @@ func refAttend(q, k, v []float32, n int, scale float32) []float32 {
 		}
 		out := make([]float32, dim)
 		for d := range dim {
-			for i := range c {
-				out[d] = FMA(s[i], v[(at+i)*dim+d], out[d])
+			for i := from; i < to; i++ {
+				out[d] = FMA(s[i-at], v[i*dim+d], out[d])
 			}
 		}
 		top := max(M, m)
@@ -79,135 +67,302 @@ func normal(r *rand.Rand, n int) []float32 {
 	return x
 }
 
-func TestAttend(t *testing.T) {
-	r := rand.New(rand.NewPCG(20, 20))
-	for _, n := range []int{1, 2, 3, 15, 16, 17, 100, 255, 256, 257, 511, 512, 513, 700} {
-		for _, dim := range []int{1, 3, 8, 20, 64, 65} {
-			q, k, v := normal(r, dim), normal(r, n*dim), normal(r, n*dim)
-			scale := float32(1 / math.Sqrt(float64(dim)))
-			got, want := attend(q, k, v, n, scale), refAttend(q, k, v, n, scale)
-			// An independent answer: softmax in float64.
-			s, m := make([]float64, n), math.Inf(-1)
-			for i := range s {
-				for d := range dim {
-					s[i] += float64(q[d]) * float64(k[i*dim+d])
-				}
-				s[i] *= float64(scale)
-				m = max(m, s[i])
-			}
-			sum, exact := 0.0, make([]float64, dim)
-			for i := range s {
-				e := math.Exp(s[i] - m)
-				sum += e
-				for d := range dim {
-					exact[d] += e * float64(v[i*dim+d])
-				}
-			}
-			for d := range dim {
-				if !sameFloat(got[d], want[d]) {
-					t.Fatalf("%d positions, dimension %d of %d: %x, want %x", n, d, dim, got[d], want[d])
-				}
-				if diff := math.Abs(float64(got[d]) - exact[d]/sum); diff > 2e-6 {
-					t.Fatalf("%d positions, dimension %d of %d: %v, exact softmax %v", n, d, dim, got[d], exact[d]/sum)
-				}
-			}
-		}
-	}
+// cache is the keys and values of one head, as blocks and as the rows that the blocks stand for.
+type cache struct {
+	dim    int
+	blocks []KVBlock
+	k, v   []float32
 }
 
-// TestAttendBlocks computes blocks apart, each from a fresh state, and merges them left to right: the same bits as one
-// after the other, so they may go to different workers. A causal prefill row by row is the same as decoding.
-func TestAttendBlocks(t *testing.T) {
-	const dim, n = 32, 900
-	r := rand.New(rand.NewPCG(21, 21))
-	q, k, v := normal(r, dim), normal(r, n*dim), normal(r, n*dim)
-	want := attend(q, k, v, n, 0.3)
-	scratch := make([]float32, AttnBlock+dim)
-	var parts []Partial
+// newCache stores n positions. Everything beyond them is NaN, but for values up to the end of the last tile.
+func newCache(n, dim int, full bool, k, v []float32) *cache {
+	c := &cache{dim: dim, k: k, v: v}
 	for at := 0; at < n; at += AttnBlock {
-		var p Partial
-		p.Reset(dim)
-		AttendBlock(&p, q, k[at*dim:], v[at*dim:], 0, min(AttnBlock, n-at), 0.3, scratch)
-		parts = append(parts, p)
-	}
-	var all Partial
-	all.Reset(dim)
-	for i := range parts {
-		all.Merge(parts[i].M, parts[i].L, parts[i].O)
-	}
-	got := make([]float32, dim)
-	all.Finish(got)
-	for d := range got {
-		if !sameFloat(got[d], want[d]) {
-			t.Fatalf("dimension %d: %x, want %x", d, got[d], want[d])
-		}
-	}
-}
-
-// TestAttendVisible shows that positions from n on are not read: the memory holds NaN there.
-func TestAttendVisible(t *testing.T) {
-	const dim = 24
-	r := rand.New(rand.NewPCG(22, 22))
-	for n := 1; n <= AttnBlock; n += 1 + r.IntN(9) {
-		q, k, v := normal(r, dim), normal(r, n*dim), normal(r, n*dim)
-		bad := canaries(AttnBlock * dim)
-		var p Partial
-		p.Reset(dim)
-		scratch := canaries(AttnBlock + dim + 1)
-		AttendBlock(&p, q, append(k[:n*dim:n*dim], bad[n*dim:]...), append(v[:n*dim:n*dim], bad[n*dim:]...), 0, n, 0.2, scratch[:AttnBlock+dim])
-		got, want := make([]float32, dim), refAttend(q, k, v, n, 0.2)
-		p.Finish(got)
-		for d := range got {
-			if !sameFloat(got[d], want[d]) {
-				t.Fatalf("%d positions: %x, want %x", n, got[d], want[d])
+		b := KVBlock{Dim: dim}
+		if full {
+			b.Full = make([]float32, KVBlockLen(dim))
+			for i := range b.Full {
+				b.Full[i] = float32(math.NaN())
+			}
+		} else {
+			b.Half = make([]uint16, KVBlockLen(dim))
+			for i := range b.Half {
+				b.Half[i] = 0x7e00
 			}
 		}
-		if !isCanary(scratch[AttnBlock+dim]) {
-			t.Fatal("wrote outside the scratch")
+		for pos := at; pos < min(at+AttnBlock, n); pos++ {
+			kr, vr := k[pos*dim:(pos+1)*dim], v[pos*dim:(pos+1)*dim]
+			b.Store(pos-at, kr, vr)
+			if !full {
+				for d := range dim {
+					kr[d], vr[d] = F16ToF32(ClampF16(kr[d])), F16ToF32(ClampF16(vr[d]))
+				}
+			}
+		}
+		c.blocks = append(c.blocks, b)
+	}
+	return c
+}
+
+// attend runs query rows through the blocks, merging as it goes, and returns the outputs.
+func (c *cache) attend(q []float32, visible []Span, scale float32, s *AttnScratch) []float32 {
+	var all, one Partial
+	all.Reset(len(visible), c.dim)
+	spans := make([]Span, len(visible))
+	for i, b := range c.blocks {
+		for r, v := range visible {
+			spans[r] = Span{max(v.From-i*AttnBlock, 0), min(v.To-i*AttnBlock, AttnBlock)}
+		}
+		AttendBlock(&one, q, b, spans, scale, KVBlock{}, s)
+		all.Merge(&one, s)
+	}
+	dst := canaries(len(visible)*c.dim + 1)
+	all.Finish(dst, 0, len(visible), s)
+	if !isCanary(dst[len(visible)*c.dim]) {
+		panic("wrote behind the output")
+	}
+	return dst[:len(visible)*c.dim]
+}
+
+// check compares all query rows with the reference.
+func (c *cache) check(t *testing.T, q []float32, visible []Span, scale float32, s *AttnScratch) {
+	t.Helper()
+	got := c.attend(q, visible, scale, s)
+	for r, span := range visible {
+		want := refRow(q[r*c.dim:(r+1)*c.dim], c.k, c.v, span, scale)
+		for d, w := range want {
+			if g := got[r*c.dim+d]; !sameFloat(g, w) {
+				t.Fatalf("%d rows of %d dimensions, row %d sees %v: dimension %d is %x, want %x", len(visible), c.dim, r, span, d, g, w)
+			}
 		}
 	}
 }
 
-func TestAttendExtremes(t *testing.T) {
-	const dim = 16
-	var p Partial
-	scratch := make([]float32, AttnBlock+dim)
-	q, k, v := make([]float32, dim), make([]float32, 2*dim), make([]float32, 2*dim)
-	for d := range q {
-		q[d], k[d], k[dim+d] = 30, 30, -30
-		v[d], v[dim+d] = float32(math.Copysign(0, -1)), MaxF16
-	}
-	p.Reset(dim)
-	AttendBlock(&p, q, k, v, 0, 2, 1, scratch) // scores ±14,400: the second weight is exactly +0
-	dst := make([]float32, dim)
-	p.Finish(dst)
-	if p.M != 14400 || p.L != 1 || math.Float32bits(dst[0]) != 0 {
-		t.Errorf("M %v, L %v, output %x: want 14400, 1, +0", p.M, p.L, dst[0])
-	}
-	// A later block that is far below must change nothing, one far above must replace everything.
-	before := append([]float32(nil), p.O...)
-	AttendBlock(&p, q, k[dim:], v[dim:], 0, 1, 1, scratch)
-	if p.M != 14400 || p.L != 1 || p.O[3] != before[3] {
-		t.Errorf("after a negligible block: M %v, L %v, O %v", p.M, p.L, p.O[3])
-	}
-	p.Reset(dim)
-	AttendBlock(&p, q, k[dim:], v[dim:], 0, 1, 1, scratch)
-	AttendBlock(&p, q, k, v, 0, 1, 1, scratch)
-	if p.M != 14400 || p.L != 1 || p.O[3] != 0 {
-		t.Errorf("after an overwhelming block: M %v, L %v, O %v", p.M, p.L, p.O[3])
+func TestAttend(t *testing.T) { eachVariant(t, testAttend) }
+
+// testAttend tries every kind of head, number of rows, and range of positions, causal and windowed.
+func testAttend(t *testing.T) {
+	r := rand.New(rand.NewPCG(20, 20))
+	s := new(AttnScratch)
+	for _, dim := range []int{1, 3, 8, 16, 20, 24, 40, 64, 65, 80, 96, 128, 256} {
+		for _, n := range []int{1, 2, 15, 16, 17, 100, 255, 256, 257, 511, 513, 700} {
+			if dim*n > 1<<15 && n != 257 && n != 700 || testing.Short() && dim*n > 1<<14 {
+				continue
+			}
+			for _, full := range []bool{false, true} {
+				c := newCache(n, dim, full, normal(r, n*dim), normal(r, n*dim))
+				rows := 1 + r.IntN(9)
+				if r.IntN(4) == 0 {
+					rows = 9 + r.IntN(20)
+				}
+				visible := make([]Span, rows)
+				for i := range visible {
+					to := 1 + r.IntN(n)
+					if i < 2 {
+						to = n
+					}
+					visible[i] = Span{0, to}
+					if i%2 == 1 {
+						visible[i].From = r.IntN(to)
+					}
+				}
+				c.check(t, normal(r, rows*dim), visible, float32(1/math.Sqrt(float64(dim))), s)
+			}
+		}
 	}
 }
 
-func BenchmarkAttendBlock(b *testing.B) {
-	const dim = 64
-	r := rand.New(rand.NewPCG(23, 23))
-	q, k, v := normal(r, dim), normal(r, AttnBlock*dim), normal(r, AttnBlock*dim)
-	scratch := make([]float32, AttnBlock+dim)
-	var p Partial
-	p.Reset(dim)
-	for b.Loop() {
-		AttendBlock(&p, q, k, v, 0, AttnBlock, 0.125, scratch)
+func TestAttendRows(t *testing.T) { eachVariant(t, testAttendRows) }
+
+// testAttendRows tries every number of rows that are done together.
+func testAttendRows(t *testing.T) {
+	r := rand.New(rand.NewPCG(24, 24))
+	s := new(AttnScratch)
+	const n = 70
+	for rows := 1; rows <= 40; rows++ {
+		for _, dim := range []int{8, 64, 80, 96} {
+			if dim > 8 && rows > 13 && rows%4 > 0 {
+				continue
+			}
+			c := newCache(n, dim, rows%2 == 0, normal(r, n*dim), normal(r, n*dim))
+			visible := make([]Span, rows)
+			for i := range visible {
+				visible[i] = Span{i % 5, n - i%20}
+			}
+			c.check(t, normal(r, rows*dim), visible, 0.2, s)
+		}
 	}
-	b.ReportMetric(4*dim*AttnBlock*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOPS")
-	b.ReportMetric(0, "ns/op")
+}
+
+func TestAttendVisible(t *testing.T) { eachVariant(t, testAttendVisible) }
+
+// testAttendVisible tries every length of a block, and shows that what nobody sees is not used: it is NaN.
+func testAttendVisible(t *testing.T) {
+	const dim = 16
+	r := rand.New(rand.NewPCG(22, 22))
+	s := new(AttnScratch)
+	for n := 1; n <= AttnBlock+1; n++ {
+		c := newCache(n, dim, n%2 == 0, normal(r, n*dim), normal(r, n*dim))
+		from := r.IntN(n)
+		for pos := range from { // before every window
+			at, stride := KeyAt(dim, pos%AttnBlock)
+			for d := range dim {
+				for _, i := range []int{at + d*stride, ValueAt(dim, pos%AttnBlock) + d} {
+					if b := c.blocks[pos/AttnBlock]; b.Full != nil {
+						b.Full[i] = float32(math.NaN())
+					} else {
+						b.Half[i] = 0x7e00
+					}
+				}
+			}
+		}
+		c.check(t, normal(r, 2*dim), []Span{{from, n}, {from, n}}, 0.3, s)
+	}
+}
+
+// TestAttendExact compares with softmax in float64.
+func TestAttendExact(t *testing.T) {
+	const dim, n = 64, 600
+	r := rand.New(rand.NewPCG(25, 25))
+	c := newCache(n, dim, true, normal(r, n*dim), normal(r, n*dim))
+	q := normal(r, dim)
+	s, m := make([]float64, n), math.Inf(-1)
+	for i := range s {
+		for d := range dim {
+			s[i] += float64(q[d]) * float64(c.k[i*dim+d])
+		}
+		s[i] /= 8
+		m = max(m, s[i])
+	}
+	sum, exact := 0.0, make([]float64, dim)
+	for i := range s {
+		e := math.Exp(s[i] - m)
+		sum += e
+		for d := range dim {
+			exact[d] += e * float64(c.v[i*dim+d])
+		}
+	}
+	for d, got := range c.attend(q, []Span{{0, n}}, 0.125, new(AttnScratch)) {
+		if diff := math.Abs(float64(got) - exact[d]/sum); diff > 2e-6 {
+			t.Errorf("dimension %d: %v, exact softmax %v", d, got, exact[d]/sum)
+		}
+	}
+}
+
+func TestAttendExtremes(t *testing.T) { eachVariant(t, testAttendExtremes) }
+
+// testAttendExtremes tries sizes that overflow, underflow and cancel.
+func testAttendExtremes(t *testing.T) {
+	r := rand.New(rand.NewPCG(26, 26))
+	s := new(AttnScratch)
+	const n = 300
+	for _, dim := range []int{8, 24} {
+		for _, sizes := range [][3]float32{ // of q, k, v
+			{30, 30, 1}, {1e30, 60000, 1}, {3e38, 60000, 60000}, {1e-38, 1e-7, 1e-7}, {1e-44, 1, 6e-8}, {20, 20, 6e-8}, {0, 1, 60000}, {1, 0, 6e-8},
+		} {
+			for _, full := range []bool{false, true} {
+				scaled := func(n int, by float32) []float32 {
+					x := normal(r, n)
+					for i := range x {
+						x[i] = float32(x[i] * by)
+						if r.IntN(9) == 0 {
+							x[i] = float32(math.Copysign(0, float64(x[i])))
+						}
+						x[i] = max(min(x[i], math.MaxFloat32), -math.MaxFloat32)
+					}
+					return x
+				}
+				c := newCache(n, dim, full, scaled(n*dim, sizes[1]), scaled(n*dim, sizes[2]))
+				c.check(t, scaled(7*dim, sizes[0]), []Span{{0, n}, {0, 256}, {0, 1}, {17, 200}, {250, 290}, {299, 300}, {256, 300}}, 0.5, s)
+			}
+		}
+	}
+}
+
+func TestPartial(t *testing.T) { eachVariant(t, testPartial) }
+
+// testPartial checks the states themselves: blocks are equal bit for bit to the specification's, whatever comes with
+// them, rows that see nothing are left alone, and memory around is not touched.
+func testPartial(t *testing.T) {
+	const dim, rows = 40, 11
+	r := rand.New(rand.NewPCG(27, 27))
+	c := newCache(AttnBlock, dim, false, normal(r, AttnBlock*dim), normal(r, AttnBlock*dim))
+	q := normal(r, rows*dim)
+	for i := range q[:dim] {
+		q[i] = 1e-44
+	}
+	visible := make([]Span, rows)
+	for i := range visible {
+		from := r.IntN(200)
+		visible[i] = Span{from, from + r.IntN(50)}
+	}
+	visible[0], visible[3], visible[5] = Span{3, 256}, Span{9, 9}, Span{256, 0}
+	s := new(AttnScratch)
+	var got Partial
+	AttendBlock(&got, q, c.blocks[0], visible, 0.3, c.blocks[0], s)
+	state := new(Partial)
+	state.Reset(rows, dim)
+	for i := range rows {
+		state.m[i], state.l[i] = float32(r.NormFloat64()), 1+r.Float32()
+		if i%4 == 1 {
+			state.m[i], state.l[i] = float32(math.Inf(-1)), 0
+		}
+		copy(state.o[i*dim:(i+1)*dim], normal(r, dim))
+	}
+	merged := &Partial{rows: rows, dim: dim, m: append([]float32(nil), state.m...), l: append([]float32(nil), state.l...), o: append(append([]float32(nil), state.o...), canary)[:rows*dim]}
+	merged.Merge(&got, s)
+	if !isCanary(merged.o[:rows*dim+1][rows*dim]) {
+		t.Fatal("Merge wrote behind the outputs")
+	}
+	before := Active()
+	if err := Use(Generic); err != nil {
+		t.Fatal(err)
+	}
+	defer Use(before)
+	for i := range rows {
+		var want Partial
+		AttendBlock(&want, q[i*dim:(i+1)*dim], c.blocks[0], visible[i:i+1], 0.3, KVBlock{}, s)
+		mine := &Partial{rows: 1, dim: dim, m: state.m[i : i+1], l: state.l[i : i+1], o: state.o[i*dim : (i+1)*dim]}
+		m, l, o := got.Row(i)
+		same(t, i, visible[i], m, l, o, &want)
+		mine.Merge(&want, s)
+		m, l, o = merged.Row(i)
+		same(t, i, visible[i], m, l, o, mine)
+	}
+}
+
+func same(t *testing.T, r int, v Span, m, l float32, o []float32, want *Partial) {
+	t.Helper()
+	wm, wl, wo := want.Row(0)
+	if math.Float32bits(m) != math.Float32bits(wm) || math.Float32bits(l) != math.Float32bits(wl) {
+		t.Fatalf("row %d, which sees %v: M %x, L %x, want %x, %x", r, v, m, l, wm, wl)
+	}
+	for d := range wo {
+		if math.Float32bits(o[d]) != math.Float32bits(wo[d]) {
+			t.Fatalf("row %d, which sees %v: O[%d] %x, want %x", r, v, d, o[d], wo[d])
+		}
+	}
+}
+
+// TestKVBlock checks the layout against its description.
+func TestKVBlock(t *testing.T) {
+	const dim = 3
+	half, full := KVBlock{Dim: dim, Half: make([]uint16, KVBlockLen(dim))}, KVBlock{Dim: dim, Full: make([]float32, KVBlockLen(dim))}
+	for pos := range AttnBlock {
+		k, v := []float32{float32(pos), float32(pos + 1000), 1e6}, []float32{float32(-pos), 0.5, -1e6}
+		half.Store(pos, k, v)
+		full.Store(pos, k, v)
+	}
+	for pos := range AttnBlock {
+		for d := range dim {
+			key, value := (pos/16*dim+d)*16+pos%16, (AttnBlock+pos)*dim+d
+			k, v := []float32{float32(pos), float32(pos + 1000), 1e6}[d], []float32{float32(-pos), 0.5, -1e6}[d]
+			if full.Full[key] != k || full.Full[value] != v {
+				t.Fatalf("position %d, dimension %d: %v, %v", pos, d, full.Full[key], full.Full[value])
+			}
+			if half.Half[key] != ClampF16(k) || half.Half[value] != ClampF16(v) {
+				t.Fatalf("position %d, dimension %d: %x, %x", pos, d, half.Half[key], half.Half[value])
+			}
+		}
+	}
 }

@@ -208,14 +208,20 @@ var selfTests = []selfTest{
 	{"rope, halves", "16f31a966bc76bcd", selfTestRope(RopeHalf)},
 	{"attention", "8d5cef2fff7b532a", func(s *selfTestData) {
 		const dim = 64
-		var p Partial
-		dst, scratch := make([]float32, dim), make([]float32, AttnBlock+dim)
-		p.Reset(dim)
-		q := s.floats(dim)
+		var all, block Partial
+		var scratch AttnScratch
+		all.Reset(1, dim)
+		dst, q := make([]float32, dim), s.floats(dim)
 		for _, n := range []int{AttnBlock, 100} {
-			AttendBlock(&p, q, s.floats(n*dim), s.floats(n*dim), 0, n, 2, scratch)
+			kv := KVBlock{Dim: dim, Full: make([]float32, KVBlockLen(dim))}
+			k, v := s.floats(n*dim), s.floats(n*dim)
+			for pos := range n {
+				kv.Store(pos, k[pos*dim:], v[pos*dim:])
+			}
+			AttendBlock(&block, q, kv, []Span{{0, n}}, 2, KVBlock{}, &scratch)
+			all.Merge(&block, &scratch)
 		}
-		p.Finish(dst)
+		all.Finish(dst, 0, 1, &scratch)
 		s.put(dst...)
 	}},
 	{"F32 product", "23ee1bed05f373d1", selfTestMatMul(F32)},

@@ -35,7 +35,8 @@ type implementation struct {
 	group   [len(geometries)]func(*groupArgs) // quantised matrix product, by weight type
 	pack    func(*packArgs)                   // 16 native rows to the packed layout
 
-	rowKernels // elementwise work
+	rowKernels  // elementwise work
+	attnKernels // attention
 
 	read, peakInt8, peakF32 func(*limitArgs) // the limits of the machine, see ReadLoop and PeakInt8
 

@@ -14,7 +14,7 @@ func addImplementations() {
 				Q4_K: groupQ4_KAVX2, Q5_K: groupQ5_KAVX2, Q6_K: groupQ6_KAVX2,
 			},
 			pack:       packAVX2,
-			rowKernels: rowKernelsAVX2,
+			rowKernels: rowKernelsAVX2, attnKernels: attnKernelsAVX2,
 			read: readAVX2, peakInt8: peakInt8AVX2, peakF32: peakF32AVX2,
 		}
 	}

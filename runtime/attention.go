@@ -2,70 +2,97 @@ package runtime
 
 import (
 	"math"
+	"slices"
 
 	"github.com/starling-swarm/starling/kernels"
 )
 
-// attendRows is how many rows of one sequence a task takes at most: each page is widened once per task.
-const attendRows = 16
+// attention is the current call of attend, and the memory of all calls.
+//
+// A unit of the work is some rows of one sequence by the query heads that share one KV head: its blocks of keys and
+// values are read once for all of them. A prefill has many units, and each is one task. Decoding has few; there a unit's
+// blocks go to different tasks, which leave the state of each block in a slot, and the slots are merged afterwards in
+// the order of positions, so that the bits are those of one task.
+type attention struct {
+	m      *Model
+	l      int
+	rows   []row
+	dst, q []float32 // [len(rows)][Heads×HeadDim]
+	window int
+	scale  float32
 
-// attendTask is the attention of rows [first, last), all of one sequence and at consecutive positions, by query heads
-// [head, head+heads), which share a KV head.
-type attendTask struct {
+	units   []attendUnit
+	parts   []attendPart
+	slots   []kernels.Partial
+	workers []attendBuf // by worker
+
+	whole, part, join func(worker, task int) // the pool's operations, bound once
+}
+
+// attendUnit is rows [first, last), all of one sequence and at consecutive positions, by the query heads of a KV head.
+// They see something of the blocks [block, end).
+type attendUnit struct {
 	first, last int
-	head, heads int
+	kvHead      int
+	block, end  int
+	slot        int // of block; the next blocks follow
 }
 
-// attendBuf is one thread's scratch memory.
+// attendPart is blocks [block, end) of a unit.
+type attendPart struct{ unit, block, end int }
+
+// attendBuf is one worker's memory.
 type attendBuf struct {
-	partial []kernels.Partial // [attendRows × heads of a group]
-	wide    []float32         // [2][pageRows][HeadDim]: a page's keys and values of one head
-	scratch []float32         // [pageRows+HeadDim], AttendBlock's
+	all, one kernels.Partial
+	scratch  kernels.AttnScratch
+	q        []float32      // [rows of a unit × heads of a group][HeadDim]
+	visible  []kernels.Span // of the current block
 }
+
+const (
+	// unitRows is about how many query rows, positions × heads, a unit has in prefill: so many that converting a block's
+	// halves is negligible, so few that their scores stay in the L2 cache.
+	unitRows = 48
+	// unitStep is how many query rows kernels take at once; a unit has a multiple of it where there are rows enough.
+	unitStep = 6
+	// partsPerThread is how many tasks a thread should find at least, so that none waits long for the last one.
+	partsPerThread = 4
+	// inlineFlops is what isn't worth a fork: a few microseconds.
+	inlineFlops = 200_000
+	// maxSlots bounds the values of slots, in all some MiB: splitting is for few rows.
+	maxSlots = 4 << 20
+)
+
+func (a *attention) bind(m *Model, threads int) {
+	a.m, a.workers = m, make([]attendBuf, threads)
+	a.whole, a.part, a.join = a.wholeTask, a.partTask, a.joinTask
+}
+
+// attentionScale is round(1/√HeadDim), both roundings in float32.
+func (c *Config) attentionScale() float32 { return 1 / float32(math.Sqrt(float64(c.HeadDim))) }
 
 // attend computes dst[r][head] = Σ_pos softmax(q[r][head]·K[pos]·scale)·V[pos] over the stored positions up to rows[r].pos
 // of a layer: all of them, or, where window is not 0, the last window ones. dst and q are [len(rows)][Heads×HeadDim].
 //
 // For every row and query head by itself: pages, which are softmax blocks of 256 absolute positions, in ascending
-// order through kernels.AttendBlock, then Finish. Pages without a visible position are left out.
+// order through kernels.AttendBlock and Merge, then Finish. Pages without a visible position are left out.
 func (m *Model) attend(l int, rows []row, dst, q []float32, window int, scale float32) {
-	c := &m.cfg
-	tasks := m.attendTasks(rows)
-	m.pool.do(len(tasks), func(worker, t int) {
-		task, buf := &tasks[t], &m.buf.attend[worker]
-		group := c.Heads / c.KVHeads
-		kvHead := task.head / group
-		mine := rows[task.first:task.last]
-		parts := buf.partial[:len(mine)*task.heads]
-		for i := range parts {
-			parts[i].Reset(c.HeadDim)
+	a := &m.buf.attention
+	a.l, a.rows, a.dst, a.q, a.window, a.scale = l, rows, dst, q, window, scale
+	flops := a.cut()
+	threads := m.pool.threads
+	switch {
+	case threads == 1 || flops < inlineFlops:
+		for t := range a.units {
+			a.wholeTask(0, t)
 		}
-		held := mine[len(mine)-1].pos + 1
-		oldest := windowStart(mine[0].pos, window)
-		for start := oldest / pageRows * pageRows; start < held; start += pageRows {
-			k, v := mine[0].seq.block(l, start/pageRows, kvHead, min(held-start, pageRows), buf.wide)
-			for i := range mine {
-				from, visible := max(windowStart(mine[i].pos, window)-start, 0), min(mine[i].pos+1-start, pageRows)
-				if visible <= from {
-					continue
-				}
-				for h := range task.heads {
-					at := ((task.first+i)*c.Heads + task.head + h) * c.HeadDim
-					kernels.AttendBlock(&parts[i*task.heads+h], q[at:at+c.HeadDim], k[:visible*c.HeadDim], v[:visible*c.HeadDim], from, visible, scale, buf.scratch)
-				}
-			}
-		}
-		for i := range mine {
-			for h := range task.heads {
-				at := ((task.first+i)*c.Heads + task.head + h) * c.HeadDim
-				parts[i*task.heads+h].Finish(dst[at : at+c.HeadDim])
-			}
-		}
-	})
+	case len(a.units) < partsPerThread*threads && a.split(partsPerThread*threads):
+		m.pool.do(len(a.parts), a.part)
+		m.pool.do(len(a.units), a.join)
+	default:
+		m.pool.do(len(a.units), a.whole)
+	}
 }
-
-// attentionScale is round(1/√HeadDim), both roundings in float32.
-func (c *Config) attentionScale() float32 { return 1 / float32(math.Sqrt(float64(c.HeadDim))) }
 
 // windowStart returns the first position that a row at pos sees.
 func windowStart(pos, window int) int {
@@ -75,29 +102,134 @@ func windowStart(pos, window int) int {
 	return max(pos+1-window, 0)
 }
 
-// attendTasks cuts the work: by sequence, by runs of attendRows rows, by KV head, and, when that gives fewer than two
-// tasks a thread, by query head.
-func (m *Model) attendTasks(rows []row) []attendTask {
-	c := &m.cfg
-	tasks := m.buf.tasks[:0]
+// cut makes the units, later rows first, as they take longer, and returns the operations of all.
+func (a *attention) cut() (flops int) {
+	c := &a.m.cfg
 	group := c.Heads / c.KVHeads
-	cut := func(heads int) {
-		for first := 0; first < len(rows); {
-			last := first + 1
-			for last < len(rows) && last-first < attendRows && rows[last].seq == rows[first].seq {
-				last++
+	step := 1 // positions
+	for step*group%unitStep != 0 {
+		step++
+	}
+	most := max(step, unitRows/group/step*step)
+	a.units = a.units[:0]
+	for last := len(a.rows); last > 0; {
+		start := last - 1
+		for start > 0 && a.rows[start-1].seq == a.rows[last-1].seq {
+			start--
+		}
+		for kvHead := range c.KVHeads {
+			for end := last; end > start; {
+				first := max(start, end-most)
+				from, to := windowStart(a.rows[first].pos, a.window), a.rows[end-1].pos+1
+				a.units = append(a.units, attendUnit{
+					first: first, last: end, kvHead: kvHead, block: from / pageRows, end: (to + pageRows - 1) / pageRows,
+				})
+				flops += 4 * c.HeadDim * group * (end - first) * (to - from)
+				end = first
 			}
-			for head := 0; head < c.Heads; head += heads {
-				tasks = append(tasks, attendTask{first, last, head, heads})
-			}
-			first = last
+		}
+		last = start
+	}
+	return flops
+}
+
+// split cuts the units into about want parts, each of whole blocks, and says whether that can be done.
+func (a *attention) split(want int) bool {
+	c := &a.m.cfg
+	blocks, slots, values := 0, 0, 0
+	for i := range a.units {
+		u := &a.units[i]
+		u.slot = slots
+		blocks += u.end - u.block
+		slots += u.end - u.block
+		values += (u.end - u.block) * (u.last - u.first) * c.Heads / c.KVHeads * c.HeadDim
+	}
+	if blocks < 2*len(a.units) || values > maxSlots {
+		return false
+	}
+	if len(a.slots) < slots {
+		a.slots = append(a.slots, make([]kernels.Partial, slots-len(a.slots))...)
+	}
+	size := max(1, blocks/want)
+	a.parts = a.parts[:0]
+	for i, u := range a.units {
+		for b := u.block; b < u.end; b += size {
+			a.parts = append(a.parts, attendPart{i, b, min(b+size, u.end)})
 		}
 	}
-	cut(group)
-	if len(tasks) < 2*m.pool.threads && group > 1 {
-		tasks = tasks[:0]
-		cut(1)
+	return true
+}
+
+// queries returns the query rows of a unit, [rows × heads][HeadDim].
+func (a *attention) queries(u *attendUnit, buf *attendBuf) []float32 {
+	c := &a.m.cfg
+	each := c.Heads / c.KVHeads * c.HeadDim
+	row := func(r int) []float32 { return a.q[r*c.Heads*c.HeadDim+u.kvHead*each:][:each] }
+	if u.last-u.first == 1 {
+		return row(u.first)
 	}
-	m.buf.tasks = tasks
-	return tasks
+	buf.q = sized(buf.q, (u.last-u.first)*each)
+	for r := u.first; r < u.last; r++ {
+		copy(buf.q[(r-u.first)*each:], row(r))
+	}
+	return buf.q
+}
+
+// block computes the state of one block into p.
+func (a *attention) block(p *kernels.Partial, u *attendUnit, q []float32, block int, buf *attendBuf) {
+	c := &a.m.cfg
+	heads := c.Heads / c.KVHeads
+	start := block * pageRows
+	buf.visible = slices.Grow(buf.visible[:0], (u.last-u.first)*heads)[:(u.last-u.first)*heads]
+	for i := range buf.visible {
+		pos := a.rows[u.first+i/heads].pos
+		buf.visible[i] = kernels.Span{From: max(windowStart(pos, a.window)-start, 0), To: min(pos+1-start, pageRows)}
+	}
+	seq := a.rows[u.first].seq
+	var next kernels.KVBlock
+	if block+1 < u.end {
+		next = seq.block(a.l, block+1, u.kvHead)
+	}
+	kernels.AttendBlock(p, q, seq.block(a.l, block, u.kvHead), buf.visible, a.scale, next, &buf.scratch)
+}
+
+// finish writes the outputs of a unit.
+func (a *attention) finish(p *kernels.Partial, u *attendUnit, buf *attendBuf) {
+	c := &a.m.cfg
+	heads := c.Heads / c.KVHeads
+	for r := u.first; r < u.last; r++ {
+		p.Finish(a.dst[(r*c.Heads+u.kvHead*heads)*c.HeadDim:], (r-u.first)*heads, heads, &buf.scratch)
+	}
+}
+
+// wholeTask computes a unit. The state after the first block is that block's: merging it into a fresh one changes no bit.
+func (a *attention) wholeTask(worker, task int) {
+	u, buf := &a.units[task], &a.workers[worker]
+	q := a.queries(u, buf)
+	a.block(&buf.all, u, q, u.block, buf)
+	for b := u.block + 1; b < u.end; b++ {
+		a.block(&buf.one, u, q, b, buf)
+		buf.all.Merge(&buf.one, &buf.scratch)
+	}
+	a.finish(&buf.all, u, buf)
+}
+
+// partTask computes the slots of a part.
+func (a *attention) partTask(worker, task int) {
+	p, buf := &a.parts[task], &a.workers[worker]
+	u := &a.units[p.unit]
+	q := a.queries(u, buf)
+	for b := p.block; b < p.end; b++ {
+		a.block(&a.slots[u.slot+b-u.block], u, q, b, buf)
+	}
+}
+
+// joinTask merges the slots of a unit.
+func (a *attention) joinTask(worker, task int) {
+	u, buf := &a.units[task], &a.workers[worker]
+	all := &a.slots[u.slot]
+	for b := u.block + 1; b < u.end; b++ {
+		all.Merge(&a.slots[u.slot+b-u.block], &buf.scratch)
+	}
+	a.finish(all, u, buf)
 }

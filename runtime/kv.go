@@ -45,11 +45,20 @@ func (b *kvBudget) release(n int64) {
 	b.used -= n
 }
 
-// page holds pageRows positions of one layer in exactly one of two formats, as [KV head][K then V][pageRows][HeadDim]: a
-// head's keys and values lie side by side, so that attention reads two straight runs.
+// page holds pageRows positions of one layer in exactly one of two formats: one kernels.KVBlock after the other, a KV head
+// each, so that attention reads straight runs.
 type page struct {
 	half []uint16  // KVF16
 	full []float32 // KVF32
+}
+
+// block returns a head's part of the page.
+func (p page) block(head, dim int) kernels.KVBlock {
+	size := kernels.KVBlockLen(dim)
+	if p.full != nil {
+		return kernels.KVBlock{Dim: dim, Full: p.full[head*size : (head+1)*size]}
+	}
+	return kernels.KVBlock{Dim: dim, Half: p.half[head*size : (head+1)*size]}
 }
 
 // sequence is the Go engine's Sequence.
@@ -185,7 +194,7 @@ func (s *sequence) growLocked(layer, n int) {
 	i := layer - s.layers.First
 	for len(s.pages[i])*pageRows < n {
 		var p page
-		elems := 2 * s.kvHeads * s.headDim * pageRows
+		elems := s.kvHeads * kernels.KVBlockLen(s.headDim)
 		if s.kv == KVF32 {
 			p.full = make([]float32, elems)
 		} else {
@@ -195,42 +204,17 @@ func (s *sequence) growLocked(layer, n int) {
 	}
 }
 
-// offset returns where, within its page, position pos of a head's K (part 0) or V (part 1) begins.
-func (s *sequence) offset(head, part, pos int) int {
-	return ((2*head+part)*pageRows + pos%pageRows) * s.headDim
-}
-
 // store writes position pos of a claimed layer: k and v are [KVHeads×HeadDim], finite. Half precision rounds to nearest
 // even and clamps to ±65504. Different positions may be stored at once.
 func (s *sequence) store(layer, pos int, k, v []float32) {
 	p := s.pages[layer-s.layers.First][pos/pageRows]
-	for part, src := range [2][]float32{k, v} {
-		for h := range s.kvHeads {
-			row := src[h*s.headDim : (h+1)*s.headDim]
-			at := s.offset(h, part, pos)
-			if s.kv == KVF32 {
-				copy(p.full[at:at+s.headDim], row)
-				continue
-			}
-			dst := p.half[at : at+s.headDim]
-			for i, x := range row {
-				dst[i] = kernels.ClampF16(x)
-			}
-		}
+	for h := range s.kvHeads {
+		at := h * s.headDim
+		p.block(h, s.headDim).Store(pos%pageRows, k[at:at+s.headDim], v[at:at+s.headDim])
 	}
 }
 
-// block returns the first n stored positions of a page for one head as float32, [n][HeadDim] each: the stored values
-// themselves for KVF32, widened into buf (2×pageRows×HeadDim) for KVF16. Only for layers of a claim, whose pages hold still.
-func (s *sequence) block(layer, index, head, n int, buf []float32) (k, v []float32) {
-	p := s.pages[layer-s.layers.First][index]
-	size := n * s.headDim
-	atK, atV := s.offset(head, 0, 0), s.offset(head, 1, 0)
-	if s.kv == KVF32 {
-		return p.full[atK : atK+size], p.full[atV : atV+size]
-	}
-	k, v = buf[:size], buf[size:2*size]
-	kernels.WidenF16(k, p.half[atK:atK+size])
-	kernels.WidenF16(v, p.half[atV:atV+size])
-	return k, v
+// block returns a page's part of one head. Only for layers of a claim, whose pages hold still.
+func (s *sequence) block(layer, index, head int) kernels.KVBlock {
+	return s.pages[layer-s.layers.First][index].block(head, s.headDim)
 }

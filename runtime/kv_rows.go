@@ -3,12 +3,15 @@ package runtime
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
+	"slices"
 
 	"lukechampine.com/blake3"
+
+	"github.com/starling-swarm/starling/kernels"
 )
 
-// Cache rows as bytes, in the canonical order of Sequence.RowBytes; pages keep them in another (see page).
+// Cache rows as bytes, in the canonical order of Sequence.RowBytes; pages keep them in another (see page), so they are
+// converted a tile of keys at a time.
 
 // ExportKV implements Sequence.
 func (s *sequence) ExportKV(dst []byte, layer, first, last int) ([]byte, error) {
@@ -30,25 +33,23 @@ func (s *sequence) ExportKV(dst []byte, layer, first, last int) ([]byte, error) 
 }
 
 func (s *sequence) appendRowsRLocked(dst []byte, layer, first, last int) []byte {
-	for pos := first; pos < last; pos++ {
-		p := s.pages[layer-s.layers.First][pos/pageRows]
-		for part := range 2 {
-			for h := range s.kvHeads {
-				at := s.offset(h, part, pos)
-				if s.kv == KVF32 {
-					for _, x := range p.full[at : at+s.headDim] {
-						dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(x))
-					}
-					continue
-				}
-				for _, x := range p.half[at : at+s.headDim] {
-					dst = binary.LittleEndian.AppendUint16(dst, x)
-				}
-			}
+	size := s.rowBytes()
+	dst = slices.Grow(dst, (last-first)*size)
+	for pos := first; pos < last; {
+		n := tileRun(pos, last)
+		at := len(dst)
+		dst = dst[:at+n*size]
+		for h := range s.kvHeads {
+			k := h * s.headDim * s.kv.Size()
+			s.block(layer, pos/pageRows, h).PutRows(pos%pageRows, n, dst[at:], size, k, size/2+k)
 		}
+		pos += n
 	}
 	return dst
 }
+
+// tileRun returns how many positions from pos on, below last, lie in one tile of keys.
+func tileRun(pos, last int) int { return min(last, (pos/kernels.KVTile+1)*kernels.KVTile) - pos }
 
 // ImportKV implements Sequence.
 func (s *sequence) ImportKV(layer, first int, rows []byte) error {
@@ -77,23 +78,14 @@ func (s *sequence) ImportKV(layer, first int, rows []byte) error {
 		return &FullError{Asked: first + n, Capacity: s.capacity}
 	}
 	s.growLocked(layer, first+n)
-	for pos := first; pos < first+n; pos++ {
-		p := s.pages[i][pos/pageRows]
-		for part := range 2 {
-			for h := range s.kvHeads {
-				at := s.offset(h, part, pos)
-				if s.kv == KVF32 {
-					for d := range p.full[at : at+s.headDim] {
-						p.full[at+d] = math.Float32frombits(binary.LittleEndian.Uint32(rows[4*d:]))
-					}
-				} else {
-					for d := range p.half[at : at+s.headDim] {
-						p.half[at+d] = binary.LittleEndian.Uint16(rows[2*d:])
-					}
-				}
-				rows = rows[s.headDim*s.kv.Size():]
-			}
+	for pos := first; pos < first+n; {
+		run := tileRun(pos, first+n)
+		for h := range s.kvHeads {
+			k := h * s.headDim * s.kv.Size()
+			s.block(layer, pos/pageRows, h).SetRows(pos%pageRows, run, rows, s.rowBytes(), k, s.rowBytes()/2+k)
 		}
+		rows = rows[run*s.rowBytes():]
+		pos += run
 	}
 	s.lens[i] += n
 	return nil

@@ -90,14 +90,7 @@ func Open(o Options) (*Model, error) {
 		m.budget.limit = availableMemory() / 2
 	}
 	m.buf.scratch = make([]kernels.Scratch, threads)
-	m.buf.attend = make([]attendBuf, threads)
-	for i := range m.buf.attend {
-		m.buf.attend[i] = attendBuf{
-			partial: make([]kernels.Partial, attendRows*cfg.Heads/cfg.KVHeads),
-			wide:    make([]float32, 2*pageRows*cfg.HeadDim),
-			scratch: make([]float32, pageRows+cfg.HeadDim),
-		}
-	}
+	m.buf.attention.bind(m, threads)
 	m.pool = newPool(threads)
 	return m, nil
 }

@@ -20,8 +20,8 @@ type buffers struct {
 
 	forms   [3]kernels.Activations // prepared rows by kernels.Form
 	scratch []kernels.Scratch      // by worker
-	attend  []attendBuf            // by worker
-	tasks   []attendTask
+
+	attention attention
 }
 
 // shape makes room for n rows.

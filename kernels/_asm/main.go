@@ -15,6 +15,7 @@ var units = []struct {
 	arch  string
 	write func(f *file)
 }{
+	{"attention_avx2", "amd64", attentionAVX2},
 	{"limits_avx2", "amd64", limitsAVX2},
 	{"matmul_avx2", "amd64", matmulAVX2},
 	{"matmul_dotprod", "arm64", matmulDotProd},
