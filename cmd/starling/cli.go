@@ -1,11 +1,14 @@
 package main
 
 import (
+	"fmt"
 	"log/slog"
 	"os"
 	goruntime "runtime"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/starling-swarm/starling/kernels"
 )
 
 // cli is the grammar of the command line.
@@ -21,6 +24,7 @@ type cli struct {
 	Status   statusCmd   `cmd:"" help:"Show what the node on this data folder does."`
 	Swarm    swarmCmd    `cmd:"" help:"Create, join, list swarms and invite others."`
 	Demo     demoCmd     `cmd:"" help:"Show everything at work: a private swarm of processes on this machine."`
+	Bench    benchCmd    `cmd:"" help:"Measure how fast this machine runs a model, and how near to its limits."`
 	Selftest selftestCmd `cmd:"" help:"Check that this build computes the specified bits on this machine."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 }
@@ -33,7 +37,7 @@ type globals struct {
 	Listen    []string   `group:"Settings" env:"STARLING_LISTEN" placeholder:"ADDR" help:"Multiaddr to listen on, such as /ip4/0.0.0.0/tcp/4077. Default: TCP and QUIC on port 4077, or on free ports when that is taken."`
 	Bootstrap []string   `group:"Settings" env:"STARLING_BOOTSTRAP" placeholder:"ADDR" help:"Multiaddr with /p2p/PEER of a node to meet others through, beside those that the swarm knows."`
 	LAN       bool       `group:"Settings" name:"lan" env:"STARLING_LAN" help:"Find nodes on the local network by mDNS, and be found."`
-	Threads   int        `group:"Settings" env:"STARLING_THREADS" placeholder:"N" help:"Threads that compute. Default: one per processor. The answer never depends on it."`
+	Threads   int        `group:"Settings" short:"t" env:"STARLING_THREADS" placeholder:"N" help:"Threads that compute. Default: one per processor. The answer never depends on it."`
 	KVMemory  size       `group:"Settings" name:"kv-memory" env:"STARLING_KV_MEMORY" placeholder:"SIZE" help:"Memory for sessions' KV state, such as 2GiB. Default: half of what is free."`
 	LogLevel  string     `group:"Settings" env:"STARLING_LOG_LEVEL" enum:"debug,info,warn,error" default:"warn" help:"What to log on stderr: debug, info, warn or error."`
 	Verbose   bool       `group:"Settings" short:"v" env:"STARLING_VERBOSE" help:"Say more on stderr."`
@@ -79,6 +83,9 @@ func (g *globals) logger(level slog.Level) *slog.Logger {
 // two processors beside them: computing threads spin, and without spare ones
 // the network starves.
 func (g *globals) compute() int {
+	if err := kernels.VariantError(); err != nil {
+		fmt.Fprintf(os.Stderr, "starling: %v; using %v\n", err, kernels.Active())
+	}
 	n := g.Threads
 	if n <= 0 {
 		n = goruntime.NumCPU()

@@ -21,7 +21,8 @@ type selftestCmd struct {
 func (selftestCmd) Help() string {
 	return `Computes fixed inputs with every kernel, and a fixed prompt with the built-in smoke model, and compares the bits with
 those that every build on every processor must give. Exit status 1 if they differ: then this build or machine would
-give wrong answers, and other nodes refuse to mix their numbers with its.`
+give wrong answers, and other nodes refuse to mix their numbers with its. STARLING_KERNELS=NAME tests other kernels than the fastest ("starling
+version -v" lists them), and fails where they can't be had.`
 }
 
 // selftestReport is what "selftest --json" prints.
@@ -29,6 +30,7 @@ type selftestReport struct {
 	Version  string        `json:"version"`
 	Platform string        `json:"platform"`
 	Profile  string        `json:"numerics_profile"`
+	Variant  string        `json:"variant"` // of the kernels
 	Kernels  string        `json:"kernels_digest"`
 	Logits   string        `json:"smoke_logits"`
 	KV       string        `json:"smoke_kv"`
@@ -41,9 +43,12 @@ type selftestReport struct {
 // Run tests this build.
 func (c *selftestCmd) Run(ctx context.Context, g *globals) error {
 	began := time.Now()
-	r := selftestReport{Version: version(), Platform: goruntime.GOOS + "/" + goruntime.GOARCH, Profile: runtime.NewProfile(runtime.KVF16).String()}
+	r := selftestReport{Version: version(), Platform: goruntime.GOOS + "/" + goruntime.GOARCH, Profile: runtime.NewProfile(runtime.KVF16).String(), Variant: kernels.Active().String()}
 	digest, err := kernels.SelfTest()
 	r.Kernels = fmt.Sprintf("%x", digest)
+	if err == nil {
+		err = kernels.VariantError()
+	}
 	if err == nil {
 		err = r.smoke(ctx, g.compute())
 	}
@@ -54,7 +59,7 @@ func (c *selftestCmd) Run(ctx context.Context, g *globals) error {
 	if c.JSON {
 		return errors.Join(err, printJSON(r))
 	}
-	fmt.Printf("starling  %s, %s\nnumerics  %s\nkernels   %s\nlogits    %s\nKV        %s\n", r.Version, r.Platform, r.Profile, r.Kernels, r.Logits, r.KV)
+	fmt.Printf("starling  %s, %s, %s kernels\nnumerics  %s\nkernels   %s\nlogits    %s\nKV        %s\n", r.Version, r.Platform, r.Variant, r.Profile, r.Kernels, r.Logits, r.KV)
 	if err != nil {
 		fmt.Println("FAIL")
 		return err

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	goruntime "runtime"
 	"runtime/debug"
+	"strings"
 
+	"github.com/starling-swarm/starling/kernels"
 	"github.com/starling-swarm/starling/runtime"
 )
 
@@ -39,16 +41,40 @@ type versionCmd struct {
 
 // Help implements kong.HelpProvider.
 func (versionCmd) Help() string {
-	return `Prints the version, the numerics profile (what two nodes must share before their numbers may be mixed) and the platform.`
+	return `Prints the version, the numerics profile (what two nodes must share before their numbers may be mixed) and the platform.
+With -v also the kernels in use and the others that this processor can run, which all give the same bits: the environment
+variable STARLING_KERNELS chooses one by its name.`
 }
 
 // Run prints the version.
-func (c *versionCmd) Run() error {
+func (c *versionCmd) Run(g *globals) error {
 	profile := runtime.NewProfile(runtime.KVF16).String()
 	platform := goruntime.GOOS + "/" + goruntime.GOARCH
+	problem := ""
+	if err := kernels.VariantError(); err != nil {
+		problem = err.Error()
+	}
 	if c.JSON {
-		return printJSON(map[string]string{"version": version(), "numerics_profile": profile, "platform": platform, "go": goruntime.Version()})
+		about := map[string]any{"version": version(), "numerics_profile": profile, "platform": platform, "go": goruntime.Version(), "variant": kernels.Active().String()}
+		if g.Verbose {
+			about["variants"], about["variant_problem"] = variantNames(), problem
+		}
+		return printJSON(about)
 	}
 	fmt.Printf("starling %s\nnumerics  %s\nplatform  %s, %s\n", version(), profile, platform, goruntime.Version())
+	if g.Verbose {
+		fmt.Printf("kernels   %v of %s\n", kernels.Active(), strings.Join(variantNames(), ", "))
+		if problem != "" {
+			fmt.Printf("problem   %s\n", printable(problem))
+		}
+	}
 	return nil
+}
+
+// variantNames are the kernels that this build has and this processor can run, slowest first.
+func variantNames() (names []string) {
+	for _, v := range kernels.Variants() {
+		names = append(names, v.String())
+	}
+	return names
 }

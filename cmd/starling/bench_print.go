@@ -1,0 +1,58 @@
+package main
+
+import (
+	"encoding/csv"
+	"fmt"
+	"os"
+	"strconv"
+)
+
+// print writes a report to stdout in the format that the flags ask for.
+func (c *benchCmd) print(r *benchReport) error {
+	switch {
+	case c.JSON:
+		return printJSON(r)
+	case c.CSV:
+		return r.csv()
+	}
+	l := &r.Limits
+	fmt.Printf("%s, %s kernels, starling %s\n\n", r.CPU, r.Variant, r.Version)
+	fmt.Println("| threads | read GB/s | int8 GOPS | f32 GFLOPS |\n| ---: | ---: | ---: | ---: |")
+	row := func(threads int, s benchSpeeds) {
+		fmt.Printf("| %d | %.1f | %.0f | %.0f |\n", threads, s.Read/1e9, s.Int8/1e9, s.F32/1e9)
+	}
+	row(1, l.One)
+	if l.Threads > 1 {
+		row(l.Threads, l.benchSpeeds)
+	}
+	fmt.Println("\n| model | size | threads | test | t/s | limit | of the limit |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+	for _, t := range r.Results {
+		fmt.Printf("| %s | %s | %d | %s | %.4g ± %.2g | %.4g (%s) | %.0f %% |\n", printable(r.Model.title()), bytesText(r.Model.Bytes), r.Threads, t.Test,
+			t.TPS, t.StdDev, t.Limit, t.Bound, 100*t.Fraction)
+	}
+	return nil
+}
+
+// title names the model for people.
+func (m *benchModel) title() string {
+	if m.Name != "" {
+		return m.Name
+	}
+	return m.File
+}
+
+// csv writes a line of names, then one line per test.
+func (r *benchReport) csv() error {
+	w := csv.NewWriter(os.Stdout)
+	number := func(x float64) string { return strconv.FormatFloat(x, 'g', 6, 64) }
+	_ = w.Write([]string{"version", "cpu", "variant", "threads", "file", "bytes", "test", "prompt", "new", "depth", "batch", "tps", "stddev", "mean", "min", "max",
+		"limit_tps", "limit_fraction", "bound", "read_bytes_per_s", "int8_ops_per_s", "f32_ops_per_s"})
+	for _, t := range r.Results {
+		_ = w.Write([]string{r.Version, r.CPU, r.Variant, strconv.Itoa(r.Threads), r.Model.File, strconv.FormatInt(r.Model.Bytes, 10), t.Test,
+			strconv.Itoa(t.Prompt), strconv.Itoa(t.New), strconv.Itoa(t.Depth), strconv.Itoa(t.Batch),
+			number(t.TPS), number(t.StdDev), number(t.Mean), number(t.Min), number(t.Max), number(t.Limit), number(t.Fraction), t.Bound,
+			number(r.Limits.Read), number(r.Limits.Int8), number(r.Limits.F32)})
+	}
+	w.Flush()
+	return w.Error() // of any of the above
+}
