@@ -71,11 +71,11 @@ func TestDigests(t *testing.T) {
 			compare(t, "tiny "+typ.String(), digest(t, m, expected{Prompt: prompt, LogitsPositions: []int{0, 20, 39}}))
 		})
 	}
-	for _, name := range []string{"llama", "llama_tied"} {
+	for _, name := range []string{"smoke", "llama", "llama_tied"} {
 		for _, kv := range []runtime.KVType{runtime.KVF16, runtime.KVF32} {
 			t.Run(name+"/"+kv.String(), func(t *testing.T) {
-				e := readExpected(t, name)
-				m := open(t, runtime.Options{Path: shared(t, "golden", name, "model.gguf"), KV: kv})
+				path, e := proofModel(t, name)
+				m := open(t, runtime.Options{Path: path, KV: kv})
 				compare(t, name+" "+kv.String(), digest(t, m, e))
 			})
 		}
