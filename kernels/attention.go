@@ -49,7 +49,6 @@ type AttnScratch struct {
 	scores  []float32 // [rows][attnStride]
 	panel   []float32
 	product attnProductArgs
-	widen   attnPanelArgs
 	softmax attnSoftmaxArgs
 	merge   attnMergeArgs
 	finish  attnFinishArgs

@@ -9,20 +9,20 @@ package kernels
 //go:noescape
 func attnProductF16AVX2(a *attnProductArgs)
 
-// attnPanelF16AVX2 widens a tile, see attnPanelArgs.
+// attnFirstF16AVX2 multiplies six rows with one tile and makes it a panel, see attnProductArgs.
 //
 //go:noescape
-func attnPanelF16AVX2(a *attnPanelArgs)
+func attnFirstF16AVX2(a *attnProductArgs)
 
 // attnProductF32AVX2 multiplies rows with stored values, see attnProductArgs.
 //
 //go:noescape
 func attnProductF32AVX2(a *attnProductArgs)
 
-// attnPanelF32AVX2 widens a tile, see attnPanelArgs.
+// attnFirstF32AVX2 multiplies six rows with one tile and makes it a panel, see attnProductArgs.
 //
 //go:noescape
-func attnPanelF32AVX2(a *attnPanelArgs)
+func attnFirstF32AVX2(a *attnProductArgs)
 
 // attnSoftmaxAVX2 turns scores to weights, see attnSoftmaxArgs.
 //

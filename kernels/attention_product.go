@@ -23,7 +23,8 @@ type attnProduct struct {
 
 // The arguments of the assembly kernels. Strides and sizes are in bytes.
 type (
-	// attnProductArgs is an attnProduct whose lanes are a multiple of 8. Kernels change rows, left and row.
+	// attnProductArgs is an attnProduct whose lanes are a multiple of 8. Kernels change rows, left and row. attnFirst does
+	// the first six rows of the first tile, and leaves the tile in panel as float32, [n][16].
 	attnProductArgs struct {
 		dst       *float32
 		dstStride int
@@ -38,14 +39,7 @@ type (
 		lanes     int
 		left      int     // scratch: lanes left
 		row       uintptr // scratch: where the next row goes
-	}
-	// attnPanelArgs is one tile of 8 or 16 lanes that becomes a panel of float32, [n][16].
-	attnPanelArgs struct {
-		dst    *float32
-		src    unsafe.Pointer
-		stride int
-		n      int
-		lanes  int
+		panel     *float32
 	}
 	// attnSoftmaxArgs is AttnScratch.weigh.
 	attnSoftmaxArgs struct {
@@ -72,10 +66,10 @@ type (
 	}
 )
 
-// attnKernels are what a variant has for attention; products and panels by number format.
+// attnKernels are what a variant has for attention; products by number format.
 type attnKernels struct {
 	attnProduct [2]func(*attnProductArgs)
-	attnPanel   [2]func(*attnPanelArgs)
+	attnFirst   [2]func(*attnProductArgs)
 	attnSoftmax func(*attnSoftmaxArgs)
 	attnMerge   func(*attnMergeArgs)
 	attnFinish  func(*attnFinishArgs)
@@ -86,6 +80,9 @@ const (
 	attnHalf = iota
 	attnFull
 )
+
+// attnStep is how many rows attnFirst does.
+const attnStep = 6
 
 // attnDirect is up to how many rows b is converted anew for every group of rows that a kernel does at once, rather than
 // once for all to a panel.
@@ -122,16 +119,15 @@ func (s *AttnScratch) products(p attnProduct) {
 		return
 	}
 	s.panel = sized(s.panel, KVTile*max(p.n, AttnBlock))
-	s.widen = attnPanelArgs{dst: &s.panel[0], stride: args.bStride, n: p.n}
-	kernel = active.attnProduct[attnFull]
-	args.b, args.bStride = unsafe.Pointer(&s.panel[0]), 4*KVTile
-	args.ahead = args.b
+	args.panel = &s.panel[0]
+	args.ahead = unsafe.Pointer(args.panel)
 	for lane := 0; lane < p.lanes; lane += KVTile {
-		s.widen.lanes = min(KVTile, p.lanes-lane)
-		s.widen.src = unsafe.Add(b, lane/KVTile*size*p.bNext)
-		active.attnPanel[format](&s.widen)
-		args.dst, args.rows, args.lanes = &p.dst[lane], p.rows, s.widen.lanes
-		kernel(args)
+		args.dst, args.a, args.rows, args.lanes = &p.dst[lane], &p.a[0], p.rows, min(KVTile, p.lanes-lane)
+		args.b, args.bStride = unsafe.Add(b, lane/KVTile*size*p.bNext), size*p.bStride
+		active.attnFirst[format](args)
+		args.dst, args.a, args.rows = &p.dst[lane+attnStep*p.dstStride], &p.a[attnStep*p.aStride], p.rows-attnStep
+		args.b, args.bStride = unsafe.Pointer(args.panel), 4*KVTile
+		active.attnProduct[attnFull](args)
 	}
 }
 

@@ -1,6 +1,9 @@
 package main
 
-import "math"
+import (
+	"math"
+	"strings"
+)
 
 // Attention for AVX2, see kernels/attention_product.go for the arguments. Products keep tiles of rows × lanes in
 // registers: up to six rows of two registers of eight lanes, fewer rows of more, so that eight to twelve chains hide the
@@ -8,11 +11,10 @@ import "math"
 
 func attentionAVX2(f *file) {
 	for _, half := range []bool{true, false} {
-		a := attention{f, half}
-		a.product()
-		a.panel()
+		attention{f, half, false}.product()
+		attention{f, half, true}.first()
 	}
-	a := attention{f, false}
+	a := attention{f, false, false}
 	a.softmax()
 	a.merge()
 	a.finish()
@@ -21,7 +23,8 @@ func attentionAVX2(f *file) {
 // attention writes the kernels for one number format of keys and values.
 type attention struct {
 	*file
-	half bool
+	half  bool
+	panel bool // leave what is widened in a panel
 }
 
 func (f attention) suffix() string {
@@ -53,16 +56,11 @@ var widths = map[int][]int{1: {8, 4, 2, 1}, 2: {6, 4, 2, 1}, 3: {4, 2, 1}, 4: {2
 
 // product writes attnProduct. Registers: SI factors of the group of rows, DX their stride; DI destination of the tile, R8
 // its stride; R11 stored values of the tile, R10 stride, R12 and R13 one and three times the distance of tiles; R14
-// prefetched address. In a tile: AX and R15 factors of rows 0 and 3, BX stored values, CX steps left.
+// prefetched address, or panel. In a tile: AX and R15 factors of rows 0 and 3, BX stored values, CX steps left.
 func (f attention) product() {
 	f.fn("attnProduct"+f.suffix(), "attnProductArgs", "R9", "multiplies rows with stored values, see attnProductArgs.")
-	f.op("MOVQ attnProductArgs_a(R9), SI")
-	f.op("MOVQ attnProductArgs_aStride(R9), DX")
-	f.op("MOVQ attnProductArgs_dstStride(R9), R8")
-	f.op("MOVQ attnProductArgs_bStride(R9), R10")
-	f.op("MOVQ attnProductArgs_bNext(R9), R12")
+	f.arguments("a SI", "aStride DX", "dstStride R8", "bStride R10", "bNext R12", "ahead R14")
 	f.op("LEAQ (R12)(R12*2), R13")
-	f.op("MOVQ attnProductArgs_ahead(R9), R14")
 	f.op("MOVQ attnProductArgs_dst(R9), AX")
 	f.op("MOVQ AX, attnProductArgs_row(R9)")
 	again, done := f.label("rows"), f.label("done")
@@ -126,6 +124,9 @@ func (f attention) tile(t, v int) {
 	f.op("MOVQ R11, BX")
 	const unroll = 4
 	bytes := v * f.vector() // of stored values a step
+	if f.panel {
+		bytes = 64
+	}
 	advance := func(steps int) {
 		f.op("ADDQ $%d, AX", 4*steps)
 		if t > 3 {
@@ -140,7 +141,7 @@ func (f attention) tile(t, v int) {
 	f.op("JEQ %s", rest)
 	f.at(loop)
 	for u := range unroll {
-		for at := (bytes*u + 63) / 64 * 64; at < bytes*(u+1); at += 64 {
+		for at := (bytes*u + 63) / 64 * 64; at < bytes*(u+1) && !f.panel; at += 64 {
 			f.op("PREFETCHT1 %d(R14)", at)
 		}
 		f.step(t, v, u)
@@ -200,6 +201,9 @@ func (f attention) step(t, v, u int) {
 	} else {
 		for i := range v {
 			f.load(values(i), sprintf("Y%d", 12+i))
+			if f.panel {
+				f.op("VMOVUPS Y%d, %d(R14)", 12+i, 64*u+32*i)
+			}
 		}
 		for r := range t {
 			f.op("VBROADCASTSS %s, Y%d", factor(r), 14+r%2)
@@ -211,36 +215,27 @@ func (f attention) step(t, v, u int) {
 	f.op("ADDQ R10, BX")
 }
 
-// panel writes attnPanel.
-func (f attention) panel() {
-	f.fn("attnPanel"+f.suffix(), "attnPanelArgs", "R9", "widens a tile, see attnPanelArgs.")
-	f.op("MOVQ attnPanelArgs_dst(R9), DI")
-	f.op("MOVQ attnPanelArgs_src(R9), SI")
-	f.op("MOVQ attnPanelArgs_stride(R9), R10")
-	f.op("MOVQ attnPanelArgs_n(R9), CX")
+// first writes attnFirst: a product of six rows and one tile, which also leaves the tile in a panel.
+func (f attention) first() {
+	f.fn("attnFirst"+f.suffix(), "attnProductArgs", "R9", "multiplies six rows with one tile and makes it a panel, see attnProductArgs.")
+	f.arguments("a SI", "aStride DX", "dst DI", "dstStride R8", "b R11", "bStride R10", "panel R14")
 	one, end := f.label("half"), f.label("end")
-	f.op("CMPQ attnPanelArgs_lanes(R9), $16")
+	f.op("CMPQ attnProductArgs_lanes(R9), $16")
 	f.op("JLT %s", one)
-	for _, v := range []int{2, 1} {
-		again := f.label("again")
-		f.at(again)
-		for i := range v {
-			f.load(sprintf("%d(SI)", f.vector()*i), sprintf("Y%d", i))
-		}
-		for i := range v {
-			f.op("VMOVUPS Y%d, %d(DI)", i, 32*i)
-		}
-		f.op("ADDQ R10, SI")
-		f.op("ADDQ $64, DI")
-		f.op("DECQ CX")
-		f.op("JNE %s", again)
-		if v == 2 {
-			f.op("JMP %s", end)
-			f.at(one)
-		}
-	}
+	f.tile(6, 2)
+	f.op("JMP %s", end)
+	f.at(one)
+	f.tile(6, 1)
 	f.at(end)
 	f.ret()
+}
+
+// arguments loads fields of attnProductArgs, each "field register".
+func (f attention) arguments(list ...string) {
+	for _, a := range list {
+		field, reg, _ := strings.Cut(a, " ")
+		f.op("MOVQ attnProductArgs_%s(R9), %s", field, reg)
+	}
 }
 
 // softmax writes attnSoftmax. Registers: SI scores of the row, BX its span, CX rows left, R10 and R11 first and last
