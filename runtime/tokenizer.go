@@ -22,9 +22,15 @@ func LoadTokenizer(set *gguf.Set) (*tokenizer.Tokenizer, error) {
 
 // readVocab collects the tokenizer keys.
 func readVocab(meta *gguf.File) (v tokenizer.Vocab, err error) {
-	if v.Model, err = meta.String("tokenizer.ggml.model"); err != nil {
+	model, err := meta.String("tokenizer.ggml.model")
+	if err != nil {
 		return v, err
 	}
+	pre, err := meta.StringOr("tokenizer.ggml.pre", "")
+	if err != nil {
+		return v, err
+	}
+	v = tokenizer.Defaults(model, pre)
 	if v.Tokens, err = meta.Strings("tokenizer.ggml.tokens"); err != nil {
 		return v, err
 	}
@@ -34,7 +40,7 @@ func readVocab(meta *gguf.File) (v tokenizer.Vocab, err error) {
 	if v.Merges, err = meta.StringsOr("tokenizer.ggml.merges", nil); err != nil {
 		return v, err
 	}
-	if v.Pre, err = meta.StringOr("tokenizer.ggml.pre", ""); err != nil {
+	if v.Scores, err = meta.Float32sOr("tokenizer.ggml.scores", nil); err != nil {
 		return v, err
 	}
 	if v.ChatTemplate, err = meta.StringOr("tokenizer.chat_template", ""); err != nil {
@@ -47,24 +53,24 @@ func readVocab(meta *gguf.File) (v tokenizer.Vocab, err error) {
 		{"bos_token_id", &v.BOS}, {"eos_token_id", &v.EOS}, {"eot_token_id", &v.EOT},
 		{"padding_token_id", &v.PAD}, {"unknown_token_id", &v.UNK},
 	} {
-		if *id.to, err = readID(meta, "tokenizer.ggml."+id.key); err != nil {
+		if *id.to, err = readID(meta, "tokenizer.ggml."+id.key, *id.to); err != nil {
 			return v, err
 		}
 	}
-	if v.AddBOS, err = meta.BoolOr("tokenizer.ggml.add_bos_token", tokenizer.DefaultAddBOS(v.Pre)); err != nil {
+	if v.AddBOS, err = meta.BoolOr("tokenizer.ggml.add_bos_token", v.AddBOS); err != nil {
 		return v, err
 	}
 	if v.AddEOS, err = meta.BoolOr("tokenizer.ggml.add_eos_token", false); err != nil {
 		return v, err
 	}
-	v.AddSpacePrefix, err = meta.BoolOr("tokenizer.ggml.add_space_prefix", false)
+	v.AddSpacePrefix, err = meta.BoolOr("tokenizer.ggml.add_space_prefix", v.AddSpacePrefix)
 	return v, err
 }
 
-// readID returns a token id, −1 when the key is absent or, as some files have it, holds all ones.
-func readID(meta *gguf.File, key string) (int32, error) {
+// readID returns a token id: def when the key is absent, −1 when it holds all ones, as some files have it.
+func readID(meta *gguf.File, key string, def int32) (int32, error) {
 	if _, ok := meta.Lookup(key); !ok {
-		return -1, nil
+		return def, nil
 	}
 	id, err := meta.Uint(key)
 	if err != nil {

@@ -17,13 +17,6 @@ var ErrNoTemplate = errors.New("the model has no chat template; give it plain te
 // <|im_start|> and <|im_end|>.
 const chatML = `{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}`
 
-// hasChatML reports whether both tokens of ChatML are in the vocabulary.
-func hasChatML(byText map[string]int32) bool {
-	_, start := byText["<|im_start|>"]
-	_, end := byText["<|im_end|>"]
-	return start && end
-}
-
 // Message is one turn of a conversation. Turns that a role and a text cannot
 // express, such as tool calls, go into vars["messages"] of [Tokenizer.RenderChat].
 type Message struct {

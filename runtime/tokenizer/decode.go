@@ -17,16 +17,29 @@ func (t *Tokenizer) Piece(id int32) []byte {
 
 // Decode returns the text of ids: the inverse of [Tokenizer.Encode] without
 // AddSpecial. With special, control and unknown tokens appear as their text,
-// otherwise they are left out; ids out of range always are. The result is the
-// pieces' bytes as they are, so it is valid UTF-8 only if they are together.
+// otherwise they are left out; ids out of range always are. The space that a
+// vocabulary with AddSpacePrefix has in front of every text is not part of it.
+// The result is the pieces' bytes as they are, so it is valid UTF-8 only if they
+// are together.
 func (t *Tokenizer) Decode(ids []int32, special bool) string {
 	var b []byte
+	strip := t.spacePrefix
 	for _, id := range ids {
+		piece := t.Piece(id)
+		if strip && len(piece) > 0 && piece[0] == ' ' && !t.atomic(id) {
+			piece = piece[1:]
+		}
+		strip = t.spacePrefix && t.atomic(id)
 		if special || !t.hidden(id) {
-			b = append(b, t.Piece(id)...)
+			b = append(b, piece...)
 		}
 	}
 	return string(b)
+}
+
+// atomic reports whether id is a token that is looked for in texts as a whole.
+func (t *Tokenizer) atomic(id int32) bool {
+	return id >= 0 && int(id) < len(t.types) && (t.types[id] == typeControl || t.types[id] == typeUserDefined)
 }
 
 // hidden reports whether id is a token that carries no text for the reader.

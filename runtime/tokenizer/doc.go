@@ -8,8 +8,15 @@
 // # The path of a prompt
 //
 //	text ── special.go ──▶ fragments: special tokens, and text between them
-//	     ── split*.go  ──▶ words: the model's pre-tokenizer, one stage per regular expression of the original
-//	     ── bpe.go     ──▶ ids: byte-level byte-pair merges, lowest rank first, leftmost on ties
+//
+// then, with a byte-level BPE vocabulary,
+//
+//	── split*.go  ──▶ words: the model's pre-tokenizer, one stage per regular expression of the original
+//	── bpe.go     ──▶ ids: byte-level byte-pair merges, lowest rank first, leftmost on ties
+//
+// and with a SentencePiece one,
+//
+//	── spm.go     ──▶ ids: merges into tokens, highest score first, leftmost on ties; bytes for the rest
 //
 // Every step is linear in the text, or n·log n within one word, whatever the
 // text is. Token ids are those of llama.cpp (b11434, src/llama-vocab.cpp),

@@ -9,10 +9,10 @@ type EncodeOptions struct {
 // Encode returns the ids of text.
 //
 // It differs from llama.cpp in three points that no well-formed prompt shows:
-// bytes that are not UTF-8 are kept, and not replaced by U+FFFD; control tokens
-// never come out of merges; and of special tokens that overlap the leftmost wins
-// and then the longest, as in Hugging Face's tokenizers, not the longest of the
-// whole text.
+// bytes that are not UTF-8 are kept one by one, and not replaced by U+FFFD or
+// taken together with what follows; control tokens never come out of merges; and
+// of special tokens that overlap the leftmost wins and then the longest, as in
+// Hugging Face's tokenizers, not the longest of the whole text.
 func (t *Tokenizer) Encode(text string, o EncodeOptions) []int32 {
 	var ids []int32
 	if o.AddSpecial && t.addBOS {
@@ -43,6 +43,13 @@ type work struct {
 	scanner scanner
 }
 
+// model is a kind of tokenizer: it turns the text between special tokens into ids.
+type model interface {
+	// appendText appends the ids of text, which is not empty and has special tokens,
+	// or an end of the whole text, on both sides.
+	appendText(ids []int32, text string, w *work) []int32
+}
+
 // appendText cuts text at its special tokens and encodes what is between them.
 func (t *Tokenizer) appendText(ids []int32, text string, control bool, w *work) []int32 {
 	start := 0
@@ -52,19 +59,31 @@ func (t *Tokenizer) appendText(ids []int32, text string, control bool, w *work) 
 			i++
 			continue
 		}
-		ids = t.appendWords(ids, text[start:i], w)
+		if start < i {
+			ids = t.model.appendText(ids, text[start:i], w)
+		}
 		ids = append(ids, id)
 		i += n
 		start = i
 	}
-	return t.appendWords(ids, text[start:], w)
+	if start < len(text) {
+		ids = t.model.appendText(ids, text[start:], w)
+	}
+	return ids
 }
 
-// appendWords splits text into words and encodes each.
-func (t *Tokenizer) appendWords(ids []int32, text string, w *work) []int32 {
+// byteLevel is byte-level BPE: a pre-tokenizer that cuts text into words, and the
+// merges within each.
+type byteLevel struct {
+	split []stage
+	bpe   bpe
+}
+
+// appendText implements model.
+func (m *byteLevel) appendText(ids []int32, text string, w *work) []int32 {
 	start := 0
-	for _, end := range w.scanner.split(t.split, text) {
-		ids = t.bpe.encode(ids, text[start:end], &w.merger)
+	for _, end := range w.scanner.split(m.split, text) {
+		ids = m.bpe.encode(ids, text[start:end], &w.merger)
 		start = end
 	}
 	return ids

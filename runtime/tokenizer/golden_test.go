@@ -23,6 +23,18 @@ func shared(t testing.TB, name string) string {
 	return path
 }
 
+// benchModel returns the path of a model that is too large to be beside the
+// repository: STARLING_TEST_MODELS names the folder of models that
+// bench-peers.sh has downloaded. Without it the test is skipped.
+func benchModel(t testing.TB, name string) string {
+	t.Helper()
+	path := filepath.Join(os.Getenv("STARLING_TEST_MODELS"), name)
+	if _, err := os.Stat(path); err != nil || os.Getenv("STARLING_TEST_MODELS") == "" {
+		t.Skipf("set STARLING_TEST_MODELS to a folder with %s", name)
+	}
+	return path
+}
+
 // loadVocab reads the tokenizer of a GGUF file the way runtime does.
 func loadVocab(t testing.TB, path string) Vocab {
 	t.Helper()
@@ -36,20 +48,24 @@ func loadVocab(t testing.TB, path string) Vocab {
 			t.Fatal(err)
 		}
 	}
-	var v Vocab
-	v.Model, err = f.String("tokenizer.ggml.model")
+	model, err := f.String("tokenizer.ggml.model")
 	must(err)
-	v.Pre, err = f.StringOr("tokenizer.ggml.pre", "")
+	pre, err := f.StringOr("tokenizer.ggml.pre", "")
 	must(err)
+	v := Defaults(model, pre)
 	v.Tokens, err = f.Strings("tokenizer.ggml.tokens")
 	must(err)
 	v.Types, err = f.Int32sOr("tokenizer.ggml.token_type", nil)
 	must(err)
 	v.Merges, err = f.StringsOr("tokenizer.ggml.merges", nil)
 	must(err)
-	v.AddBOS, err = f.BoolOr("tokenizer.ggml.add_bos_token", DefaultAddBOS(v.Pre))
+	v.Scores, err = f.Float32sOr("tokenizer.ggml.scores", nil)
+	must(err)
+	v.AddBOS, err = f.BoolOr("tokenizer.ggml.add_bos_token", v.AddBOS)
 	must(err)
 	v.AddEOS, err = f.BoolOr("tokenizer.ggml.add_eos_token", false)
+	must(err)
+	v.AddSpacePrefix, err = f.BoolOr("tokenizer.ggml.add_space_prefix", v.AddSpacePrefix)
 	must(err)
 	v.ChatTemplate, err = f.StringOr("tokenizer.chat_template", "")
 	must(err)
@@ -60,7 +76,6 @@ func loadVocab(t testing.TB, path string) Vocab {
 	} {
 		n, err := f.UintOr("tokenizer.ggml."+key, none)
 		must(err)
-		*id = -1
 		if n != none {
 			*id = int32(n)
 		}
@@ -102,7 +117,7 @@ func checkIDs(t *testing.T, tok *Tokenizer, text string, o EncodeOptions, want [
 
 // TestVocabGolden runs llama.cpp's own tokenizer test vectors.
 func TestVocabGolden(t *testing.T) {
-	for _, name := range []string{"gpt-2", "starcoder", "falcon", "deepseek-llm"} {
+	for _, name := range []string{"gpt-2", "starcoder", "falcon", "deepseek-llm", "llama-spm"} {
 		t.Run(name, func(t *testing.T) {
 			path := shared(t, "golden/vocab/"+name+".gguf")
 			tok := loadTokenizer(t, path)
@@ -140,9 +155,16 @@ func TestLlamaCppGolden(t *testing.T) {
 	for _, c := range []struct{ vocab, ids string }{
 		{"golden/vocab/deepseek-r1-qwen.gguf", "golden/llamacpp/deepseek-r1-distill-qwen-7b.tokens.json"},
 		{"models/smollm2-135m-instruct-q4_1.gguf", "golden/llamacpp/smollm2-135m-q4_1.q8act.json"},
+		{"gemma3-270m-q4_k_m.gguf", "golden/llamacpp/gemma3-270m-q4_k_m.q8act.json"},
 	} {
 		t.Run(filepath.Base(c.vocab), func(t *testing.T) {
-			tok := loadTokenizer(t, shared(t, c.vocab))
+			var path string
+			if filepath.Dir(c.vocab) == "." {
+				path = benchModel(t, c.vocab)
+			} else {
+				path = shared(t, c.vocab)
+			}
+			tok := loadTokenizer(t, path)
 			var golden struct {
 				NVocab  int `json:"n_vocab"`
 				Prompts []struct {

@@ -32,15 +32,15 @@ var eotTexts = []string{
 // markEOG returns the set of ids that end a generation, and corrects types where
 // llama.cpp corrects them: the tokens above become control tokens, and the ones
 // that gpt-oss and solar-open use inside a message become user-defined.
-func markEOG(byText map[string]int32, types []int32, eos, eot int32) map[int32]bool {
+func markEOG(byText *lexicon, types []int32, eos, eot int32) map[int32]bool {
 	eog := make(map[int32]bool)
 	mark := func(text string) bool {
-		id, ok := byText[text]
-		if ok {
+		id := byText.find(text)
+		if id >= 0 {
 			eog[id] = true
 			types[id] = typeControl
 		}
-		return ok
+		return id >= 0
 	}
 	for _, group := range fillInEnds {
 		_ = slices.ContainsFunc(group, mark) // stops at the first
@@ -54,16 +54,16 @@ func markEOG(byText map[string]int32, types []int32, eos, eot int32) map[int32]b
 		}
 	}
 	for _, text := range []string{"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"} {
-		if id, ok := byText[text]; ok {
+		if id := byText.find(text); id >= 0 {
 			types[id] = typeUserDefined
 		}
 	}
-	has := func(text string) bool { _, ok := byText[text]; return ok }
-	if end, ok := byText["<|end|>"]; ok && (has("<|call|>") || has("<|calls|>")) && (has("<|return|>") || has("<|flush|>")) {
+	has := byText.has
+	if end := byText.find("<|end|>"); end >= 0 && (has("<|call|>") || has("<|calls|>")) && (has("<|return|>") || has("<|flush|>")) {
 		delete(eog, end)
 		types[end] = typeUserDefined
 	}
-	if s, ok := byText["</s>"]; ok && has("<|tool_response>") {
+	if s := byText.find("</s>"); s >= 0 && has("<|tool_response>") {
 		delete(eog, s)
 		types[s] = typeNormal
 	}
@@ -71,9 +71,9 @@ func markEOG(byText map[string]int32, types []int32, eos, eot int32) map[int32]b
 }
 
 // findEOT returns the id of the first of eotTexts that the vocabulary has, or -1.
-func findEOT(byText map[string]int32) int32 {
+func findEOT(byText *lexicon) int32 {
 	for _, text := range eotTexts {
-		if id, ok := byText[text]; ok {
+		if id := byText.find(text); id >= 0 {
 			return id
 		}
 	}

@@ -72,13 +72,6 @@ func lookupPre(name string) (pre, error) {
 	return pre{}, fmt.Errorf("%w: tokenizer.ggml.pre is %s; known pre-tokenizers are %s", ErrUnsupported, quote(name), strings.Join(known, ", "))
 }
 
-// DefaultAddBOS returns what tokenizer.ggml.add_bos_token means when a file of
-// byte-level BPE does not have that key, by its tokenizer.ggml.pre.
-func DefaultAddBOS(name string) bool {
-	p, err := lookupPre(name)
-	return err == nil && p.addBOS
-}
-
 // scanner classifies characters, counts how often it had to, and holds the
 // memory for splitting.
 type scanner struct {

@@ -78,8 +78,8 @@ func TestPresUnique(t *testing.T) {
 			seen[name] = true
 		}
 	}
-	if !DefaultAddBOS("llama-bpe") || DefaultAddBOS("gpt-2") || DefaultAddBOS("nonsense") {
-		t.Error("DefaultAddBOS is wrong")
+	if !Defaults("gpt2", "llama-bpe").AddBOS || Defaults("gpt2", "gpt-2").AddBOS || Defaults("gpt2", "nonsense").AddBOS {
+		t.Error("Defaults' AddBOS is wrong")
 	}
 }
 

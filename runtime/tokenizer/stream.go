@@ -6,7 +6,8 @@ import "unicode/utf8"
 // bytes that may still become one wait for the next token. Bytes that cannot
 // become UTF-8 are emitted as U+FFFD, one each. Control and unknown tokens
 // have no text. What comes out is the same however the bytes are spread over
-// tokens. Not safe for concurrent use.
+// tokens. It goes on where other text ended, so a space in front of the first
+// token is kept. Not safe for concurrent use.
 type Stream struct {
 	t    *Tokenizer
 	rest []byte // fewer than utf8.UTFMax bytes between calls

@@ -15,6 +15,12 @@ import (
 // pre-tokenizer.
 var ErrUnsupported = errors.New("unsupported tokenizer")
 
+// The values of tokenizer.ggml.model.
+const (
+	modelBPE = "gpt2"
+	modelSPM = "llama"
+)
+
 // The values of tokenizer.ggml.token_type.
 const (
 	typeUndefined   = 0
@@ -39,20 +45,34 @@ const (
 // tokenizer.ggml.* and tokenizer.chat_template. [New] keeps parts of the
 // slices; the caller must not change them afterwards.
 type Vocab struct {
-	Model string // tokenizer.ggml.model: the kind of tokenizer; "gpt2" (byte-level BPE) is supported
-	Pre   string // tokenizer.ggml.pre: the pre-tokenizer; "" means "default", as in llama.cpp
+	Model string // tokenizer.ggml.model: the kind of tokenizer; "gpt2" (byte-level BPE) and "llama" (SentencePiece) are supported
+	Pre   string // tokenizer.ggml.pre: the pre-tokenizer of byte-level BPE; "" means "default", as in llama.cpp
 
-	Tokens []string // token texts by id; byte-level ones in GPT-2's byte alphabet
-	Types  []int32  // tokenizer.ggml.token_type by id: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte; empty: all normal
-	Merges []string // "left right", best first
+	Tokens []string  // token texts by id; byte-level ones in GPT-2's byte alphabet, SentencePiece's with U+2581 for a space
+	Types  []int32   // tokenizer.ggml.token_type by id: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte; empty: all normal
+	Merges []string  // byte-level BPE: "left right", best first
+	Scores []float32 // SentencePiece: tokenizer.ggml.scores by id; a merge into a token of higher score comes first
 
 	BOS, EOS, EOT, PAD, UNK int32 // ids of the special tokens, -1 when absent
 
-	AddBOS         bool // tokenizer.ggml.add_bos_token; when the file has no such key, [DefaultAddBOS]
+	AddBOS         bool // tokenizer.ggml.add_bos_token
 	AddEOS         bool // tokenizer.ggml.add_eos_token
-	AddSpacePrefix bool // tokenizer.ggml.add_space_prefix; has no meaning for byte-level BPE and is ignored by it
+	AddSpacePrefix bool // tokenizer.ggml.add_space_prefix: text begins with a space; has no meaning for byte-level BPE and is ignored by it
 
 	ChatTemplate string // tokenizer.chat_template, Jinja; "" when absent
+}
+
+// Defaults returns a Vocab of that kind with what it means that a header has no
+// key for a special token or for adding one (llama.cpp b11434,
+// llama_vocab::impl::load).
+func Defaults(model, pre string) Vocab {
+	v := Vocab{Model: model, Pre: pre, BOS: -1, EOS: -1, EOT: -1, PAD: -1, UNK: -1}
+	if model == modelSPM {
+		v.BOS, v.EOS, v.UNK, v.AddBOS, v.AddSpacePrefix = 1, 2, 0, true, true
+	} else if p, err := lookupPre(pre); err == nil {
+		v.AddBOS = p.addBOS
+	}
+	return v
 }
 
 // Tokenizer encodes and decodes one model's text. It is immutable and safe for
@@ -61,13 +81,13 @@ type Tokenizer struct {
 	types   []int32
 	pieces  []byte   // the pieces of all tokens, end to end
 	ends    []uint32 // ends[id] is where id's piece ends in pieces
-	split   []stage
-	bpe     bpe
+	model   model
 	special trie
 	eog     map[int32]bool
 
 	bos, eos, eot, pad, unk int32
 	addBOS, addEOS          bool
+	spacePrefix             bool // a space is in front of every text between special tokens
 
 	chatSource string
 	chat       func() (*template.Template, error) // parses chatSource, once
@@ -77,12 +97,8 @@ type Tokenizer struct {
 // key at fault; those about a kind of tokenizer this package does not have wrap
 // [ErrUnsupported].
 func New(v Vocab) (*Tokenizer, error) {
-	if v.Model != "gpt2" {
-		return nil, fmt.Errorf("%w: tokenizer.ggml.model is %q; only \"gpt2\" (byte-level BPE) can be run", ErrUnsupported, v.Model)
-	}
-	pre, err := lookupPre(v.Pre)
-	if err != nil {
-		return nil, err
+	if v.Model != modelBPE && v.Model != modelSPM {
+		return nil, fmt.Errorf("%w: tokenizer.ggml.model is %s; only \"gpt2\" (byte-level BPE) and \"llama\" (SentencePiece) can be run", ErrUnsupported, quote(v.Model))
 	}
 	n := len(v.Tokens)
 	switch {
@@ -95,10 +111,11 @@ func New(v Vocab) (*Tokenizer, error) {
 	}
 
 	t := &Tokenizer{
-		types: make([]int32, n), ends: make([]uint32, n), split: pre.stages,
+		types: make([]int32, n), ends: make([]uint32, n),
 		bos: v.BOS, eos: v.EOS, eot: v.EOT, pad: v.PAD, unk: v.UNK,
 		addBOS: v.AddBOS, addEOS: v.AddEOS,
-		chatSource: v.ChatTemplate,
+		spacePrefix: v.Model == modelSPM && v.AddSpacePrefix,
+		chatSource:  v.ChatTemplate,
 	}
 	if len(v.Types) == 0 {
 		for i := range t.types {
@@ -107,50 +124,49 @@ func New(v Vocab) (*Tokenizer, error) {
 	} else {
 		copy(t.types, v.Types)
 	}
-	byText, err := indexTokens(v.Tokens, t.types)
+	for i, ty := range t.types {
+		if ty < typeUndefined || ty > typeByte {
+			return nil, fmt.Errorf("tokenizer.ggml.token_type[%d] is %d; known types are 0 to 6", i, ty)
+		}
+	}
+	byText, err := newLexicon(v.Tokens)
 	if err != nil {
 		return nil, err
 	}
 	if err := t.checkIDs(); err != nil {
 		return nil, err
 	}
-	t.eog = markEOG(byText, t.types, t.eos, t.eot)
+	t.eog = markEOG(&byText, t.types, t.eos, t.eot)
 	if t.eot < 0 {
-		t.eot = findEOT(byText)
+		t.eot = findEOT(&byText)
 	}
-	if err := t.buildPieces(v.Tokens); err != nil {
+	if err := t.buildPieces(v.Tokens, v.Model); err != nil {
 		return nil, err
 	}
-	if t.bpe, err = newBPE(v, t.types, pre.wholeWords); err != nil {
+	if t.model, err = newModel(v, t.types, byText); err != nil {
 		return nil, err
 	}
 	if t.special, err = newTrie(v.Tokens, t.types); err != nil {
 		return nil, err
 	}
-	if t.chatSource == "" && hasChatML(byText) {
+	if t.chatSource == "" && byText.has("<|im_start|>") && byText.has("<|im_end|>") {
 		t.chatSource = chatML
 	}
 	t.chat = sync.OnceValues(func() (*template.Template, error) { return template.Parse(t.chatSource) })
 	return t, nil
 }
 
-// indexTokens maps token texts to ids and refuses duplicates and unknown types.
-// Empty texts are allowed (they can be neither matched nor merged) and left out.
-func indexTokens(tokens []string, types []int32) (map[string]int32, error) {
-	byText := make(map[string]int32, len(tokens))
-	for i, s := range tokens {
-		if ty := types[i]; ty < typeUndefined || ty > typeByte {
-			return nil, fmt.Errorf("tokenizer.ggml.token_type[%d] is %d; known types are 0 to 6", i, ty)
-		}
-		if s == "" {
-			continue
-		}
-		if other, dup := byText[s]; dup {
-			return nil, fmt.Errorf("tokenizer.ggml.tokens[%d] and [%d] are the same token %s", other, i, quote(s))
-		}
-		byText[s] = int32(i)
+// newModel builds what turns text into ids.
+func newModel(v Vocab, types []int32, byText lexicon) (model, error) {
+	if v.Model == modelSPM {
+		return newSPM(v, types, byText)
 	}
-	return byText, nil
+	pre, err := lookupPre(v.Pre)
+	if err != nil {
+		return nil, err
+	}
+	b, err := newBPE(v, types, pre.wholeWords)
+	return &byteLevel{pre.stages, b}, err
 }
 
 // checkIDs checks that the special ids are absent (negative, made -1) or in range.
@@ -178,13 +194,17 @@ func (t *Tokenizer) checkIDs() error {
 }
 
 // buildPieces computes the bytes each token stands for: normal tokens are
-// decoded from the byte alphabet, byte tokens are the byte they name, unused
-// ones are empty, and all others are their text.
-func (t *Tokenizer) buildPieces(tokens []string) error {
+// decoded from the byte alphabet, or have spaces for U+2581, byte tokens are the
+// byte they name, unused ones are empty, and all others are their text.
+func (t *Tokenizer) buildPieces(tokens []string, model string) error {
 	for i, s := range tokens {
 		switch t.types[i] {
 		case typeNormal, typeUndefined:
-			t.pieces = appendDecoded(t.pieces, s)
+			if model == modelSPM {
+				t.pieces = appendSpaced(t.pieces, s)
+			} else {
+				t.pieces = appendDecoded(t.pieces, s)
+			}
 		case typeByte:
 			b, err := parseByteToken(s)
 			if err != nil {

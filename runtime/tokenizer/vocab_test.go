@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"testing"
 )
@@ -14,7 +15,7 @@ func TestNewRefuses(t *testing.T) {
 		change func(*Vocab)
 		want   string
 	}{
-		{"sentencepiece", func(v *Vocab) { v.Model = "llama" }, `tokenizer.ggml.model is "llama"`},
+		{"unigram", func(v *Vocab) { v.Model = "t5" }, `tokenizer.ggml.model is "t5"`},
 		{"no model", func(v *Vocab) { v.Model = "" }, `tokenizer.ggml.model is ""`},
 		{"unknown pre", func(v *Vocab) { v.Pre = "bloom" }, `tokenizer.ggml.pre is "bloom"; known pre-tokenizers are default, gpt-2`},
 		{"no tokens", func(v *Vocab) { v.Tokens, v.Types = nil, nil }, "tokenizer.ggml.tokens is missing"},
@@ -47,8 +48,28 @@ func TestNewRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: error %v, want %q in one line", c.what, err, c.want)
 		}
-		if unsupported := c.what == "sentencepiece" || c.what == "no model" || c.what == "unknown pre"; errors.Is(err, ErrUnsupported) != unsupported {
+		if unsupported := c.what == "unigram" || c.what == "no model" || c.what == "unknown pre"; errors.Is(err, ErrUnsupported) != unsupported {
 			t.Errorf("%s: ErrUnsupported is wrong for %v", c.what, err)
+		}
+	}
+}
+
+// TestNewRefusesSPM is TestNewRefuses for what only SentencePiece vocabularies have.
+func TestNewRefusesSPM(t *testing.T) {
+	for what, c := range map[string]struct {
+		change func(*Vocab)
+		want   string
+	}{
+		"no scores":     {func(v *Vocab) { v.Scores = nil }, "tokenizer.ggml.scores is missing"},
+		"scores short":  {func(v *Vocab) { v.Scores = v.Scores[:9] }, "tokenizer.ggml.scores has 9 entries for"},
+		"NaN score":     {func(v *Vocab) { v.Scores[7] = float32(math.NaN()) }, "tokenizer.ggml.scores[7] is not a number"},
+		"not a byte":    {func(v *Vocab) { v.Tokens[7] = "<0x0G>" }, `tokens[7]: "<0x0G>" has type 6`},
+		"no bos to add": {func(v *Vocab) { v.BOS = -1 }, "add_bos_token is set"},
+	} {
+		v := toySPM()
+		c.change(&v)
+		if _, err := New(v); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: error %v, want %q in one line", what, err, c.want)
 		}
 	}
 }
@@ -104,14 +125,21 @@ func TestEOG(t *testing.T) {
 // FuzzNew: no vocabulary makes New or the tokenizer it returns panic.
 func FuzzNew(f *testing.F) {
 	f.Add("gpt-2", "a\nb\nab\n<s>", []byte{1, 1, 1, 3}, "a b", int32(3), int32(-1), "ab<s>")
+	f.Add("spm", "a\nb\nab\n▁\n<0x41>\n<s>", []byte{1, 1, 1, 1, 6, 3}, "", int32(5), int32(-1), "a b\xffA<s>")
 	f.Add("llama-bpe", "Ġ\n<0x41>\n", []byte{1, 6, 5}, "Ġ Ġ\nx", int32(0), int32(9), " \xff")
 	f.Fuzz(func(t *testing.T, pre, tokens string, types []byte, merges string, bos, unk int32, text string) {
-		v := Vocab{Model: "gpt2", Pre: pre, Tokens: strings.Split(tokens, "\n"), BOS: bos, EOS: -1, EOT: -1, PAD: -1, UNK: unk}
+		v := Vocab{Model: modelBPE, Pre: pre, Tokens: strings.Split(tokens, "\n"), BOS: bos, EOS: -1, EOT: -1, PAD: -1, UNK: unk}
 		for _, ty := range types {
 			v.Types = append(v.Types, int32(int8(ty)))
 		}
 		if merges != "" {
 			v.Merges = strings.Split(merges, "\n")
+		}
+		if pre == "spm" {
+			v.Model, v.AddSpacePrefix = modelSPM, bos&1 == 0
+			for i := range v.Tokens { // any scores will do
+				v.Scores = append(v.Scores, float32(i*7%5)-2)
+			}
 		}
 		tok, err := New(v)
 		if err != nil {
