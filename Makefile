@@ -35,11 +35,19 @@ cross: ## builds that are not run here
 	GOOS=darwin GOARCH=arm64 $(GO) build -o bin/cross/ ./cmd/starling
 	GOOS=linux GOARCH=arm64 $(GO) build -o bin/cross/ ./cmd/starling
 
-arm64: ## the kernels' tests and the self test under qemu: all hashes must be equal
+# An emulated processor, and the variant that must be selected there without being asked for.
+ARM64 = cortex-a53:neon neoverse-n1:dotprod max:i8mm
+arm64: ## the kernels' tests and the self test under qemu, for each variant: all hashes must be equal
+	cd kernels/_asm && $(GO) test -v -run Encodings .
 	GOARCH=arm64 $(GO) test -c -o bin/kernels-arm64.test ./kernels
-	cd kernels && qemu-aarch64-static ../bin/kernels-arm64.test -test.skip Floats
 	GOARCH=arm64 $(GO) build -o bin/starling-arm64 ./cmd/starling
-	qemu-aarch64-static bin/starling-arm64 selftest
+	@set -e; for c in $(ARM64); do \
+	  echo "arm64: $${c%:*} runs $${c#*:}"; \
+	  (cd kernels && qemu-aarch64-static -cpu $${c%:*} ../bin/kernels-arm64.test -variant $${c#*:} -test.run 'Variants|SelfTest|Saturated'); \
+	  qemu-aarch64-static -cpu $${c%:*} bin/starling-arm64 selftest; \
+	  (cd kernels && STARLING_KERNELS=$${c#*:} qemu-aarch64-static -cpu max ../bin/kernels-arm64.test -variant $${c#*:} -test.run Variants); \
+	done
+	cd kernels && qemu-aarch64-static -cpu max ../bin/kernels-arm64.test -test.skip Floats
 
 fuzz: ## every fuzz target for FUZZTIME
 	@mkdir -p bin; set -e; for pkg in $$($(GO) list ./...); do \

@@ -1,6 +1,12 @@
 package kernels
 
-import "testing"
+import (
+	"flag"
+	"testing"
+)
+
+// wantVariant is for jobs on an emulated or known processor: they fail if another variant was chosen at start.
+var wantVariant = flag.String("variant", "", "fail unless these kernels were selected at start")
 
 // eachVariant runs test under every variant that this processor has.
 func eachVariant(t *testing.T, test func(t *testing.T)) {
@@ -22,6 +28,9 @@ func eachVariant(t *testing.T, test func(t *testing.T)) {
 
 // TestVariants checks that the fastest variant is in use by default, and that names go there and back.
 func TestVariants(t *testing.T) {
+	if *wantVariant != "" && Active().String() != *wantVariant {
+		t.Errorf("%v kernels were selected, not %v (%v)", Active(), *wantVariant, VariantError())
+	}
 	for v := range variants {
 		if got, err := ParseVariant(v.String()); err != nil || got != v {
 			t.Errorf("%v parses to %v, %v", v, got, err)
