@@ -15,25 +15,25 @@ DATA attention_avx2_lowest<>+48(SB)/8, $0xff800000ff800000
 DATA attention_avx2_lowest<>+56(SB)/8, $0xff800000ff800000
 GLOBL attention_avx2_lowest<>(SB), RODATA|NOPTR, $64
 
-DATA attention_avx2_least<>+0(SB)/8, $0xc2d00000c2d00000
-DATA attention_avx2_least<>+8(SB)/8, $0xc2d00000c2d00000
-DATA attention_avx2_least<>+16(SB)/8, $0xc2d00000c2d00000
-DATA attention_avx2_least<>+24(SB)/8, $0xc2d00000c2d00000
-DATA attention_avx2_least<>+32(SB)/8, $0xc2d00000c2d00000
-DATA attention_avx2_least<>+40(SB)/8, $0xc2d00000c2d00000
-DATA attention_avx2_least<>+48(SB)/8, $0xc2d00000c2d00000
-DATA attention_avx2_least<>+56(SB)/8, $0xc2d00000c2d00000
-GLOBL attention_avx2_least<>(SB), RODATA|NOPTR, $64
+DATA attention_avx2_near<>+0(SB)/8, $0x42ae000042ae0000
+DATA attention_avx2_near<>+8(SB)/8, $0x42ae000042ae0000
+DATA attention_avx2_near<>+16(SB)/8, $0x42ae000042ae0000
+DATA attention_avx2_near<>+24(SB)/8, $0x42ae000042ae0000
+DATA attention_avx2_near<>+32(SB)/8, $0x42ae000042ae0000
+DATA attention_avx2_near<>+40(SB)/8, $0x42ae000042ae0000
+DATA attention_avx2_near<>+48(SB)/8, $0x42ae000042ae0000
+DATA attention_avx2_near<>+56(SB)/8, $0x42ae000042ae0000
+GLOBL attention_avx2_near<>(SB), RODATA|NOPTR, $64
 
-DATA attention_avx2_log2e<>+0(SB)/8, $0x3fb8aa3b3fb8aa3b
-DATA attention_avx2_log2e<>+8(SB)/8, $0x3fb8aa3b3fb8aa3b
-DATA attention_avx2_log2e<>+16(SB)/8, $0x3fb8aa3b3fb8aa3b
-DATA attention_avx2_log2e<>+24(SB)/8, $0x3fb8aa3b3fb8aa3b
-DATA attention_avx2_log2e<>+32(SB)/8, $0x3fb8aa3b3fb8aa3b
-DATA attention_avx2_log2e<>+40(SB)/8, $0x3fb8aa3b3fb8aa3b
-DATA attention_avx2_log2e<>+48(SB)/8, $0x3fb8aa3b3fb8aa3b
-DATA attention_avx2_log2e<>+56(SB)/8, $0x3fb8aa3b3fb8aa3b
-GLOBL attention_avx2_log2e<>(SB), RODATA|NOPTR, $64
+DATA attention_avx2_minusLog2e<>+0(SB)/8, $0xbfb8aa3bbfb8aa3b
+DATA attention_avx2_minusLog2e<>+8(SB)/8, $0xbfb8aa3bbfb8aa3b
+DATA attention_avx2_minusLog2e<>+16(SB)/8, $0xbfb8aa3bbfb8aa3b
+DATA attention_avx2_minusLog2e<>+24(SB)/8, $0xbfb8aa3bbfb8aa3b
+DATA attention_avx2_minusLog2e<>+32(SB)/8, $0xbfb8aa3bbfb8aa3b
+DATA attention_avx2_minusLog2e<>+40(SB)/8, $0xbfb8aa3bbfb8aa3b
+DATA attention_avx2_minusLog2e<>+48(SB)/8, $0xbfb8aa3bbfb8aa3b
+DATA attention_avx2_minusLog2e<>+56(SB)/8, $0xbfb8aa3bbfb8aa3b
+GLOBL attention_avx2_minusLog2e<>(SB), RODATA|NOPTR, $64
 
 DATA attention_avx2_magic<>+0(SB)/8, $0x4b4000004b400000
 DATA attention_avx2_magic<>+8(SB)/8, $0x4b4000004b400000
@@ -124,6 +124,36 @@ DATA attention_avx2_one<>+40(SB)/8, $0x3f8000003f800000
 DATA attention_avx2_one<>+48(SB)/8, $0x3f8000003f800000
 DATA attention_avx2_one<>+56(SB)/8, $0x3f8000003f800000
 GLOBL attention_avx2_one<>(SB), RODATA|NOPTR, $64
+
+DATA attention_avx2_sign<>+0(SB)/8, $0x8000000080000000
+DATA attention_avx2_sign<>+8(SB)/8, $0x8000000080000000
+DATA attention_avx2_sign<>+16(SB)/8, $0x8000000080000000
+DATA attention_avx2_sign<>+24(SB)/8, $0x8000000080000000
+DATA attention_avx2_sign<>+32(SB)/8, $0x8000000080000000
+DATA attention_avx2_sign<>+40(SB)/8, $0x8000000080000000
+DATA attention_avx2_sign<>+48(SB)/8, $0x8000000080000000
+DATA attention_avx2_sign<>+56(SB)/8, $0x8000000080000000
+GLOBL attention_avx2_sign<>(SB), RODATA|NOPTR, $64
+
+DATA attention_avx2_least<>+0(SB)/8, $0xc2d00000c2d00000
+DATA attention_avx2_least<>+8(SB)/8, $0xc2d00000c2d00000
+DATA attention_avx2_least<>+16(SB)/8, $0xc2d00000c2d00000
+DATA attention_avx2_least<>+24(SB)/8, $0xc2d00000c2d00000
+DATA attention_avx2_least<>+32(SB)/8, $0xc2d00000c2d00000
+DATA attention_avx2_least<>+40(SB)/8, $0xc2d00000c2d00000
+DATA attention_avx2_least<>+48(SB)/8, $0xc2d00000c2d00000
+DATA attention_avx2_least<>+56(SB)/8, $0xc2d00000c2d00000
+GLOBL attention_avx2_least<>(SB), RODATA|NOPTR, $64
+
+DATA attention_avx2_log2e<>+0(SB)/8, $0x3fb8aa3b3fb8aa3b
+DATA attention_avx2_log2e<>+8(SB)/8, $0x3fb8aa3b3fb8aa3b
+DATA attention_avx2_log2e<>+16(SB)/8, $0x3fb8aa3b3fb8aa3b
+DATA attention_avx2_log2e<>+24(SB)/8, $0x3fb8aa3b3fb8aa3b
+DATA attention_avx2_log2e<>+32(SB)/8, $0x3fb8aa3b3fb8aa3b
+DATA attention_avx2_log2e<>+40(SB)/8, $0x3fb8aa3b3fb8aa3b
+DATA attention_avx2_log2e<>+48(SB)/8, $0x3fb8aa3b3fb8aa3b
+DATA attention_avx2_log2e<>+56(SB)/8, $0x3fb8aa3b3fb8aa3b
+GLOBL attention_avx2_log2e<>(SB), RODATA|NOPTR, $64
 
 // func attnProductF16AVX2(a *attnProductArgs)
 TEXT ·attnProductF16AVX2(SB), NOSPLIT, $0-8
@@ -5085,13 +5115,83 @@ weights248:
 	CMPQ R12, R11
 	JGT less249
 	VMOVUPS 0(SI)(AX*4), Y0
-	VSUBPS Y14, Y0, Y0
+	VSUBPS Y0, Y14, Y0
 	VMOVUPS 32(SI)(AX*4), Y1
-	VSUBPS Y14, Y1, Y1
+	VSUBPS Y1, Y14, Y1
 	VMOVUPS 64(SI)(AX*4), Y2
-	VSUBPS Y14, Y2, Y2
+	VSUBPS Y2, Y14, Y2
 	VMOVUPS 96(SI)(AX*4), Y3
-	VSUBPS Y14, Y3, Y3
+	VSUBPS Y3, Y14, Y3
+	VPMAXUD Y0, Y1, Y4
+	VPMAXUD Y2, Y4, Y4
+	VPMAXUD Y3, Y4, Y4
+	VPMINUD attention_avx2_near<>(SB), Y4, Y4
+	VPCMPEQD attention_avx2_near<>(SB), Y4, Y4
+	VMOVMSKPS Y4, R13
+	TESTL R13, R13
+	JNE far250
+	VMULPS attention_avx2_minusLog2e<>(SB), Y0, Y4
+	VMULPS attention_avx2_minusLog2e<>(SB), Y1, Y5
+	VMULPS attention_avx2_minusLog2e<>(SB), Y2, Y6
+	VMULPS attention_avx2_minusLog2e<>(SB), Y3, Y7
+	VADDPS attention_avx2_magic<>(SB), Y4, Y4
+	VADDPS attention_avx2_magic<>(SB), Y5, Y5
+	VADDPS attention_avx2_magic<>(SB), Y6, Y6
+	VADDPS attention_avx2_magic<>(SB), Y7, Y7
+	VSUBPS attention_avx2_magic<>(SB), Y4, Y8
+	VSUBPS attention_avx2_magic<>(SB), Y5, Y9
+	VSUBPS attention_avx2_magic<>(SB), Y6, Y10
+	VSUBPS attention_avx2_magic<>(SB), Y7, Y11
+	VFNMSUB231PS attention_avx2_ln2hi<>(SB), Y8, Y0
+	VFNMSUB231PS attention_avx2_ln2hi<>(SB), Y9, Y1
+	VFNMSUB231PS attention_avx2_ln2hi<>(SB), Y10, Y2
+	VFNMSUB231PS attention_avx2_ln2hi<>(SB), Y11, Y3
+	VFMADD231PS attention_avx2_ln2lo<>(SB), Y8, Y0
+	VFMADD231PS attention_avx2_ln2lo<>(SB), Y9, Y1
+	VFMADD231PS attention_avx2_ln2lo<>(SB), Y10, Y2
+	VFMADD231PS attention_avx2_ln2lo<>(SB), Y11, Y3
+	VMOVUPS attention_avx2_exp5<>(SB), Y8
+	VMOVUPS attention_avx2_exp5<>(SB), Y9
+	VMOVUPS attention_avx2_exp5<>(SB), Y10
+	VMOVUPS attention_avx2_exp5<>(SB), Y11
+	VFMADD213PS attention_avx2_exp4<>(SB), Y0, Y8
+	VFMADD213PS attention_avx2_exp4<>(SB), Y1, Y9
+	VFMADD213PS attention_avx2_exp4<>(SB), Y2, Y10
+	VFMADD213PS attention_avx2_exp4<>(SB), Y3, Y11
+	VFMADD213PS attention_avx2_exp3<>(SB), Y0, Y8
+	VFMADD213PS attention_avx2_exp3<>(SB), Y1, Y9
+	VFMADD213PS attention_avx2_exp3<>(SB), Y2, Y10
+	VFMADD213PS attention_avx2_exp3<>(SB), Y3, Y11
+	VFMADD213PS attention_avx2_exp2<>(SB), Y0, Y8
+	VFMADD213PS attention_avx2_exp2<>(SB), Y1, Y9
+	VFMADD213PS attention_avx2_exp2<>(SB), Y2, Y10
+	VFMADD213PS attention_avx2_exp2<>(SB), Y3, Y11
+	VFMADD213PS attention_avx2_exp1<>(SB), Y0, Y8
+	VFMADD213PS attention_avx2_exp1<>(SB), Y1, Y9
+	VFMADD213PS attention_avx2_exp1<>(SB), Y2, Y10
+	VFMADD213PS attention_avx2_exp1<>(SB), Y3, Y11
+	VFMADD213PS attention_avx2_one<>(SB), Y0, Y8
+	VFMADD213PS attention_avx2_one<>(SB), Y1, Y9
+	VFMADD213PS attention_avx2_one<>(SB), Y2, Y10
+	VFMADD213PS attention_avx2_one<>(SB), Y3, Y11
+	VFMADD213PS attention_avx2_one<>(SB), Y0, Y8
+	VFMADD213PS attention_avx2_one<>(SB), Y1, Y9
+	VFMADD213PS attention_avx2_one<>(SB), Y2, Y10
+	VFMADD213PS attention_avx2_one<>(SB), Y3, Y11
+	VPSLLD $23, Y4, Y4
+	VPSLLD $23, Y5, Y5
+	VPSLLD $23, Y6, Y6
+	VPSLLD $23, Y7, Y7
+	VPADDD Y4, Y8, Y0
+	VPADDD Y5, Y9, Y1
+	VPADDD Y6, Y10, Y2
+	VPADDD Y7, Y11, Y3
+	JMP near251
+far250:
+	VXORPS attention_avx2_sign<>(SB), Y0, Y0
+	VXORPS attention_avx2_sign<>(SB), Y1, Y1
+	VXORPS attention_avx2_sign<>(SB), Y2, Y2
+	VXORPS attention_avx2_sign<>(SB), Y3, Y3
 	VMOVUPS attention_avx2_least<>(SB), Y8
 	VMOVUPS attention_avx2_least<>(SB), Y9
 	VMOVUPS attention_avx2_least<>(SB), Y10
@@ -5180,6 +5280,7 @@ weights248:
 	VMULPS Y5, Y9, Y1
 	VMULPS Y6, Y10, Y2
 	VMULPS Y7, Y11, Y3
+near251:
 	VMOVUPS Y0, 0(SI)(AX*4)
 	VADDPS Y0, Y12, Y12
 	VMOVUPS Y1, 32(SI)(AX*4)
@@ -5191,14 +5292,52 @@ weights248:
 	MOVQ R12, AX
 	JMP weights248
 less249:
-weights250:
+weights252:
 	LEAQ 16(AX), R12
 	CMPQ R12, R11
-	JGT less251
+	JGT less253
 	VMOVUPS 0(SI)(AX*4), Y0
-	VSUBPS Y14, Y0, Y0
+	VSUBPS Y0, Y14, Y0
 	VMOVUPS 32(SI)(AX*4), Y1
-	VSUBPS Y14, Y1, Y1
+	VSUBPS Y1, Y14, Y1
+	VPMAXUD Y0, Y1, Y4
+	VPMINUD attention_avx2_near<>(SB), Y4, Y4
+	VPCMPEQD attention_avx2_near<>(SB), Y4, Y4
+	VMOVMSKPS Y4, R13
+	TESTL R13, R13
+	JNE far254
+	VMULPS attention_avx2_minusLog2e<>(SB), Y0, Y4
+	VMULPS attention_avx2_minusLog2e<>(SB), Y1, Y5
+	VADDPS attention_avx2_magic<>(SB), Y4, Y4
+	VADDPS attention_avx2_magic<>(SB), Y5, Y5
+	VSUBPS attention_avx2_magic<>(SB), Y4, Y8
+	VSUBPS attention_avx2_magic<>(SB), Y5, Y9
+	VFNMSUB231PS attention_avx2_ln2hi<>(SB), Y8, Y0
+	VFNMSUB231PS attention_avx2_ln2hi<>(SB), Y9, Y1
+	VFMADD231PS attention_avx2_ln2lo<>(SB), Y8, Y0
+	VFMADD231PS attention_avx2_ln2lo<>(SB), Y9, Y1
+	VMOVUPS attention_avx2_exp5<>(SB), Y8
+	VMOVUPS attention_avx2_exp5<>(SB), Y9
+	VFMADD213PS attention_avx2_exp4<>(SB), Y0, Y8
+	VFMADD213PS attention_avx2_exp4<>(SB), Y1, Y9
+	VFMADD213PS attention_avx2_exp3<>(SB), Y0, Y8
+	VFMADD213PS attention_avx2_exp3<>(SB), Y1, Y9
+	VFMADD213PS attention_avx2_exp2<>(SB), Y0, Y8
+	VFMADD213PS attention_avx2_exp2<>(SB), Y1, Y9
+	VFMADD213PS attention_avx2_exp1<>(SB), Y0, Y8
+	VFMADD213PS attention_avx2_exp1<>(SB), Y1, Y9
+	VFMADD213PS attention_avx2_one<>(SB), Y0, Y8
+	VFMADD213PS attention_avx2_one<>(SB), Y1, Y9
+	VFMADD213PS attention_avx2_one<>(SB), Y0, Y8
+	VFMADD213PS attention_avx2_one<>(SB), Y1, Y9
+	VPSLLD $23, Y4, Y4
+	VPSLLD $23, Y5, Y5
+	VPADDD Y4, Y8, Y0
+	VPADDD Y5, Y9, Y1
+	JMP near255
+far254:
+	VXORPS attention_avx2_sign<>(SB), Y0, Y0
+	VXORPS attention_avx2_sign<>(SB), Y1, Y1
 	VMOVUPS attention_avx2_least<>(SB), Y8
 	VMOVUPS attention_avx2_least<>(SB), Y9
 	VMAXPS Y0, Y8, Y0
@@ -5243,12 +5382,13 @@ weights250:
 	VMULPS Y1, Y9, Y9
 	VMULPS Y4, Y8, Y0
 	VMULPS Y5, Y9, Y1
+near255:
 	VMOVUPS Y0, 0(SI)(AX*4)
 	VADDPS Y0, Y12, Y12
 	VMOVUPS Y1, 32(SI)(AX*4)
 	VADDPS Y1, Y13, Y13
 	MOVQ R12, AX
-less251:
+less253:
 	VADDPS Y13, Y12, Y0
 	VEXTRACTF128 $1, Y0, X1
 	VADDPS X1, X0, X0
@@ -5279,7 +5419,7 @@ TEXT ·attnMergeAVX2(SB), NOSPLIT, $0-8
 	MOVQ attnMergeArgs_rows(R9), CX
 	MOVQ attnMergeArgs_dim(R9), DX
 	SHLQ $2, DX
-eight252:
+eight256:
 	VMOVUPS (SI), Y0
 	VMOVUPS (R10), Y1
 	VMAXPS Y0, Y1, Y2
@@ -5333,9 +5473,9 @@ eight252:
 	VMOVUPS Y0, attnMergeArgs_a(R9)
 	VMOVUPS Y1, attnMergeArgs_c(R9)
 	XORQ BX, BX
-row253:
+row257:
 	CMPL (R11)(BX*4), $0
-	JEQ skip254
+	JEQ skip258
 	MOVL attnMergeArgs_top(R9)(BX*4), AX
 	MOVL AX, (SI)(BX*4)
 	VBROADCASTSS attnMergeArgs_a(R9)(BX*4), Y14
@@ -5345,28 +5485,28 @@ row253:
 	VFMADD213SS X1, X14, X0
 	VMOVSS X0, (DI)(BX*4)
 	XORQ AX, AX
-dims256:
+dims260:
 	VMULPS (R12)(AX*1), Y15, Y1
 	VMOVUPS (R8)(AX*1), Y0
 	VFMADD213PS Y1, Y14, Y0
 	VMOVUPS Y0, (R8)(AX*1)
 	ADDQ $32, AX
 	CMPQ AX, DX
-	JLT dims256
-skip254:
+	JLT dims260
+skip258:
 	ADDQ DX, R8
 	ADDQ DX, R12
 	DECQ CX
-	JEQ end255
+	JEQ end259
 	INCQ BX
 	CMPQ BX, $8
-	JLT row253
+	JLT row257
 	ADDQ $32, SI
 	ADDQ $32, DI
 	ADDQ $32, R10
 	ADDQ $32, R11
-	JMP eight252
-end255:
+	JMP eight256
+end259:
 	VZEROUPPER
 	RET
 
@@ -5379,22 +5519,22 @@ TEXT ·attnFinishAVX2(SB), NOSPLIT, $0-8
 	MOVQ attnFinishArgs_rows(R9), CX
 	MOVQ attnFinishArgs_dim(R9), DX
 	VXORPS Y3, Y3, Y3
-row257:
+row261:
 	VMOVSS attention_avx2_one<>(SB), X0
 	VDIVSS (BX), X0, X0
 	VBROADCASTSS X0, Y0
 	MOVQ DX, AX
-dims258:
+dims262:
 	VMULPS (SI), Y0, Y1
 	VADDPS Y3, Y1, Y1
 	VMOVUPS Y1, (DI)
 	ADDQ $32, SI
 	ADDQ $32, DI
 	SUBQ $8, AX
-	JNE dims258
+	JNE dims262
 	ADDQ $4, BX
 	DECQ CX
-	JNE row257
+	JNE row261
 	VZEROUPPER
 	RET
 

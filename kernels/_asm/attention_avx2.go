@@ -292,10 +292,10 @@ func (f attention) softmax() {
 		for i := range n {
 			r := expRegs{sprintf("Y%d", i), sprintf("Y%d", 4+i), sprintf("Y%d", 8+i)}
 			f.op("VMOVUPS %d(SI)(AX*4), %s", 32*i, r.x)
-			f.op("VSUBPS Y14, %s, %s", r.x, r.x)
+			f.op("VSUBPS %s, Y14, %s", r.x, r.x)
 			regs = append(regs, r)
 		}
-		f.exp(true, regs...)
+		f.expNear("R13", regs...)
 		for i, r := range regs {
 			f.op("VMOVUPS %s, %d(SI)(AX*4)", r.x, 32*i)
 			f.op("VADDPS %s, Y%d, Y%d", r.x, 12+i%2, 12+i%2)

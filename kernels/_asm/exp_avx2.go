@@ -19,46 +19,89 @@ type expRegs struct{ x, t, n string }
 //   - n·hi is exact, so that fusing it with the subtraction changes nothing.
 //   - 2^(k>>1) and 2^(k-k>>1) are made from the bits of t = 1.5·2^23 + k by shifts that drop all but k.
 func (f *file) exp(negative bool, regs ...expRegs) {
-	each := func(format string, args func(r expRegs) []any) {
-		for _, r := range regs {
-			f.op(format, args(r)...)
-		}
-	}
-	xtn := func(order string, head ...any) func(r expRegs) []any {
-		return func(r expRegs) []any {
-			list := append([]any(nil), head...)
-			for _, c := range order {
-				list = append(list, map[rune]string{'x': r.x, 't': r.t, 'n': r.n}[c])
-			}
-			return list
-		}
-	}
-	each("VMOVUPS %s, %s", xtn("n", f.float("least", -104)))
-	each("VMAXPS %s, %s, %s", xtn("xnx"))
+	each := f.expEach(regs)
+	each("VMOVUPS %s, %s", args("n", f.float("least", -104)))
+	each("VMAXPS %s, %s, %s", args("xnx"))
 	if !negative {
-		each("VMOVUPS %s, %s", xtn("n", f.float("beyond", 89)))
-		each("VMINPS %s, %s, %s", xtn("xnx"))
+		each("VMOVUPS %s, %s", args("n", f.float("beyond", 89)))
+		each("VMINPS %s, %s, %s", args("xnx"))
 	}
-	each("VMULPS %s, %s, %s", xtn("xt", f.float("log2e", 0x1.715476p0)))
-	each("VADDPS %s, %s, %s", xtn("tt", f.float("magic", 0x1.8p23)))
-	each("VSUBPS %s, %s, %s", xtn("tn", f.float("magic", 0x1.8p23)))
-	each("VFNMADD231PS %s, %s, %s", xtn("nx", f.float("ln2hi", 0x1.63p-1)))
-	each("VFMADD231PS %s, %s, %s", xtn("nx", f.float("ln2lo", 0x1.bd0106p-13)))
-	each("VMOVUPS %s, %s", xtn("n", f.float("exp5", 0x1.6a2414p-10)))
+	each("VMULPS %s, %s, %s", args("xt", f.float("log2e", 0x1.715476p0)))
+	each("VADDPS %s, %s, %s", args("tt", f.float("magic", 0x1.8p23)))
+	each("VSUBPS %s, %s, %s", args("tn", f.float("magic", 0x1.8p23)))
+	each("VFNMADD231PS %s, %s, %s", args("nx", f.float("ln2hi", 0x1.63p-1)))
+	each("VFMADD231PS %s, %s, %s", args("nx", f.float("ln2lo", 0x1.bd0106p-13)))
+	f.expPolynomial(each)
+	each("VPSRLD $1, %s, %s", args("tx"))
+	each("VPSLLD $23, %s, %s", args("xx"))
+	each("VPSLLD $23, %s, %s", args("tt"))
+	each("VPSUBD %s, %s, %s", args("xtt"))
+	each("VPADDD %s, %s, %s", args("xx", f.float("one", 1)))
+	each("VPADDD %s, %s, %s", args("tt", f.float("one", 1)))
+	each("VMULPS %s, %s, %s", args("xnn"))
+	each("VMULPS %s, %s, %s", args("tnx"))
+}
+
+// expNear emits kernels.Exp(-x) over the registers x of all regs, two sets or more, for x >= 0 (or NaN): by a shorter way
+// if all are below 87, where results are normal and the power of two is added to their exponent; else as exp does it.
+// flag is a general register for the test.
+func (f *file) expNear(flag string, regs ...expRegs) {
+	far, end := f.label("far"), f.label("near")
+	each := f.expEach(regs)
+	most := regs[0].t
+	f.op("VPMAXUD %s, %s, %s", regs[0].x, regs[1].x, most) // as integers NaN is the largest
+	for _, r := range regs[2:] {
+		f.op("VPMAXUD %s, %s, %s", r.x, most, most)
+	}
+	f.op("VPMINUD %s, %s, %s", f.float("near", 87), most, most)
+	f.op("VPCMPEQD %s, %s, %s", f.float("near", 87), most, most)
+	f.op("VMOVMSKPS %s, %s", most, flag)
+	f.op("TESTL %s, %s", flag, flag)
+	f.op("JNE %s", far)
+	each("VMULPS %s, %s, %s", args("xt", f.float("minusLog2e", -0x1.715476p0)))
+	each("VADDPS %s, %s, %s", args("tt", f.float("magic", 0x1.8p23)))
+	each("VSUBPS %s, %s, %s", args("tn", f.float("magic", 0x1.8p23)))
+	each("VFNMSUB231PS %s, %s, %s", args("nx", f.float("ln2hi", 0x1.63p-1)))
+	each("VFMADD231PS %s, %s, %s", args("nx", f.float("ln2lo", 0x1.bd0106p-13)))
+	f.expPolynomial(each)
+	each("VPSLLD $23, %s, %s", args("tt"))
+	each("VPADDD %s, %s, %s", args("tnx"))
+	f.op("JMP %s", end)
+	f.at(far)
+	each("VXORPS %s, %s, %s", args("xx", f.float("sign", float32(math.Copysign(0, -1)))))
+	f.exp(true, regs...)
+	f.at(end)
+}
+
+// expPolynomial emits n = e^x for the reduced arguments x.
+func (f *file) expPolynomial(each func(format string, args func(r expRegs) []any)) {
+	each("VMOVUPS %s, %s", args("n", f.float("exp5", 0x1.6a2414p-10)))
 	for _, c := range []struct {
 		name  string
 		value float32
 	}{{"exp4", 0x1.123a2p-7}, {"exp3", 0x1.5558f2p-5}, {"exp2", 0x1.555492p-3}, {"exp1", 0x1.fffffcp-2}, {"one", 1}, {"one", 1}} {
-		each("VFMADD213PS %s, %s, %s", xtn("xn", f.float(c.name, c.value)))
+		each("VFMADD213PS %s, %s, %s", args("xn", f.float(c.name, c.value)))
 	}
-	each("VPSRLD $1, %s, %s", xtn("tx"))
-	each("VPSLLD $23, %s, %s", xtn("xx"))
-	each("VPSLLD $23, %s, %s", xtn("tt"))
-	each("VPSUBD %s, %s, %s", xtn("xtt"))
-	each("VPADDD %s, %s, %s", xtn("xx", f.float("one", 1)))
-	each("VPADDD %s, %s, %s", xtn("tt", f.float("one", 1)))
-	each("VMULPS %s, %s, %s", xtn("xnn"))
-	each("VMULPS %s, %s, %s", xtn("tnx"))
+}
+
+// expEach returns a function that emits one instruction for each set of registers.
+func (f *file) expEach(regs []expRegs) func(format string, args func(r expRegs) []any) {
+	return func(format string, args func(r expRegs) []any) {
+		for _, r := range regs {
+			f.op(format, args(r)...)
+		}
+	}
+}
+
+// args returns an instruction's arguments: head, then the registers that order names.
+func args(order string, head ...any) func(r expRegs) []any {
+	return func(r expRegs) []any {
+		list := append([]any(nil), head...)
+		for _, c := range order {
+			list = append(list, map[rune]string{'x': r.x, 't': r.t, 'n': r.n}[c])
+		}
+		return list
+	}
 }
 
 // float returns a reference to a float32 constant, repeated to the length of a ZMM register.
