@@ -155,11 +155,11 @@ func (c *Config) llamaCosts(set *gguf.Set) {
 
 // llamaLayer is one layer's weights.
 type llamaLayer struct {
-	attnNorm, ffnNorm []float32      // [Width]
-	q, k, v           kernels.Matrix // Heads×HeadDim, KVHeads×HeadDim (twice) outputs of Width
-	o                 kernels.Matrix // Width outputs of Heads×HeadDim
-	gate, up          kernels.Matrix // FFN outputs of Width
-	down              kernels.Matrix // Width outputs of FFN
+	attnNorm, ffnNorm []float32 // [Width]
+	q, k, v           *weight   // Heads×HeadDim, KVHeads×HeadDim (twice) outputs of Width
+	o                 *weight   // Width outputs of Heads×HeadDim
+	gate, up          *weight   // FFN outputs of Width
+	down              *weight   // Width outputs of FFN
 }
 
 // loadLlamaLayer maps a layer's weights.
@@ -174,7 +174,7 @@ func loadLlamaLayer(ld *loader, l int) (w llamaLayer, err error) {
 	}
 	for _, m := range []struct {
 		name string
-		to   *kernels.Matrix
+		to   **weight
 	}{
 		{"attn_q", &w.q}, {"attn_k", &w.k}, {"attn_v", &w.v}, {"attn_output", &w.o},
 		{"ffn_gate", &w.gate}, {"ffn_up", &w.up}, {"ffn_down", &w.down},
@@ -197,27 +197,29 @@ func loadLlamaLayer(ld *loader, l int) (w llamaLayer, err error) {
 //
 // Each line is element-wise or one kernel call per row and output; so nothing depends on which rows come together.
 func (m *Model) forwardLlama(l int, rows []row) error {
-	c, w, b := &m.cfg, &m.layer[l-m.layers.First], &m.buf
+	c, w, b := &m.cfg, m.llamaLayer(l), &m.buf
 	b.shape(c, len(rows))
 
-	err := m.prepare(l, rows, c.Width, []*kernels.Matrix{&w.q, &w.k, &w.v}, b.x, func(r int, x []float32) {
-		kernels.RMSNorm(x, rows[r].h, w.attnNorm, c.Eps)
+	err := m.prepare(l, rows, c.Width, []*weight{w.q, w.k, w.v}, b.x, func(p *pass, r int, x []float32) {
+		kernels.RMSNorm(x, p.rows[r].h, p.m.llamaLayer(p.l).attnNorm, p.m.cfg.Eps)
 	})
 	if err != nil {
 		return err
 	}
-	m.multiply(len(rows), product{&w.q, b.q}, product{&w.k, b.k}, product{&w.v, b.v})
+	if err := m.multiply(len(rows), product{w: w.q, dst: b.q}, product{w: w.k, dst: b.k}, product{w: w.v, dst: b.v}); err != nil {
+		return err
+	}
 
-	qDim, kvDim := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
-	err = m.eachRow(l, rows, "KV row", func(r int) bool {
-		row := &rows[r]
+	err = m.eachRow(l, rows, "KV row", func(p *pass, r int) bool {
+		c, b, row := &p.m.cfg, &p.m.buf, &p.rows[r]
+		qDim, kvDim := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
 		q, k, v := b.q[r*qDim:(r+1)*qDim], b.k[r*kvDim:(r+1)*kvDim], b.v[r*kvDim:(r+1)*kvDim]
 		kernels.RopeInterleaved(q, c.Heads, c.HeadDim, c.RopeDim, row.cos, row.sin)
 		kernels.RopeInterleaved(k, c.KVHeads, c.HeadDim, c.RopeDim, row.cos, row.sin)
 		if kernels.CheckFinite(k) >= 0 || kernels.CheckFinite(v) >= 0 {
 			return false
 		}
-		row.seq.store(l, row.pos, k, v)
+		row.seq.store(p.l, row.pos, k, v)
 		return true
 	})
 	if err != nil {
@@ -225,33 +227,42 @@ func (m *Model) forwardLlama(l int, rows []row) error {
 	}
 	m.attend(l, rows, b.attn, b.q, 0, c.attentionScale())
 
-	err = m.prepare(l, rows, qDim, []*kernels.Matrix{&w.o}, b.attn, nil)
+	err = m.prepare(l, rows, c.Heads*c.HeadDim, []*weight{w.o}, b.attn, nil)
 	if err != nil {
 		return err
 	}
-	m.multiply(len(rows), product{&w.o, b.y})
+	if err := m.multiply(len(rows), product{w: w.o, dst: b.y}); err != nil {
+		return err
+	}
 
-	err = m.prepare(l, rows, c.Width, []*kernels.Matrix{&w.gate, &w.up}, b.x, func(r int, x []float32) {
-		h := rows[r].h
-		kernels.Add(h, h, b.y[r*c.Width:(r+1)*c.Width])
-		kernels.RMSNorm(x, h, w.ffnNorm, c.Eps)
+	err = m.prepare(l, rows, c.Width, []*weight{w.gate, w.up}, b.x, func(p *pass, r int, x []float32) {
+		h, width := p.rows[r].h, p.m.cfg.Width
+		kernels.Add(h, h, p.m.buf.y[r*width:(r+1)*width])
+		kernels.RMSNorm(x, h, p.m.llamaLayer(p.l).ffnNorm, p.m.cfg.Eps)
 	})
 	if err != nil {
 		return err
 	}
-	m.multiply(len(rows), product{&w.gate, b.gate}, product{&w.up, b.up})
+	if err := m.multiply(len(rows), product{w: w.gate, dst: b.gate}, product{w: w.up, dst: b.up}); err != nil {
+		return err
+	}
 
-	err = m.prepare(l, rows, c.FFN, []*kernels.Matrix{&w.down}, b.gate, func(r int, x []float32) {
-		kernels.MulSiLU(x, x, b.up[r*c.FFN:(r+1)*c.FFN])
+	err = m.prepare(l, rows, c.FFN, []*weight{w.down}, b.gate, func(p *pass, r int, x []float32) {
+		kernels.MulSiLU(x, x, p.m.buf.up[r*len(x):(r+1)*len(x)])
 	})
 	if err != nil {
 		return err
 	}
-	m.multiply(len(rows), product{&w.down, b.y})
+	if err := m.multiply(len(rows), product{w: w.down, dst: b.y}); err != nil {
+		return err
+	}
 
-	return m.eachRow(l, rows, "hidden state", func(r int) bool {
-		h := rows[r].h
-		kernels.Add(h, h, b.y[r*c.Width:(r+1)*c.Width])
+	return m.eachRow(l, rows, "hidden state", func(p *pass, r int) bool {
+		h, width := p.rows[r].h, p.m.cfg.Width
+		kernels.Add(h, h, p.m.buf.y[r*width:(r+1)*width])
 		return kernels.CheckFinite(h) < 0
 	})
 }
+
+// llamaLayer returns the weights of layer l of the model.
+func (m *Model) llamaLayer(l int) *llamaLayer { return &m.layer[l-m.layers.First] }

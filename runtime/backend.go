@@ -22,9 +22,10 @@ type Options struct {
 	Layers Range
 	// KV is the type in which cache rows are stored. It is part of the numerics profile.
 	KV KVType
-	// Threads is how many threads compute; 0 means GOMAXPROCS. It never changes a bit of any result. Leave two
+	// Threads is how many threads compute; 0 means GOMAXPROCS. DecodeThreads is how many do where a Run has few rows, as
+	// in decoding, which is bound by memory; 0 means as many as Threads. Neither changes a bit of any result. Leave two
 	// processors for the network: GOMAXPROCS ≥ Threads + 2 on a machine that also serves.
-	Threads int
+	Threads, DecodeThreads int
 	// MaxKVBytes bounds the sum of all reservations of KV memory; 0 means half of the memory that is available when
 	// the model is opened (2 GiB where the system does not say).
 	MaxKVBytes int64

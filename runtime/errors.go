@@ -74,3 +74,16 @@ type NonFiniteError struct {
 func (e *NonFiniteError) Error() string {
 	return fmt.Sprintf("runtime: NaN or infinity in %s at layer %d, position %d", e.What, e.Layer, e.Pos)
 }
+
+// WeightError says that a tensor of the model file has a NaN or infinite scale (or, of a dense type, value).
+type WeightError struct {
+	Tensor string
+	Err    error // row, block and weight type
+}
+
+func (e *WeightError) Error() string {
+	return fmt.Sprintf("runtime: tensor %s: %v: the file is damaged", e.Tensor, e.Err)
+}
+
+// Unwrap returns what was found.
+func (e *WeightError) Unwrap() error { return e.Err }

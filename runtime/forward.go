@@ -42,11 +42,25 @@ func (m *Model) Run(ctx context.Context, steps []*Step) error {
 			return err
 		}
 	}
-	m.pool.begin()
+	m.pool.begin(m.threadsFor(steps))
 	err := m.forward(ctx, steps)
-	m.pool.end()
 	releaseAll(steps, err == nil)
 	return err
+}
+
+// fewRows is up to how many rows a Run counts as decoding: it is as fast as memory, not as arithmetic.
+const fewRows = 16
+
+// threadsFor returns how many threads a Run of steps uses.
+func (m *Model) threadsFor(steps []*Step) int {
+	n := 0
+	for _, s := range steps {
+		n += s.N
+	}
+	if n <= fewRows {
+		return m.threads.decode
+	}
+	return m.threads.prefill
 }
 
 // releaseAll ends the claims of steps; their rows stay if keep is set.
@@ -71,14 +85,14 @@ func (m *Model) forward(ctx context.Context, steps []*Step) error {
 	for _, s := range steps {
 		first, last = min(first, s.Layers.First), max(last, s.Layers.Last)
 	}
-	active := make([]row, 0, len(all))
 	for l := first; l < last; l++ {
-		active = active[:0]
+		active := m.buf.active[:0]
 		for i := range all {
 			if steps[all[i].step].Layers.Contains(l) {
 				active = append(active, all[i])
 			}
 		}
+		m.buf.active = active
 		for at := 0; at < len(active); at += windowRows {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -110,7 +124,7 @@ func (m *Model) inputs(steps []*Step) ([]row, error) {
 	m.buf.hidden = sized(m.buf.hidden, hidden*c.Width)
 	half := c.RopeDim / 2
 	m.buf.rope = sized(m.buf.rope, n*c.RopeDim)
-	rows := make([]row, 0, n)
+	rows := m.buf.all[:0]
 	spare := m.buf.hidden
 	for i, s := range steps {
 		h := s.Out
@@ -125,24 +139,39 @@ func (m *Model) inputs(steps []*Step) ([]row, error) {
 			})
 		}
 	}
-	var bad firstBad
-	m.pool.do(n, func(_, i int) {
-		row := &rows[i]
-		s := steps[row.step]
-		m.rope.fill(row.cos, row.sin, row.pos)
-		if r := row.pos - s.Start; s.Layers.First == 0 {
-			m.embed.Row(row.h, int(s.Tokens[r]))
-		} else {
-			copy(row.h, s.Seam[r*c.Width:])
+	m.buf.all = rows
+	m.pass.rows, m.pass.steps = rows, steps
+	if i, found := m.forkRows(n, c.Width, m.ops.input); found {
+		if s := steps[rows[i].step]; s.Layers.First == 0 {
+			if err := m.embed.check(int(s.Tokens[rows[i].pos-s.Start])); err != nil {
+				return nil, err
+			}
 		}
-		if kernels.CheckFinite(row.h) >= 0 {
-			bad.note(i)
-		}
-	})
-	if i, found := bad.get(); found {
 		return nil, &NonFiniteError{rows[i].step, "seam", steps[rows[i].step].Layers.First, rows[i].pos}
 	}
 	return rows, nil
+}
+
+// inputTask fills in residual streams and rope angles of a task's rows.
+func (m *Model) inputTask(_, task int) {
+	p := &m.pass
+	for i, last := p.span(task, len(p.rows)); i < last; i++ {
+		row := &p.rows[i]
+		s := p.steps[row.step]
+		m.rope.fill(row.cos, row.sin, row.pos)
+		r := row.pos - s.Start
+		if s.Layers.First > 0 {
+			copy(row.h, s.Seam[r*m.cfg.Width:])
+		} else if id := int(s.Tokens[r]); m.embed.check(id) == nil {
+			m.embed.Row(row.h, id)
+		} else {
+			p.bad.note(i)
+			continue
+		}
+		if kernels.CheckFinite(row.h) >= 0 {
+			p.bad.note(i)
+		}
+	}
 }
 
 // head computes the logits of the rows whose logits are wanted:
@@ -150,7 +179,7 @@ func (m *Model) inputs(steps []*Step) ([]row, error) {
 //	logits = W_output (RMSNorm(h)·output_norm)
 func (m *Model) head(steps []*Step, all []row) error {
 	c := &m.cfg
-	var wanted []row
+	wanted := m.buf.wanted[:0]
 	at := 0
 	for _, s := range steps {
 		for _, r := range s.LogitRows {
@@ -158,31 +187,72 @@ func (m *Model) head(steps []*Step, all []row) error {
 		}
 		at += s.N
 	}
-	logits := make([]float32, len(wanted)*c.Vocab)
+	m.buf.wanted = wanted
+	logits := m.logitMemory(steps, len(wanted))
 	for at := 0; at < len(wanted); at += windowRows {
 		rows := wanted[at:min(at+windowRows, len(wanted))]
 		m.buf.x = sized(m.buf.x, len(rows)*c.Width)
-		err := m.prepare(c.Layers, rows, c.Width, []*kernels.Matrix{&m.output}, m.buf.x, func(r int, x []float32) {
-			kernels.RMSNorm(x, rows[r].h, m.outputNorm, c.Eps)
+		err := m.prepare(c.Layers, rows, c.Width, []*weight{m.output}, m.buf.x, func(p *pass, r int, x []float32) {
+			kernels.RMSNorm(x, p.rows[r].h, p.m.outputNorm, p.m.cfg.Eps)
 		})
 		if err != nil {
 			return err
 		}
-		out := logits[at*c.Vocab:]
-		m.multiply(len(rows), product{&m.output, out})
-		err = m.eachRow(c.Layers, rows, "logits", func(r int) bool {
-			return kernels.CheckFinite(out[r*c.Vocab:(r+1)*c.Vocab]) < 0
+		m.pass.logits = logits[at*c.Vocab:]
+		if err := m.multiply(len(rows), product{w: m.output, dst: m.pass.logits}); err != nil {
+			return err
+		}
+		err = m.eachRow(c.Layers, rows, "logits", func(p *pass, r int) bool {
+			vocab := p.m.cfg.Vocab
+			return kernels.CheckFinite(p.logits[r*vocab:(r+1)*vocab]) < 0
 		})
 		if err != nil {
 			return err
 		}
 	}
-	for _, s := range steps {
-		s.Logits = s.Logits[:0]
-		for range s.LogitRows {
-			s.Logits = append(s.Logits, logits[:c.Vocab:c.Vocab])
-			logits = logits[c.Vocab:]
-		}
-	}
+	copyLogits(steps, logits)
 	return nil
+}
+
+// logitMemory returns memory for n rows of logits in one piece, and makes each step's Logits: slices of their own where
+// the rows are few and will be copied (one row: the memory itself), parts of one new piece where they are many.
+func (m *Model) logitMemory(steps []*Step, n int) []float32 {
+	vocab := m.cfg.Vocab
+	if n > fewRows {
+		memory := make([]float32, n*vocab)
+		rest := memory
+		for _, s := range steps {
+			s.Logits = s.Logits[:0]
+			for range s.LogitRows {
+				s.Logits = append(s.Logits, rest[:vocab:vocab])
+				rest = rest[vocab:]
+			}
+		}
+		return memory
+	}
+	var only []float32
+	for _, s := range steps {
+		s.Logits = sized(s.Logits, len(s.LogitRows))
+		for i := range s.Logits {
+			s.Logits[i] = sized(s.Logits[i], vocab)
+			only = s.Logits[i]
+		}
+	}
+	if n == 1 {
+		return only
+	}
+	m.buf.logits = sized(m.buf.logits, n*vocab)
+	return m.buf.logits
+}
+
+// copyLogits takes rows of logits to the steps, where they aren't there already.
+func copyLogits(steps []*Step, logits []float32) {
+	for _, s := range steps {
+		for _, dst := range s.Logits {
+			if &dst[0] != &logits[0] {
+				copy(dst, logits)
+			}
+			logits = logits[len(dst):]
+		}
+	}
 }

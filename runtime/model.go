@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	goruntime "runtime"
@@ -34,22 +35,26 @@ type Model struct {
 	rope    ropeTable
 	budget  kvBudget
 	pool    *pool
-	running chan struct{} // capacity 1, holds an element while a Run (or Close) has the fields below
+	threads struct{ prefill, decode int } // how many of the pool's compute
+	running chan struct{}                 // capacity 1, holds an element while a Run (or Close) has the fields below
 
-	embed      kernels.Matrix // [Vocab][Width], when layer 0 is here
-	layer      []llamaLayer   // [layers.Len()]
-	outputNorm []float32      // [Width], when the head is here
-	output     kernels.Matrix // [Vocab][Width], when the head is here
+	embed      *weight      // [Vocab][Width], when layer 0 is here
+	layer      []llamaLayer // [layers.Len()]
+	outputNorm []float32    // [Width], when the head is here
+	output     *weight      // [Vocab][Width], when the head is here; embed itself where the two are tied
 
 	// Owned by whoever holds running.
 	buf    buffers
+	pass   pass
+	ops    operations
 	closed atomic.Bool // written by the holder, read by anyone
 }
 
 var _ Executor = (*Model)(nil)
 
-// Open loads a layer range. It checks the whole header, maps the file(s), and looks at every scale of the range's
-// weights, which reads them once. Tensors outside the range are not touched, so the file may be sparse there.
+// Open loads a layer range. It checks the whole header and maps the file(s). Tensors outside the range are not touched, so
+// the file may be sparse there. NaN and infinite scales are found before the first result that they would have changed:
+// here where weights are packed, in Run otherwise (*WeightError).
 func Open(o Options) (*Model, error) {
 	set, err := gguf.OpenSet(o.Path)
 	if err != nil {
@@ -76,12 +81,12 @@ func Open(o Options) (*Model, error) {
 	if tok.Size() > cfg.Vocab {
 		return nil, fmt.Errorf("runtime: %s: the tokenizer has %d tokens, the embedding table %d rows", o.Path, tok.Size(), cfg.Vocab)
 	}
-	threads := o.Threads
-	if threads <= 0 {
-		threads = goruntime.GOMAXPROCS(0)
-	}
 	m := &Model{cfg: cfg, layers: layers, kv: o.KV, tok: tok, load: loader{set: set}, running: make(chan struct{}, 1)}
-	if err := m.loadWeights(threads); err != nil {
+	m.threads.prefill = cmp.Or(max(o.Threads, 0), goruntime.GOMAXPROCS(0))
+	m.threads.decode = cmp.Or(max(o.DecodeThreads, 0), m.threads.prefill)
+	most := max(m.threads.prefill, m.threads.decode)
+	m.bindOperations()
+	if err := m.loadWeights(); err != nil {
 		m.load.close()
 		return nil, err
 	}
@@ -89,15 +94,15 @@ func Open(o Options) (*Model, error) {
 	if m.budget.limit <= 0 {
 		m.budget.limit = availableMemory() / 2
 	}
-	m.buf.scratch = make([]kernels.Scratch, threads)
-	m.buf.attention.bind(m, threads)
-	m.pool = newPool(threads)
+	m.buf.scratch = make([]kernels.Scratch, most)
+	m.buf.attention.bind(m, most)
+	m.pool = newPool(most)
 	return m, nil
 }
 
-// loadWeights maps and checks what the range needs: the layers and the rope factors, the embedding table for layer 0, and
+// loadWeights maps what the range needs: the layers and the rope factors, the embedding table for layer 0, and
 // norm and matrix of the head after the last layer.
-func (m *Model) loadWeights(threads int) (err error) {
+func (m *Model) loadWeights() (err error) {
 	ld := &m.load
 	var factors []float32
 	if _, ok := ld.set.Tensor("rope_freqs.weight"); ok && m.layers.Len() > 0 {
@@ -126,15 +131,19 @@ func (m *Model) loadWeights(threads int) (err error) {
 		if m.outputNorm, err = ld.vector("output_norm.weight"); err != nil {
 			return err
 		}
-		name := "output.weight"
-		if m.cfg.Tied {
-			name = "token_embd.weight"
+		switch {
+		case !m.cfg.Tied:
+			m.output, err = ld.matrix("output.weight")
+		case m.embed != nil:
+			m.output = m.embed
+		default:
+			m.output, err = ld.matrix("token_embd.weight")
 		}
-		if m.output, err = ld.matrix(name); err != nil {
+		if err != nil {
 			return err
 		}
 	}
-	return ld.verify(threads)
+	return nil
 }
 
 // Config implements Executor.
@@ -195,6 +204,6 @@ func (m *Model) Close() error {
 		return nil
 	}
 	m.pool.close()
-	m.embed, m.layer, m.output = kernels.Matrix{}, nil, kernels.Matrix{}
+	m.embed, m.layer, m.output = nil, nil, nil
 	return m.load.close()
 }

@@ -149,7 +149,7 @@ func TestOpenRange(t *testing.T) {
 	}
 }
 
-// TestDamagedWeights checks that a NaN in any weight that is used is found at load and named.
+// TestDamagedWeights checks that a NaN in any weight that is used is found before a result leaves, and named.
 func TestDamagedWeights(t *testing.T) {
 	nan32 := binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(math.NaN())))
 	for _, c := range []struct {
@@ -167,11 +167,19 @@ func TestDamagedWeights(t *testing.T) {
 	} {
 		path := tiny(t, runtimetest.TinyModel{Type: c.typ})
 		overwrite(t, path, c.tensor, c.data)
-		m, err := runtime.Open(runtime.Options{Path: path})
+		var bad *runtime.WeightError
+		m, err := runtime.Open(runtime.Options{Path: path, Threads: 2})
 		if err == nil {
+			seq := sequenceOf(t, m, 3)
+			for range 2 { // a second Run finds it again
+				err = m.Run(context.Background(), []*runtime.Step{{Seq: seq, Layers: m.Layers(), N: 3, Tokens: []int32{1, 0, 3}, LogitRows: []int{2}}})
+				if !errors.As(err, &bad) || seq.Len(0) != 0 {
+					t.Errorf("%v %s: error %v, %d rows kept", c.typ, c.tensor, err, seq.Len(0))
+				}
+			}
 			m.Close()
-			t.Errorf("%v %s: opened", c.typ, c.tensor)
-		} else if !strings.Contains(err.Error(), c.tensor) {
+		}
+		if !errors.As(err, &bad) || bad.Tensor != c.tensor || !strings.Contains(err.Error(), c.tensor) {
 			t.Errorf("%v %s: error %v", c.typ, c.tensor, err)
 		}
 	}
@@ -241,8 +249,12 @@ func TestSparse(t *testing.T) {
 				t.Errorf("%v: other logits from a sparse file", c.layers)
 			}
 		}
-		if _, err := runtime.Open(runtime.Options{Path: path}); err == nil {
-			t.Errorf("%v: the whole model opens from a sparse file", c.layers)
+		if m, err := runtime.Open(runtime.Options{Path: path}); err == nil {
+			step := &runtime.Step{Seq: sequenceOf(t, m, 1), Layers: m.Layers(), N: 1, Tokens: []int32{1}, LogitRows: []int{0}}
+			if err := m.Run(context.Background(), []*runtime.Step{step}); err == nil {
+				t.Errorf("%v: the whole model runs from a sparse file", c.layers)
+			}
+			m.Close()
 		}
 	}
 }

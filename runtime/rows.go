@@ -18,6 +18,9 @@ type buffers struct {
 	up     []float32 // [FFN]
 	y      []float32 // [Width] what is added to the residual stream
 
+	logits              []float32 // [Vocab]
+	all, active, wanted []row     // rows of the Run, of the layer, of the head
+
 	forms   [3]kernels.Activations // prepared rows by kernels.Form
 	scratch []kernels.Scratch      // by worker
 
@@ -34,83 +37,213 @@ func (b *buffers) shape(c *Config, n int) {
 }
 
 // sized returns s with length n and arbitrary contents, in its own memory where that suffices.
-func sized(s []float32, n int) []float32 {
+func sized[E any](s []E, n int) []E {
 	if cap(s) < n {
-		return make([]float32, n)
+		return make([]E, n)
 	}
 	return s[:n]
 }
 
+// pass is the current operation on rows of one layer. Operations get it instead of capturing variables: a function
+// literal that captures nothing costs no memory, and decoding must not allocate per token.
+type pass struct {
+	m    *Model
+	l    int // the layer; the model's layer count for the head
+	rows []row
+
+	// Of prepare.
+	x    []float32 // [len(rows)][cols]
+	cols int
+	want [3]bool // forms
+	fill func(p *pass, r int, x []float32)
+	// Of eachRow; of the head, [len(rows)][Vocab].
+	each   func(p *pass, r int) bool
+	logits []float32
+	// Of inputs.
+	steps []*Step
+
+	bad   firstBad
+	grain int // rows per task
+
+	// Of multiply.
+	n        int // rows
+	products []product
+}
+
+// operations are the pool's operations over the pass, bound once.
+type operations struct {
+	prepare, each, multiply, input func(worker, task int)
+}
+
+func (m *Model) bindOperations() {
+	m.pass.m = m
+	m.ops = operations{m.prepareTask, m.eachTask, m.multiplyTask, m.inputTask}
+}
+
+// grainElems is how many elements of rows a task takes at least, where a row-wise step is cut: some microseconds, so that
+// a step of decoding stays on its thread.
+const grainElems = 8192
+
+// forkRows runs a bound operation over tasks of rows, each of cols elements, and returns the first bad row.
+func (m *Model) forkRows(n, cols int, op func(worker, task int)) (int, bool) {
+	m.pass.bad.reset()
+	m.pass.grain = max(1, grainElems/cols)
+	m.pool.do((n+m.pass.grain-1)/m.pass.grain, op)
+	return m.pass.bad.get()
+}
+
+// span returns the rows of a task.
+func (p *pass) span(task, n int) (first, last int) {
+	return task * p.grain, min((task+1)*p.grain, n)
+}
+
 // prepare makes x ready to be multiplied by matrices, which all take rows of cols: fill, where there is one, first
 // computes x[r] in place, then x[r] is put into each form that the matrices ask for. x is [len(rows)][cols].
-func (m *Model) prepare(l int, rows []row, cols int, matrices []*kernels.Matrix, x []float32, fill func(r int, x []float32)) error {
-	var want [3]bool
+func (m *Model) prepare(l int, rows []row, cols int, matrices []*weight, x []float32, fill func(p *pass, r int, x []float32)) error {
+	p := &m.pass
+	p.l, p.rows, p.x, p.cols, p.fill = l, rows, x, cols, fill
+	p.want = [3]bool{}
 	for _, w := range matrices {
 		f := w.Type.Form()
-		if !want[f] {
+		if !p.want[f] {
 			m.buf.forms[f].Reset(len(rows), cols, f)
 		}
-		want[f] = true
+		p.want[f] = true
 	}
-	return m.eachRow(l, rows, "activations", func(r int) bool {
-		if fill != nil {
-			fill(r, x[r*cols:(r+1)*cols])
+	if r, found := m.forkRows(len(rows), cols, m.ops.prepare); found {
+		return &NonFiniteError{rows[r].step, "activations", l, rows[r].pos}
+	}
+	return nil
+}
+
+func (m *Model) prepareTask(_, task int) {
+	p := &m.pass
+	for r, last := p.span(task, len(p.rows)); r < last; r++ {
+		if p.fill != nil {
+			p.fill(p, r, p.x[r*p.cols:(r+1)*p.cols])
 		}
 		for f := range m.buf.forms {
-			if want[f] && m.buf.forms[f].PrepareRows(x, r, r+1) != nil {
-				return false
+			if p.want[f] && m.buf.forms[f].PrepareRows(p.x, r, r+1) != nil {
+				p.bad.note(r)
 			}
 		}
-		return true
-	})
-}
-
-// product is one matrix and where its outputs go, [rows][w.Rows].
-type product struct {
-	w   *kernels.Matrix
-	dst []float32
-}
-
-// tileOutputs is how many outputs of a matrix one task computes, for all rows.
-const tileOutputs = 32
-
-// multiply computes the products of n prepared rows, cut into tiles of outputs. The order of every sum is
-// kernels.MatMul's.
-func (m *Model) multiply(n int, products ...product) {
-	tiles := 0
-	for _, p := range products {
-		tiles += (p.w.Rows + tileOutputs - 1) / tileOutputs
 	}
-	m.pool.do(tiles, func(worker, t int) {
-		for _, p := range products {
-			mine := (p.w.Rows + tileOutputs - 1) / tileOutputs
-			if t >= mine {
-				t -= mine
-				continue
-			}
-			first := t * tileOutputs
-			kernels.MatMul(p.dst[:n*p.w.Rows], p.w.Rows, p.w, &m.buf.forms[p.w.Type.Form()], first, min(first+tileOutputs, p.w.Rows), &m.buf.scratch[worker])
-			return
-		}
-	})
 }
 
 // eachRow calls f for every row, on all threads. Where some return false, the error names the first of them.
-func (m *Model) eachRow(l int, rows []row, what string, f func(r int) bool) error {
-	var bad firstBad
-	m.pool.do(len(rows), func(_, r int) {
-		if !f(r) {
-			bad.note(r)
-		}
-	})
-	if r, found := bad.get(); found {
+func (m *Model) eachRow(l int, rows []row, what string, f func(p *pass, r int) bool) error {
+	p := &m.pass
+	p.l, p.rows, p.each = l, rows, f
+	if r, found := m.forkRows(len(rows), m.cfg.Width, m.ops.each); found {
 		return &NonFiniteError{rows[r].step, what, l, rows[r].pos}
 	}
 	return nil
 }
 
+func (m *Model) eachTask(_, task int) {
+	p := &m.pass
+	for r, last := p.span(task, len(p.rows)); r < last; r++ {
+		if !p.each(p, r) {
+			p.bad.note(r)
+		}
+	}
+}
+
+// product is one matrix and where its outputs go, [rows][w.Rows].
+type product struct {
+	w   *weight
+	dst []float32
+
+	tile, tiles int // rows of w per task, tasks; set by multiply
+}
+
+// Sizes of tasks in multiply, in nanoseconds of a core that reads 15 GB/s and multiplies a row of activations with
+// weights from its cache four times as fast. They need not be right: a wrong factor of two costs nothing.
+const (
+	tileTime   = 40_000 // so long that claiming is free, so short that the last one doesn't keep the others waiting
+	inlineTime = 4_000  // what isn't worth a fork
+)
+
+// groupRows is how many rows of a matrix kernels packs and multiplies together (kernels.Matrix.Groups).
+const groupRows = 16
+
+// reuseRows is how many rows of a matrix kernels.MatMul takes through all activations before it reads those again; in
+// prefill a tile has no fewer, where that leaves all threads busy.
+const reuseRows = 4 * groupRows
+
+// multiply computes the products of n prepared rows. They are cut into tiles of whole groups of rows, which threads claim
+// as they get ready. The order of every sum is kernels.MatMul's. It fails with *WeightError if a matrix is damaged.
+func (m *Model) multiply(n int, products ...product) error {
+	p := &m.pass
+	p.n, p.products = n, append(p.products[:0], products...)
+	total, work := 0, 0
+	for i := range p.products {
+		q := &p.products[i]
+		group := max(1, q.w.workOf(groupRows, n))
+		q.tile = max(1, tileTime/group) * groupRows
+		if n >= 8 {
+			q.tile = max(q.tile, reuseRows)
+		}
+		work += group * ((q.w.Rows + groupRows - 1) / groupRows)
+		total += q.cut(q.tile)
+	}
+	for small := false; total < 4*m.pool.threads && !small; {
+		total, small = 0, true
+		for i := range p.products {
+			q := &p.products[i]
+			tile := max(q.tile/2/groupRows, 1) * groupRows
+			small = small && tile == q.tile
+			total += q.cut(tile)
+		}
+	}
+	p.bad.reset()
+	if work < inlineTime {
+		for t := range total {
+			m.multiplyTask(0, t)
+		}
+	} else {
+		m.pool.do(total, m.ops.multiply)
+	}
+	if t, found := p.bad.get(); found {
+		q, first, last := p.tileOf(t)
+		return &WeightError{Tensor: q.w.name, Err: q.w.CheckScales(first, last)}
+	}
+	return nil
+}
+
+// cut sets the rows per task and returns the tasks.
+func (q *product) cut(tile int) int {
+	q.tile, q.tiles = tile, (q.w.Rows+tile-1)/tile
+	return q.tiles
+}
+
+// tileOf returns what task t multiplies.
+func (p *pass) tileOf(t int) (q *product, first, last int) {
+	for i := range p.products {
+		q = &p.products[i]
+		if t < q.tiles {
+			return q, t * q.tile, min((t+1)*q.tile, q.w.Rows)
+		}
+		t -= q.tiles
+	}
+	panic("runtime: a tile beyond all products")
+}
+
+func (m *Model) multiplyTask(worker, t int) {
+	p := &m.pass
+	q, first, last := p.tileOf(t)
+	if !q.w.sound(first, last) {
+		p.bad.note(t)
+		return
+	}
+	w := &q.w.Matrix
+	kernels.MatMul(q.dst[:p.n*w.Rows], w.Rows, w, &m.buf.forms[w.Type.Form()], first, last, &m.buf.scratch[worker])
+}
+
 // firstBad is the smallest index noted by any thread. The zero value holds none.
 type firstBad struct{ plus1 atomic.Int64 }
+
+func (b *firstBad) reset() { b.plus1.Store(0) }
 
 func (b *firstBad) note(i int) {
 	for {

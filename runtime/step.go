@@ -1,6 +1,9 @@
 package runtime
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Step is one sequence's part of a Run: N consecutive positions through consecutive layers.
 //
@@ -25,7 +28,8 @@ type Step struct {
 
 	// Out receives [N][Width]. It is reused when its capacity suffices and allocated otherwise; nil when not wanted.
 	Out []float32
-	// Logits receives one [Vocab] per entry of LogitRows, in that order: new memory, the caller's to keep.
+	// Logits receives one [Vocab] per entry of LogitRows, in that order. Like Out it is reused where its capacity
+	// suffices: whoever runs a Step again and keeps the Logits takes them out before.
 	Logits [][]float32
 }
 
@@ -33,19 +37,17 @@ type Step struct {
 // positions beyond the context, the wrong input, tokens outside the vocabulary, impossible LogitRows, a sequence named
 // twice. have is the executor's range. Every Executor's Run begins with it.
 func CheckSteps(c *Config, have Range, steps []*Step) error {
-	seen := make(map[Sequence]bool, len(steps))
 	for i, s := range steps {
 		reason := s.reason(c, have)
 		switch {
 		case reason == "" && s.Seq == nil:
 			reason = "it has no sequence"
-		case reason == "" && seen[s.Seq]:
+		case reason == "" && slices.ContainsFunc(steps[:i], func(o *Step) bool { return o.Seq == s.Seq }):
 			reason = "its sequence has two steps in this Run"
 		}
 		if reason != "" {
 			return &StepError{i, reason}
 		}
-		seen[s.Seq] = true
 	}
 	return nil
 }

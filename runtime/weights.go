@@ -3,7 +3,7 @@ package runtime
 import (
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 
 	"github.com/starling-swarm/starling/kernels"
 	"github.com/starling-swarm/starling/runtime/gguf"
@@ -58,21 +58,77 @@ func (spec tensorSpec) check(t *gguf.Tensor) error {
 	return nil
 }
 
-// loader turns tensors into matrices over mapped memory.
-type loader struct {
-	set    *gguf.Set
-	maps   []*mapping // by part; nil until needed
-	checks []check
+// weight is a matrix of the model, in use. The file's bytes are looked at for NaN and infinite scales exactly once, group of
+// rows by group, before they are first multiplied or packed: a separate look at everything when the model is opened would
+// read the whole file a second time. So a damaged file may open, but no product with a bad scale leaves Run.
+type weight struct {
+	kernels.Matrix
+	name    string
+	checked []atomic.Uint32 // bit g%32 of element g/32: group g has been looked at and is sound
+	doubts  atomic.Int64    // groups that have not
 }
 
-// check is a matrix whose scales are still to be looked at.
-type check struct {
-	name string
-	m    kernels.Matrix
+// newWeight returns a weight of which nothing has been looked at.
+func newWeight(name string, m kernels.Matrix) *weight {
+	w := &weight{Matrix: m, name: name, checked: make([]atomic.Uint32, (m.Groups()+31)/32)}
+	w.doubts.Store(int64(m.Groups()))
+	return w
+}
+
+// sound reports whether the scales of rows [first, last) are finite; both are multiples of groupRows, or last is Rows.
+func (w *weight) sound(first, last int) bool {
+	if w.doubts.Load() == 0 {
+		return true
+	}
+	for g := first / groupRows; g*groupRows < last; g++ {
+		bit := uint32(1) << (g % 32)
+		if w.checked[g/32].Load()&bit != 0 {
+			continue
+		}
+		if w.CheckScales(g*groupRows, min((g+1)*groupRows, w.Rows)) != nil {
+			return false
+		}
+		if w.checked[g/32].Or(bit)&bit == 0 {
+			w.doubts.Add(-1)
+		}
+	}
+	return true
+}
+
+// check looks at one row, which is about to be dequantised, whether or not its group has been looked at.
+func (w *weight) check(row int) error {
+	if err := w.CheckScales(row, row+1); err != nil {
+		return &WeightError{Tensor: w.name, Err: err}
+	}
+	return nil
+}
+
+// workOf is the time in nanoseconds that a core needs, by the crude model of multiply, for some rows of w by n rows of
+// activations.
+func (w *weight) workOf(rows, n int) int {
+	return len(w.Data) / w.Rows * rows * (4 + n) / (4 * 15)
+}
+
+// loader turns tensors into matrices over mapped memory.
+type loader struct {
+	set     *gguf.Set
+	maps    []*mapping // by part; nil until needed
+	weights []*weight  // in the order of loading
 }
 
 // matrix returns a tensor that checkTensors has approved.
-func (ld *loader) matrix(name string) (kernels.Matrix, error) {
+func (ld *loader) matrix(name string) (*weight, error) {
+	m, err := ld.read(name)
+	if err != nil {
+		return nil, err
+	}
+	w := newWeight(name, m)
+	ld.weights = append(ld.weights, w)
+	return w, nil
+}
+
+// read maps a tensor.
+func (ld *loader) read(name string) (kernels.Matrix, error) {
 	t, ok := ld.set.Tensor(name)
 	if !ok {
 		return kernels.Matrix{}, fmt.Errorf("runtime: tensor %s is missing", name)
@@ -96,59 +152,21 @@ func (ld *loader) matrix(name string) (kernels.Matrix, error) {
 	if err != nil {
 		return kernels.Matrix{}, fmt.Errorf("runtime: tensor %s: %w", name, err)
 	}
-	ld.checks = append(ld.checks, check{name, m})
 	return m, nil
 }
 
-// vector returns a tensor of one row as float32.
+// vector returns a tensor of one row as float32. It is looked at right away.
 func (ld *loader) vector(name string) ([]float32, error) {
-	m, err := ld.matrix(name)
+	m, err := ld.read(name)
 	if err != nil {
 		return nil, err
+	}
+	if err := m.CheckScales(0, 1); err != nil {
+		return nil, &WeightError{Tensor: name, Err: err}
 	}
 	v := make([]float32, m.Cols)
 	m.Row(v, 0)
 	return v, nil
-}
-
-// verify looks for NaN and infinity in everything loaded so far, on several threads. It reads all the weights, which
-// also brings them into memory.
-func (ld *loader) verify(threads int) error {
-	const rows = 1024 // per unit of work
-	type unit struct {
-		check
-		first int
-	}
-	var units []unit
-	for _, c := range ld.checks {
-		for first := 0; first < c.m.Rows; first += rows {
-			units = append(units, unit{c, first})
-		}
-	}
-	errs := make([]error, len(units))
-	next := make(chan int)
-	var wg sync.WaitGroup
-	for range threads {
-		wg.Go(func() {
-			for i := range next {
-				u := &units[i]
-				if err := u.m.CheckScales(u.first, min(u.first+rows, u.m.Rows)); err != nil {
-					errs[i] = fmt.Errorf("runtime: %s: tensor %s: %w: the file is damaged", ld.set.Meta().Path, u.name, err)
-				}
-			}
-		})
-	}
-	for i := range units {
-		next <- i
-	}
-	close(next)
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // close unmaps everything.

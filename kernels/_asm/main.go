@@ -23,6 +23,8 @@ var units = []struct {
 	{"matmul_neon", "arm64", matmulNEON},
 	{"pack_avx2", "amd64", packAVX2},
 	{"pack_neon", "arm64", packNEON},
+	{"pause", "amd64", pauseAMD64},
+	{"pause", "arm64", pauseARM64},
 	{"quantise_avx2", "amd64", quantiseAVX2},
 	{"rows_avx2", "amd64", rowsAVX2},
 }
