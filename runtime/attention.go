@@ -80,7 +80,7 @@ func (m *Model) attend(l int, rows []row, dst, q []float32, window int, scale fl
 	a := &m.buf.attention
 	a.l, a.rows, a.dst, a.q, a.window, a.scale = l, rows, dst, q, window, scale
 	flops := a.cut()
-	threads := m.pool.threads
+	threads := int(m.pool.use.Load())
 	switch {
 	case threads == 1 || flops < inlineFlops:
 		for t := range a.units {
