@@ -15,8 +15,23 @@ func (c *benchCmd) print(r *benchReport) error {
 	case c.CSV:
 		return r.csv()
 	}
-	l := &r.Limits
 	fmt.Printf("%s, %s kernels, starling %s\n\n", r.CPU, r.Variant, r.Version)
+	if c.Limits {
+		r.Limits.print()
+	}
+	fmt.Println("| model | size | threads | test | t/s | limit | of the limit |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+	for _, t := range r.Results {
+		limit := "– | –"
+		if c.Limits {
+			limit = fmt.Sprintf("%.4g (%s) | %.0f %%", t.Limit, t.Bound, 100*t.Fraction)
+		}
+		fmt.Printf("| %s | %s | %d | %s | %.4g ± %.2g | %s |\n", printable(r.Model.title()), bytesText(r.Model.Bytes), r.Threads, t.Test, t.TPS, t.StdDev, limit)
+	}
+	return nil
+}
+
+// print writes the machine's speeds.
+func (l *benchLimits) print() {
 	fmt.Println("| threads | read GB/s | int8 GOPS | f32 GFLOPS |\n| ---: | ---: | ---: | ---: |")
 	row := func(threads int, s benchSpeeds) {
 		fmt.Printf("| %d | %.1f | %.0f | %.0f |\n", threads, s.Read/1e9, s.Int8/1e9, s.F32/1e9)
@@ -25,12 +40,7 @@ func (c *benchCmd) print(r *benchReport) error {
 	if l.Threads > 1 {
 		row(l.Threads, l.benchSpeeds)
 	}
-	fmt.Println("\n| model | size | threads | test | t/s | limit | of the limit |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
-	for _, t := range r.Results {
-		fmt.Printf("| %s | %s | %d | %s | %.4g ± %.2g | %.4g (%s) | %.0f %% |\n", printable(r.Model.title()), bytesText(r.Model.Bytes), r.Threads, t.Test,
-			t.TPS, t.StdDev, t.Limit, t.Bound, 100*t.Fraction)
-	}
-	return nil
+	fmt.Println()
 }
 
 // title names the model for people.

@@ -20,6 +20,7 @@ type benchCmd struct {
 	Depth  []int  `short:"d" default:"0" placeholder:"N" help:"Tokens that are in the KV cache already. Default: 0."`
 	Batch  []int  `short:"b" default:"1" placeholder:"N" help:"Streams that decode together. Default: 1."`
 	Repeat int    `short:"r" default:"5" placeholder:"N" help:"How often each test is timed, after a run that isn't. Default: 5."`
+	Limits bool   `negatable:"" default:"true" help:"Measure the machine's limits, too, which takes seconds. With --no-limits those figures are 0."`
 	JSON   bool   `name:"json" xor:"format" help:"Print a JSON object."`
 	CSV    bool   `name:"csv" xor:"format" help:"Print comma-separated values."`
 }
@@ -119,8 +120,13 @@ func (c *benchCmd) Run(ctx context.Context, g *globals) error {
 	}
 	status := benchStatus{terminal: isTerminal(os.Stderr)}
 	defer status.clear()
-	status.show("the machine's limits")
-	r.Limits.measure(threads)
+	limits := func() {
+		if c.Limits {
+			status.show("the machine's limits")
+			r.Limits.measure(threads)
+		}
+	}
+	limits()
 	b := bench{m: m, layers: m.Layers(), cfg: cfg, status: &status}
 	for _, t := range tests {
 		samples, err := b.run(ctx, t, c.Repeat)
@@ -129,10 +135,11 @@ func (c *benchCmd) Run(ctx context.Context, g *globals) error {
 		}
 		r.Results = append(r.Results, newResult(t, samples))
 	}
-	status.show("the machine's limits")
-	r.Limits.measure(threads)
+	limits()
 	for i := range r.Results {
-		r.Results[i].limit(&cfg, layers, head, r.Limits.benchSpeeds)
+		if c.Limits {
+			r.Results[i].limit(&cfg, layers, head, r.Limits.benchSpeeds)
+		}
 	}
 	status.clear()
 	return c.print(&r)
