@@ -1,16 +1,18 @@
 package kernels
 
-// panelBytes is the scratch memory of one unpacked superblock of 16 rows; kernels/_asm says what is where.
-const panelBytes = 6656
+// panelBytes is the scratch memory of one unpacked superblock of two groups; kernels/_asm says what is where.
+const panelBytes = 2 * 6656
 
-// groupArgs tells an assembly kernel to multiply one group of 16 packed rows by all rows of activations.
+// groupArgs tells an assembly kernel to multiply one or two groups of 16 packed rows by all rows of activations.
 type groupArgs struct {
 	w      *byte    // packed blocks, ascending
+	wNext  int      // bytes from the first group's blocks to the second's
+	groups int      // 1; or 2, which only kernels of an implementation with pairs get
 	acts   *byte    // records of the first superblock
 	next   int      // bytes from the records of a superblock to the next's
 	blocks int      // blocks of the weight type in w
 	rows   int      // rows of activations
-	acc    *float32 // [rows][16]: in, the sums so far; out, with these blocks
+	acc    *float32 // [groups][rows][16]: in, the sums so far; out, with these blocks
 	panel  *byte    // panelBytes, at a multiple of 64
 }
 
@@ -44,7 +46,8 @@ func matMulGroups(dst []float32, stride int, w *Matrix, a *Activations, first, l
 	if s.panel == nil {
 		s.panel = aligned(nil, panelBytes)
 	}
-	s.block = aligned(s.block, groupRows*perSuper*bytes)
+	blockBytes := groupRows * perSuper * bytes
+	s.block = aligned(s.block, 2*blockBytes)
 	s.acc = sized(s.acc, passGroups*min(a.rows, passRows)*groupRows)
 	s.args = groupArgs{next: a.rows * rec, panel: &s.panel[0]}
 	args := &s.args
@@ -59,15 +62,22 @@ func matMulGroups(dst []float32, stride int, w *Matrix, a *Activations, first, l
 			if w.packed != nil && rows <= fewRows {
 				step = supers // nothing to reuse: a group is one run of memory
 			}
+			atOnce := 1
+			if active.pairs && rows > fewRows {
+				atOnce = 2
+			}
 			for sb := 0; sb < supers; sb += step {
 				args.acts = &a.records[sb*args.next+r0*rec]
 				args.blocks = min(step*perSuper, total-sb*perSuper)
-				for g := g0; g < g1; g++ {
+				for g := g0; g < g1; g += atOnce {
+					args.groups = min(atOnce, g1-g)
 					if w.packed != nil {
-						args.w = &w.packed[(g*total+sb*perSuper)*groupRows*bytes]
+						args.w, args.wNext = &w.packed[(g*total+sb*perSuper)*groupRows*bytes], total*groupRows*bytes
 					} else {
-						w.packBlocks(s.block, g, sb*perSuper, args.blocks, &s.pack)
-						args.w = &s.block[0]
+						for i := range args.groups {
+							w.packBlocks(s.block[i*blockBytes:], g+i, sb*perSuper, args.blocks, &s.pack)
+						}
+						args.w, args.wNext = &s.block[0], blockBytes
 					}
 					args.acc = &s.acc[(g-g0)*size]
 					kernel(args)

@@ -13,6 +13,8 @@ type Variant uint8
 const (
 	Generic Variant = iota
 	AVX2            // amd64: AVX2, FMA, F16C
+	AVXVNNI         // amd64: and VPDPBUSD in 256 bits
+	AVX512          // amd64: AVX-512 F, BW, DQ, VL and VNNI
 	NEON            // arm64: what ARMv8.0 has
 	DotProd         // arm64: and SDOT
 	I8MM            // arm64: and SMMLA
@@ -27,19 +29,19 @@ func (v Variant) String() string {
 	return fmt.Sprintf("variant %d", uint8(v))
 }
 
-var variantNames = [variants]string{Generic: "generic", AVX2: "avx2", NEON: "neon", DotProd: "dotprod", I8MM: "i8mm"}
+var variantNames = [variants]string{Generic: "generic", AVX2: "avx2", AVXVNNI: "avxvnni", AVX512: "avx512", NEON: "neon", DotProd: "dotprod", I8MM: "i8mm"}
 
 // implementation is what a variant does faster than the specification; a nil function means that the Go code does it.
 type implementation struct {
 	variant Variant
 	group   [len(geometries)]func(*groupArgs) // quantised matrix product, by weight type
+	pairs   bool                              // group takes two groups of rows at once
 	pack    func(*packArgs)                   // 16 native rows to the packed layout
-
-	rowKernels  // elementwise work
-	attnKernels // attention
 
 	read, peakInt8, peakF32 func(*limitArgs) // the limits of the machine, see ReadLoop and PeakInt8
 
+	rowKernels  // elementwise work
+	attnKernels // attention
 }
 
 // implementations are those this build has, by Variant; entries without one are nil.

@@ -6,17 +6,41 @@ import "golang.org/x/sys/cpu"
 
 // addImplementations fills in what this processor can run.
 func addImplementations() {
-	if cpu.X86.HasAVX2 && cpu.X86.HasFMA && hasF16C() {
-		implementations[AVX2] = &implementation{
-			variant: AVX2,
-			group: [len(geometries)]func(*groupArgs){
-				Q4_0: groupQ4_0AVX2, Q4_1: groupQ4_1AVX2, Q5_0: groupQ5_0AVX2, Q5_1: groupQ5_1AVX2, Q8_0: groupQ8_0AVX2,
-				Q4_K: groupQ4_KAVX2, Q5_K: groupQ5_KAVX2, Q6_K: groupQ6_KAVX2,
-			},
-			pack:       packAVX2,
-			rowKernels: rowKernelsAVX2, attnKernels: attnKernelsAVX2,
-			read: readAVX2, peakInt8: peakInt8AVX2, peakF32: peakF32AVX2,
+	x := &cpu.X86
+	if !x.HasAVX2 || !x.HasFMA || !hasF16C() {
+		return
+	}
+	base := implementation{
+		variant: AVX2,
+		group: [len(geometries)]func(*groupArgs){
+			Q4_0: groupQ4_0AVX2, Q4_1: groupQ4_1AVX2, Q5_0: groupQ5_0AVX2, Q5_1: groupQ5_1AVX2, Q8_0: groupQ8_0AVX2,
+			Q4_K: groupQ4_KAVX2, Q5_K: groupQ5_KAVX2, Q6_K: groupQ6_KAVX2,
+		},
+		pack: packAVX2,
+		read: readAVX2, peakInt8: peakInt8AVX2, peakF32: peakF32AVX2,
+		rowKernels: rowKernelsAVX2, attnKernels: attnKernelsAVX2,
+	}
+	implementations[AVX2] = &base
+	if x.HasAVXVNNI {
+		vnni := base
+		vnni.variant = AVXVNNI
+		vnni.group = [len(geometries)]func(*groupArgs){
+			Q4_0: groupQ4_0AVXVNNI, Q4_1: groupQ4_1AVXVNNI, Q5_0: groupQ5_0AVXVNNI, Q5_1: groupQ5_1AVXVNNI, Q8_0: groupQ8_0AVXVNNI,
+			Q4_K: groupQ4_KAVXVNNI, Q5_K: groupQ5_KAVXVNNI, Q6_K: groupQ6_KAVXVNNI,
 		}
+		vnni.peakInt8 = peakInt8AVXVNNI
+		implementations[AVXVNNI] = &vnni
+	}
+	if x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL && x.HasAVX512VNNI {
+		wide := base
+		wide.variant = AVX512
+		wide.group = [len(geometries)]func(*groupArgs){
+			Q4_0: groupQ4_0AVX512, Q4_1: groupQ4_1AVX512, Q5_0: groupQ5_0AVX512, Q5_1: groupQ5_1AVX512, Q8_0: groupQ8_0AVX512,
+			Q4_K: groupQ4_KAVX512, Q5_K: groupQ5_KAVX512, Q6_K: groupQ6_KAVX512,
+		}
+		wide.pairs = true
+		wide.read, wide.peakInt8, wide.peakF32 = readAVX512, peakInt8AVX512, peakF32AVX512
+		implementations[AVX512] = &wide
 	}
 }
 

@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // The quantised matrix product for AVX2: 16 packed rows (lanes are rows: two registers of eight) by any number of rows
 // of activations. For each superblock of 256 columns, the codes are unpacked to a panel in L1, unsigned bytes in quads of
@@ -37,10 +40,12 @@ type kind struct {
 	min    bool // has minimums
 	sub16  bool // scales per 16 columns (Q6_K)
 	signed bool // codes are signed bytes (Q8_0)
+
+	flipped bool // codes are signed bytes, taken as unsigned ones around 128
 }
 
 // five reports whether codes have a fifth bit apart from the low four.
-func (k kind) five() bool { return k.quads == 4 }
+func (k kind) five() bool { return strings.HasPrefix(k.name, "Q5") }
 
 func (k kind) bytes() int { return 32*k.halves + 64*k.dwords }
 
@@ -57,16 +62,23 @@ var kinds = []kind{
 
 func matmulAVX2(f *file) {
 	for _, k := range kinds {
-		avx2{f}.group(k)
+		avx2{f, false}.group(k)
 	}
 }
 
-type avx2 struct{ *file }
+type avx2 struct {
+	*file
+	vnni bool // see matmul_vnni.go
+}
 
 // group writes the function for one type: few rows of activations take the codes from the packed blocks as they go,
 // more rows share an unpacked panel.
 func (f avx2) group(k kind) {
-	f.fn("group"+k.name+"AVX2", "groupArgs", "R9", "multiplies one group of packed rows, see groupArgs.")
+	isa := "AVX2"
+	if f.vnni {
+		isa = "AVXVNNI"
+	}
+	f.fn("group"+k.name+isa, "groupArgs", "R9", "multiplies one group of packed rows, see groupArgs.")
 	f.op("MOVQ groupArgs_w(R9), SI")
 	f.op("MOVQ groupArgs_panel(R9), BX")
 	f.op("MOVQ groupArgs_acts(R9), R8")
@@ -293,6 +305,10 @@ func (w weights) advance() {
 
 // masks loads the constants that load needs: Y15 up to Y14, which stay.
 func (w weights) masks() {
+	if w.k.flipped {
+		w.op("VMOVDQU %s, Y15", w.bytes32("flip", 0x80))
+		return
+	}
 	w.op("VMOVDQU %s, Y15", w.bytes32("low", 0x0f))
 	switch {
 	case w.k.five():
@@ -323,6 +339,8 @@ func (w weights) nibble(off int, high bool, dst string) {
 // load puts the codes of quad q of block b of a part (0 for legacy types), rows 8v to 8v+7, into dst; tmp is lost.
 func (w weights) load(b, q, v int, dst, tmp string) {
 	switch {
+	case w.k.flipped:
+		w.op("VPXOR %d(%s), Y15, %s", 32*w.k.halves+64*q+32*v, w.low, dst)
 	case w.k.sub16:
 		w.nibble(64*(b%2*8+q)+32*v, b >= 2, dst)
 		at := fmt.Sprintf("%d(%s)", 64*q+32*v, w.high)
@@ -457,15 +475,8 @@ type tile struct {
 // pairSums emits quads [from, to) of block b: 16-bit pair sums of all rows by two registers of weights, into Y0 up,
 // starting anew. Codes at R13, activations at off(DI).
 func (t tile) pairSums(b, off, from, to int) {
-	w := weights{t.avx2, t.k, "R13", "R14"}
 	for q := from; q < to; q++ {
-		for v := range 2 {
-			if t.packed {
-				w.load(b, q, v, fmt.Sprintf("Y%d", 8+v), "Y11")
-			} else {
-				t.op("VMOVDQU %d(R13), Y%d", 64*q+32*v, 8+v)
-			}
-		}
+		t.codes(b, q)
 		for r := range t.rows {
 			t.op("VPBROADCASTD %d(DI), Y10", t.rec*r+off+4*q)
 			for v := range 2 {
@@ -476,6 +487,18 @@ func (t tile) pairSums(b, off, from, to int) {
 				t.op("VPMADDUBSW Y10, Y%d, Y%d", 8+v, 11+v)
 				t.op("VPADDW Y%d, Y%d, Y%d", 11+v, 2*r+v, 2*r+v)
 			}
+		}
+	}
+}
+
+// codes brings quad q of block b to Y8 and Y9. Y11 is lost.
+func (t tile) codes(b, q int) {
+	w := weights{t.avx2, t.k, "R13", "R14"}
+	for v := range 2 {
+		if t.packed {
+			w.load(b, q, v, fmt.Sprintf("Y%d", 8+v), "Y11")
+		} else {
+			t.op("VMOVDQU %d(R13), Y%d", 64*q+32*v, 8+v)
 		}
 	}
 }
@@ -556,15 +579,22 @@ func (t tile) clear() {
 // block32 adds the scaled products of block b of 32 columns to the 32-bit sums.
 func (t tile) block32(b, acts, scales int) {
 	for from := 0; from < 8; from += t.k.quads {
-		t.pairSums(b, acts, from, from+t.k.quads)
 		at := panelScale + scales
 		if t.k.sub16 {
 			at += from / 4 * 64
 		}
+		if t.vnni {
+			t.dots(b, acts, from, from+t.k.quads)
+			t.scaleDots(at)
+		} else {
+			t.pairSums(b, acts, from, from+t.k.quads)
+		}
 		for r := range t.rows {
 			for v := range 2 {
 				acc := 2*r + v
-				t.op("VPMADDWD %d(R11), Y%d, Y%d", at+32*v, acc, acc)
+				if !t.vnni {
+					t.op("VPMADDWD %d(R11), Y%d, Y%d", at+32*v, acc, acc)
+				}
 				if t.inRegs() {
 					t.op("VPADDD Y%d, %s, %s", acc, t.sum(r, v), t.sum(r, v))
 					continue
@@ -652,7 +682,9 @@ func (t tile) blocks() {
 	if t.packed {
 		weights{t.avx2, t.k, "R13", "R14"}.masks()
 	}
-	t.op("VMOVDQU %s, Y13", t.bytes32("ones16", 1, 0))
+	if !t.vnni {
+		t.op("VMOVDQU %s, Y13", t.bytes32("ones16", 1, 0))
+	}
 	if t.inRegs() {
 		for r := range t.rows {
 			for v := range 2 {
@@ -661,7 +693,10 @@ func (t tile) blocks() {
 		}
 	}
 	t.eachBlock(func() {
-		for from := 0; from < 8; from += t.k.quads {
+		if t.vnni {
+			t.dots(0, 0, 0, 8)
+		}
+		for from := 0; from < 8 && !t.vnni; from += t.k.quads {
 			t.pairSums(0, 0, from, from+t.k.quads)
 			for i := range 2 * t.rows {
 				t.op("VPMADDWD Y13, Y%d, Y%d", i, i)
@@ -678,7 +713,7 @@ func (t tile) blocks() {
 				t.op("VBROADCASTSS %d(R14), Y9", rec32*r+rec32Dsum)
 			} else {
 				t.op("VPBROADCASTD %d(R14), Y9", rec32*r+rec32S)
-				t.op("VPSLLD $%d, Y9, Y9", map[int]int{8: 3, 16: 4}[t.k.centre])
+				t.op("VPSLLD $%d, Y9, Y9", map[int]int{8: 3, 16: 4, 128: 7}[t.k.centre])
 			}
 			for v := range 2 {
 				acc := 2*r + v

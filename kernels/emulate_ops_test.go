@@ -1,0 +1,345 @@
+package kernels
+
+import (
+	"encoding/binary"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// address returns how to compute the address of a memory operand, or nil.
+func address(operand string) func(e *emulator) int64 {
+	if m := argsForm.FindStringSubmatch(operand); m != nil {
+		off := int64(argumentOffsets[m[1]])
+		return func(e *emulator) int64 { return e.integer[9] + off }
+	}
+	m := memoryForm.FindStringSubmatch(operand)
+	if m == nil {
+		return nil
+	}
+	off, _ := strconv.ParseInt(m[1], 10, 64)
+	base, ok := integerRegisters[m[2]]
+	if !ok {
+		return nil
+	}
+	return func(e *emulator) int64 { return e.integer[base] + off }
+}
+
+// integerSource returns how to read a 64-bit operand.
+func integerSource(operand string) func(e *emulator) int64 {
+	if r, ok := integerRegisters[operand]; ok {
+		return func(e *emulator) int64 { return e.integer[r] }
+	}
+	if imm, ok := strings.CutPrefix(operand, "$"); ok {
+		u, err := strconv.ParseInt(imm, 0, 64)
+		if err != nil {
+			panic(err)
+		}
+		return func(*emulator) int64 { return u }
+	}
+	if a := address(operand); a != nil {
+		return func(e *emulator) int64 { return int64(binary.LittleEndian.Uint64(e.memory(a(e), 8))) }
+	}
+	panic("operand " + operand)
+}
+
+// register returns the number of a vector register, or -1.
+func register(operand string) int {
+	if len(operand) > 1 && strings.Contains("XYZ", operand[:1]) {
+		if n, err := strconv.Atoi(operand[1:]); err == nil {
+			return n
+		}
+	}
+	return -1
+}
+
+// source returns how to read a vector operand of n bytes; 4 bytes are broadcast.
+func source(operand string, n int, constants map[string][]byte) func(e *emulator) *vector {
+	if r := register(operand); r >= 0 {
+		return func(e *emulator) *vector { return &e.v[r] }
+	}
+	fill := func(b []byte) *vector {
+		var v vector
+		for i := range v {
+			if n == 4 {
+				v[i] = binary.LittleEndian.Uint32(b)
+			} else if 4*i < n {
+				v[i] = binary.LittleEndian.Uint32(b[4*i:])
+			}
+		}
+		return &v
+	}
+	if m := constForm.FindStringSubmatch(operand); m != nil {
+		v := fill(constants[m[1]][:n])
+		return func(*emulator) *vector { return v }
+	}
+	a := address(operand)
+	if a == nil {
+		panic("operand " + operand)
+	}
+	return func(e *emulator) *vector { return fill(e.memory(a(e), n)) }
+}
+
+// compile returns what an instruction does.
+func compile(op string, operands []string, constants map[string][]byte) func(e *emulator) {
+	if f := compileInteger(op, operands); f != nil {
+		return f
+	}
+	last := operands[len(operands)-1]
+	width := 64
+	op, broadcast := strings.CutSuffix(op, ".BCST")
+	if broadcast || strings.HasPrefix(op, "VPBROADCAST") || op == "VBROADCASTSS" {
+		width = 4
+	}
+	if op == "VCVTPH2PS" {
+		width = 32
+	}
+	dst := register(last)
+	if strings.HasPrefix(op, "VMOV") && dst < 0 { // a store
+		a, r := address(last), register(operands[0])
+		return func(e *emulator) {
+			b := e.v[r].bytes()
+			addr := a(e)
+			if strings.HasPrefix(op, "VMOVDQA") || op == "VMOVAPS" {
+				checkAligned(addr)
+			}
+			copy(e.memory(addr, 64), b[:])
+		}
+	}
+	shift, isShift := strings.CutPrefix(operands[0], "$")
+	if isShift && op != "VPTERNLOGD" {
+		n, _ := strconv.Atoi(shift)
+		r := register(operands[1])
+		f := shiftOp(op, n)
+		return func(e *emulator) {
+			v := e.v[r]
+			for i, d := range v {
+				v[i] = f(d)
+			}
+			e.v[dst] = v
+		}
+	}
+	switch op {
+	case "VPTERNLOGD":
+		imm, _ := strconv.ParseUint(operands[0][1:], 0, 8)
+		c, b := source(operands[1], width, constants), register(operands[2])
+		return func(e *emulator) { e.v[dst] = ternary(uint8(imm), &e.v[dst], &e.v[b], c(e)) }
+	case "VPTESTMB":
+		x, y, k := source(operands[0], width, constants), register(operands[1]), int(last[1]-'0')
+		return func(e *emulator) {
+			xs, ys := x(e).bytes(), e.v[y].bytes()
+			e.mask[k] = 0
+			for i := range xs {
+				if xs[i]&ys[i] != 0 {
+					e.mask[k] |= 1 << i
+				}
+			}
+		}
+	case "VPADDB": // merging under a mask
+		x, y, k := source(operands[0], width, constants), register(operands[1]), int(operands[2][1]-'0')
+		return func(e *emulator) {
+			xs, ys, ds := x(e).bytes(), e.v[y].bytes(), e.v[dst].bytes()
+			for i := range ds {
+				if e.mask[k]>>i&1 != 0 {
+					ds[i] = xs[i] + ys[i]
+				}
+			}
+			e.v[dst] = vectorOf(ds)
+		}
+	case "VPSHUFB":
+		x, y := source(operands[0], width, constants), register(operands[1])
+		return func(e *emulator) {
+			pattern, from := x(e).bytes(), e.v[y].bytes()
+			var out [64]byte
+			for i, p := range pattern {
+				if p < 0x80 {
+					out[i] = from[i&^15+int(p&15)]
+				}
+			}
+			e.v[dst] = vectorOf(out)
+		}
+	case "VCVTPH2PS":
+		x := source(operands[0], width, constants)
+		return func(e *emulator) {
+			v := *x(e)
+			for i := range 16 {
+				e.v[dst].setFloat(i, F16ToF32(uint16(v[i/2]>>(16*(i%2)))))
+			}
+		}
+	}
+	x := source(operands[0], width, constants)
+	if len(operands) == 2 {
+		f := unary(op)
+		a := address(operands[0])
+		return func(e *emulator) {
+			if a != nil && (strings.HasPrefix(op, "VMOVDQA") || op == "VMOVAPS") {
+				checkAligned(a(e))
+			}
+			v := *x(e)
+			for i, d := range v {
+				v[i] = f(d)
+			}
+			e.v[dst] = v
+		}
+	}
+	f, y := lanewise(op), register(operands[1])
+	if y < 0 {
+		panic(op + " of " + operands[1])
+	}
+	narrow := last[0] == 'X'
+	return func(e *emulator) {
+		v, first, second := e.v[dst], x(e), &e.v[y]
+		for i := range v {
+			v[i] = f(first[i], second[i], v[i])
+			if narrow && i >= 4 {
+				v[i] = 0
+			}
+		}
+		e.v[dst] = v
+	}
+}
+
+// checkAligned panics for addresses that an aligned move would fault on. Regions start aligned.
+func checkAligned(addr int64) {
+	if addr%64 != 0 {
+		panic("aligned move of an address that is not")
+	}
+}
+
+// compileInteger returns what an instruction on integers does, or nil if it isn't one.
+func compileInteger(op string, operands []string) func(e *emulator) {
+	switch op {
+	case "VZEROUPPER", "PREFETCHT0":
+		return func(*emulator) {}
+	case "MOVQ":
+		if operands[0] == "a+0(FP)" {
+			return func(*emulator) {} // the register has the address already
+		}
+	case "LEAQ", "ADDQ", "SUBQ", "IMULQ", "SHLQ", "DECQ", "CMPQ", "TESTQ", "CMOVQLT":
+	default:
+		return nil
+	}
+	last := operands[len(operands)-1]
+	if op == "CMPQ" {
+		x, y := integerSource(operands[0]), integerSource(operands[1])
+		return func(e *emulator) { e.compare = x(e) - y(e) }
+	}
+	r, ok := integerRegisters[last]
+	if !ok {
+		panic(op + " to " + last)
+	}
+	if op == "LEAQ" {
+		a := address(operands[0])
+		return func(e *emulator) { e.integer[r] = a(e) }
+	}
+	x := integerSource(operands[0])
+	switch op {
+	case "MOVQ":
+		return func(e *emulator) { e.integer[r] = x(e) }
+	case "CMOVQLT":
+		return func(e *emulator) {
+			if e.compare < 0 {
+				e.integer[r] = x(e)
+			}
+		}
+	case "TESTQ":
+		return func(e *emulator) { e.compare = x(e) & e.integer[r] }
+	}
+	f := map[string]func(a, b int64) int64{
+		"ADDQ":  func(a, b int64) int64 { return a + b },
+		"SUBQ":  func(a, b int64) int64 { return a - b },
+		"IMULQ": func(a, b int64) int64 { return a * b },
+		"SHLQ":  func(a, b int64) int64 { return a << b },
+		"DECQ":  func(a, _ int64) int64 { return a - 1 },
+	}[op]
+	return func(e *emulator) {
+		e.integer[r] = f(e.integer[r], x(e))
+		e.compare = e.integer[r]
+	}
+}
+
+// shiftOp returns a shift of a dword, or of its words, by a constant.
+func shiftOp(op string, n int) func(uint32) uint32 {
+	switch op {
+	case "VPSRLD":
+		return func(d uint32) uint32 { return d >> n }
+	case "VPSLLD":
+		return func(d uint32) uint32 { return d << n }
+	case "VPSRAD":
+		return func(d uint32) uint32 { return uint32(int32(d) >> n) }
+	case "VPSRLW":
+		return func(d uint32) uint32 { return d&0xffff>>n | d>>16>>n<<16 }
+	case "VPSLLW":
+		return func(d uint32) uint32 { return d<<n&0xffff | d>>16<<n<<16 }
+	}
+	panic("no instruction " + op)
+}
+
+// unary returns what moves and conversions do to a lane.
+func unary(op string) func(uint32) uint32 {
+	switch op {
+	case "VMOVDQA64", "VMOVDQU64", "VMOVUPS", "VMOVAPS", "VPBROADCASTD", "VBROADCASTSS":
+		return func(d uint32) uint32 { return d }
+	case "VCVTDQ2PS":
+		return func(d uint32) uint32 { return math.Float32bits(float32(int32(d))) }
+	}
+	panic("no instruction " + op)
+}
+
+// lanewise returns what an instruction does to a lane: x is of the first operand, y of the second, d of the last before.
+func lanewise(op string) func(x, y, d uint32) uint32 {
+	f := math.Float32frombits
+	switch op {
+	case "VPXOR", "VPXORD":
+		return func(x, y, _ uint32) uint32 { return x ^ y }
+	case "VPANDD":
+		return func(x, y, _ uint32) uint32 { return x & y }
+	case "VPADDD":
+		return func(x, y, _ uint32) uint32 { return y + x }
+	case "VPSUBD":
+		return func(x, y, _ uint32) uint32 { return y - x }
+	case "VPMULLD":
+		return func(x, y, _ uint32) uint32 { return y * x }
+	case "VPROLVD":
+		return func(x, y, _ uint32) uint32 { return y<<(x&31) | y>>(-x&31) }
+	case "VPDPBUSD": // unsigned bytes of y, signed ones of x
+		return func(x, y, d uint32) uint32 {
+			for range 4 {
+				d += uint32(int32(y&0xff) * int32(int8(x)))
+				x, y = x>>8, y>>8
+			}
+			return d
+		}
+	case "VPDPWSSD":
+		return func(x, y, d uint32) uint32 {
+			return d + uint32(int32(int16(x))*int32(int16(y))) + uint32(int32(x)>>16*(int32(y)>>16))
+		}
+	case "VMULPS":
+		return func(x, y, _ uint32) uint32 { return math.Float32bits(float32(f(y) * f(x))) }
+	case "VFMADD231PS":
+		return func(x, y, d uint32) uint32 { return math.Float32bits(FMA(f(y), f(x), f(d))) }
+	case "VFNMADD231PS":
+		return func(x, y, d uint32) uint32 { return math.Float32bits(FMA(-f(y), f(x), f(d))) }
+	}
+	panic("no instruction " + op)
+}
+
+// ternary is VPTERNLOGD: bit 4a+2b+c of imm.
+func ternary(imm uint8, a, b, c *vector) (v vector) {
+	for i := range v {
+		for index := range 8 {
+			if imm>>index&1 == 0 {
+				continue
+			}
+			term := ^uint32(0)
+			for j, x := range []uint32{c[i], b[i], a[i]} {
+				if index>>j&1 == 0 {
+					x = ^x
+				}
+				term &= x
+			}
+			v[i] |= term
+		}
+	}
+	return v
+}
