@@ -21,8 +21,8 @@ type KVBlock struct {
 // KVBlockLen returns the number of stored values of a block of one head.
 func KVBlockLen(dim int) int { return 2 * AttnBlock * dim }
 
-// KeyAt returns where the key of a position begins in a block, and the distance from one of its values to the next.
-func KeyAt(dim, pos int) (at, stride int) { return pos/KVTile*KVTile*dim + pos%KVTile, KVTile }
+// KeyAt returns where the key of a position begins in a block; its values are KVTile apart.
+func KeyAt(dim, pos int) int { return pos/KVTile*KVTile*dim + pos%KVTile }
 
 // ValueAt returns where the value row of a position begins in a block; its values are adjacent.
 func ValueAt(dim, pos int) int { return AttnBlock*dim + pos*dim }
@@ -35,88 +35,72 @@ func (b KVBlock) check() {
 
 // Store writes key k and value v, each [Dim], of a position; ClampF16 of them where the block holds halves.
 func (b KVBlock) Store(pos int, k, v []float32) {
-	at, stride := KeyAt(b.Dim, pos)
-	to := ValueAt(b.Dim, pos)
+	at, to := KeyAt(b.Dim, pos), ValueAt(b.Dim, pos)
 	k, v = k[:b.Dim], v[:b.Dim]
 	if b.Full != nil {
 		for d, x := range k {
-			b.Full[at+d*stride] = x
+			b.Full[at+d*KVTile] = x
 		}
 		copy(b.Full[to:to+b.Dim], v)
 		return
 	}
-	for d, x := range k {
-		b.Half[at+d*stride] = ClampF16(x)
+	row := b.Half[to : to+b.Dim]
+	ClampF16s(row, k)
+	keys := b.Half[at:]
+	for d, x := range row {
+		keys[d*KVTile] = x
 	}
-	values := b.Half[to : to+b.Dim]
-	for d, x := range v {
-		values[d] = ClampF16(x)
-	}
+	ClampF16s(row, v)
 }
 
 // PutRows writes n stored positions from pos on, which lie in one tile, to rows, size bytes each: their keys at offset k
 // of a row and their values at v, little endian, in the block's number format.
 func (b KVBlock) PutRows(pos, n int, rows []byte, size, k, v int) {
-	at, stride := KeyAt(b.Dim, pos)
-	to := ValueAt(b.Dim, pos)
-	for d := range b.Dim {
-		if b.Full != nil {
-			for i, x := range b.Full[at+d*stride:][:n] {
-				binary.LittleEndian.PutUint32(rows[i*size+k+4*d:], math.Float32bits(x))
-			}
-			continue
-		}
-		for i, x := range b.Half[at+d*stride:][:n] {
-			binary.LittleEndian.PutUint16(rows[i*size+k+2*d:], x)
-		}
-	}
 	for i := range n {
-		row := rows[i*size+v:]
+		at, to := KeyAt(b.Dim, pos+i), ValueAt(b.Dim, pos+i)
+		keys, values := rows[i*size+k:], rows[i*size+v:]
+		d := 0
 		if b.Full != nil {
-			row = row[:4*b.Dim]
-			for d, x := range b.Full[to+i*b.Dim:][:b.Dim] {
-				binary.LittleEndian.PutUint32(row[4*d:], math.Float32bits(x))
+			for ; d < b.Dim; d++ {
+				binary.LittleEndian.PutUint32(keys[4*d:], math.Float32bits(b.Full[at+d*KVTile]))
+				binary.LittleEndian.PutUint32(values[4*d:], math.Float32bits(b.Full[to+d]))
 			}
 			continue
 		}
-		row = row[:2*b.Dim]
-		for d, x := range b.Half[to+i*b.Dim:][:b.Dim] {
-			binary.LittleEndian.PutUint16(row[2*d:], x)
+		for ; d+4 <= b.Dim; d += 4 { // one store for four
+			x, y := (*[3*KVTile + 1]uint16)(b.Half[at+d*KVTile:]), (*[4]uint16)(b.Half[to+d:])
+			binary.LittleEndian.PutUint64(keys[2*d:], uint64(x[0])|uint64(x[KVTile])<<16|uint64(x[2*KVTile])<<32|uint64(x[3*KVTile])<<48)
+			binary.LittleEndian.PutUint64(values[2*d:], uint64(y[0])|uint64(y[1])<<16|uint64(y[2])<<32|uint64(y[3])<<48)
+		}
+		for ; d < b.Dim; d++ {
+			binary.LittleEndian.PutUint16(keys[2*d:], b.Half[at+d*KVTile])
+			binary.LittleEndian.PutUint16(values[2*d:], b.Half[to+d])
 		}
 	}
 }
 
 // SetRows is the reverse of [KVBlock.PutRows]: it stores n positions. The caller has checked that they are finite.
 func (b KVBlock) SetRows(pos, n int, rows []byte, size, k, v int) {
-	at, stride := KeyAt(b.Dim, pos)
-	to := ValueAt(b.Dim, pos)
-	for d := range b.Dim {
-		if b.Full != nil {
-			tile := b.Full[at+d*stride:][:n]
-			for i := range tile {
-				tile[i] = math.Float32frombits(binary.LittleEndian.Uint32(rows[i*size+k+4*d:]))
-			}
-			continue
-		}
-		tile := b.Half[at+d*stride:][:n]
-		for i := range tile {
-			tile[i] = binary.LittleEndian.Uint16(rows[i*size+k+2*d:])
-		}
-	}
 	for i := range n {
-		row := rows[i*size+v:]
+		at, to := KeyAt(b.Dim, pos+i), ValueAt(b.Dim, pos+i)
+		keys, values := rows[i*size+k:], rows[i*size+v:]
+		d := 0
 		if b.Full != nil {
-			row = row[:4*b.Dim]
-			values := b.Full[to+i*b.Dim:][:b.Dim]
-			for d := range values {
-				values[d] = math.Float32frombits(binary.LittleEndian.Uint32(row[4*d:]))
+			for ; d < b.Dim; d++ {
+				b.Full[at+d*KVTile] = math.Float32frombits(binary.LittleEndian.Uint32(keys[4*d:]))
+				b.Full[to+d] = math.Float32frombits(binary.LittleEndian.Uint32(values[4*d:]))
 			}
 			continue
 		}
-		row = row[:2*b.Dim]
-		values := b.Half[to+i*b.Dim:][:b.Dim]
-		for d := range values {
-			values[d] = binary.LittleEndian.Uint16(row[2*d:])
+		for ; d+4 <= b.Dim; d += 4 { // one load for four
+			x, y := (*[3*KVTile + 1]uint16)(b.Half[at+d*KVTile:]), (*[4]uint16)(b.Half[to+d:])
+			key, value := binary.LittleEndian.Uint64(keys[2*d:]), binary.LittleEndian.Uint64(values[2*d:])
+			x[0], x[KVTile], x[2*KVTile], x[3*KVTile] = uint16(key), uint16(key>>16), uint16(key>>32), uint16(key>>48)
+			y[0], y[1], y[2], y[3] = uint16(value), uint16(value>>16), uint16(value>>32), uint16(value>>48)
+		}
+		for ; d < b.Dim; d++ {
+			b.Half[at+d*KVTile] = binary.LittleEndian.Uint16(keys[2*d:])
+			b.Half[to+d] = binary.LittleEndian.Uint16(values[2*d:])
 		}
 	}
 }

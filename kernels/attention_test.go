@@ -1,8 +1,10 @@
 package kernels
 
 import (
+	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 )
 
@@ -205,9 +207,8 @@ func testAttendVisible(t *testing.T) {
 		c := newCache(n, dim, n%2 == 0, normal(r, n*dim), normal(r, n*dim))
 		from := r.IntN(n)
 		for pos := range from { // before every window
-			at, stride := KeyAt(dim, pos%AttnBlock)
 			for d := range dim {
-				for _, i := range []int{at + d*stride, ValueAt(dim, pos%AttnBlock) + d} {
+				for _, i := range []int{KeyAt(dim, pos%AttnBlock) + d*KVTile, ValueAt(dim, pos%AttnBlock) + d} {
 					if b := c.blocks[pos/AttnBlock]; b.Full != nil {
 						b.Full[i] = float32(math.NaN())
 					} else {
@@ -344,24 +345,68 @@ func same(t *testing.T, r int, v Span, m, l float32, o []float32, want *Partial)
 	}
 }
 
-// TestKVBlock checks the layout against its description.
-func TestKVBlock(t *testing.T) {
-	const dim = 3
-	half, full := KVBlock{Dim: dim, Half: make([]uint16, KVBlockLen(dim))}, KVBlock{Dim: dim, Full: make([]float32, KVBlockLen(dim))}
-	for pos := range AttnBlock {
-		k, v := []float32{float32(pos), float32(pos + 1000), 1e6}, []float32{float32(-pos), 0.5, -1e6}
-		half.Store(pos, k, v)
-		full.Store(pos, k, v)
-	}
-	for pos := range AttnBlock {
-		for d := range dim {
-			key, value := (pos/16*dim+d)*16+pos%16, (AttnBlock+pos)*dim+d
-			k, v := []float32{float32(pos), float32(pos + 1000), 1e6}[d], []float32{float32(-pos), 0.5, -1e6}[d]
-			if full.Full[key] != k || full.Full[value] != v {
-				t.Fatalf("position %d, dimension %d: %v, %v", pos, d, full.Full[key], full.Full[value])
+// TestKVBlock checks the layout against its description, and rows as bytes there and back.
+func TestKVBlock(t *testing.T) { eachVariant(t, testKVBlock) }
+
+func testKVBlock(t *testing.T) {
+	r := rand.New(rand.NewPCG(28, 28))
+	for _, dim := range []int{1, 3, 4, 7, 8, 13, 40} {
+		half, full := KVBlock{Dim: dim, Half: make([]uint16, KVBlockLen(dim))}, KVBlock{Dim: dim, Full: make([]float32, KVBlockLen(dim))}
+		k, v := normal(r, AttnBlock*dim), normal(r, AttnBlock*dim)
+		k[0], v[0] = 1e6, -1e6
+		for pos := range AttnBlock {
+			half.Store(pos, k[pos*dim:], v[pos*dim:])
+			full.Store(pos, k[pos*dim:], v[pos*dim:])
+		}
+		for pos := range AttnBlock {
+			for d := range dim {
+				key, value := (pos/16*dim+d)*16+pos%16, (AttnBlock+pos)*dim+d
+				k, v := k[pos*dim+d], v[pos*dim+d]
+				if full.Full[key] != k || full.Full[value] != v {
+					t.Fatalf("position %d, dimension %d: %v, %v", pos, d, full.Full[key], full.Full[value])
+				}
+				if half.Half[key] != ClampF16(k) || half.Half[value] != ClampF16(v) {
+					t.Fatalf("position %d, dimension %d: %x, %x", pos, d, half.Half[key], half.Half[value])
+				}
 			}
-			if half.Half[key] != ClampF16(k) || half.Half[value] != ClampF16(v) {
-				t.Fatalf("position %d, dimension %d: %x, %x", pos, d, half.Half[key], half.Half[value])
+		}
+		for _, b := range []KVBlock{half, full} {
+			each := 2
+			back := KVBlock{Dim: dim, Half: make([]uint16, len(b.Half)), Full: make([]float32, len(b.Full))}
+			if b.Full != nil {
+				each, back.Half = 4, nil
+			} else {
+				back.Full = nil
+			}
+			size := 2*each*dim + 5 // keys at 1, values behind them and 2 bytes more
+			rows := make([]byte, AttnBlock*size)
+			for pos := 0; pos < AttnBlock; {
+				n := min(1+r.IntN(16), 16-pos%16)
+				b.PutRows(pos, n, rows[pos*size:(pos+n)*size], size, 1, each*dim+3)
+				back.SetRows(pos, n, rows[pos*size:(pos+n)*size], size, 1, each*dim+3)
+				pos += n
+			}
+			if !reflect.DeepEqual(b, back) {
+				t.Fatalf("%d dimensions of %d bytes come back changed", dim, each)
+			}
+			for pos := range AttnBlock {
+				row := rows[pos*size:]
+				for d := range dim {
+					var key, value float32
+					if each == 2 {
+						key = F16ToF32(uint16(row[1+2*d]) | uint16(row[2+2*d])<<8)
+						value = F16ToF32(uint16(row[2*dim+3+2*d]) | uint16(row[2*dim+4+2*d])<<8)
+					} else {
+						key = math.Float32frombits(binary.LittleEndian.Uint32(row[1+4*d:]))
+						value = math.Float32frombits(binary.LittleEndian.Uint32(row[4*dim+3+4*d:]))
+					}
+					if diff := max(math.Abs(float64(key-k[pos*dim+d])), math.Abs(float64(value-v[pos*dim+d]))); diff > 0.01 && pos+d > 0 {
+						t.Fatalf("position %d, dimension %d: bytes for %v, %v, want %v, %v", pos, d, key, value, k[pos*dim+d], v[pos*dim+d])
+					}
+				}
+				if row[0]|row[each*dim+1]|row[each*dim+2]|row[size-2]|row[size-1] != 0 {
+					t.Fatalf("position %d: bytes between keys and values written", pos)
+				}
 			}
 		}
 	}

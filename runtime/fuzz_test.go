@@ -81,27 +81,40 @@ func oneLine(t *testing.T, err error) {
 	}
 }
 
-// FuzzImportKV offers bytes as cache rows: either they are refused and nothing changes, or they come back as they were.
+// FuzzImportKV offers bytes as cache rows, in two pieces: either they are refused and nothing changes, or they come back
+// as they were.
 func FuzzImportKV(f *testing.F) {
 	m := open(f, runtime.Options{Path: tiny(f, runtimetest.TinyModel{Layers: 1}), Threads: 1})
-	f.Add([]byte{}, 0)
-	f.Add(make([]byte, 256), 0)
-	f.Add(make([]byte, 512), 1)
-	f.Add(bytes.Repeat([]byte{0xff}, 256), 0)
-	f.Fuzz(func(t *testing.T, rows []byte, first int) {
-		s, err := m.NewSequence(4, m.Layers())
+	c := m.Config()
+	size := c.KVRowBytes(runtime.KVF16)
+	f.Add([]byte{}, 0, 0)
+	f.Add(make([]byte, size), 0, 0)
+	f.Add(make([]byte, 2*size), 1, 0)
+	f.Add(bytes.Repeat([]byte{0xff}, size), 0, 0)
+	tiles := make([]byte, 39*size)
+	for i := range tiles {
+		tiles[i] = byte(i * i % 123)
+	}
+	f.Add(tiles, 0, 7)
+	f.Fuzz(func(t *testing.T, rows []byte, first, piece int) {
+		s, err := m.NewSequence(40, m.Layers())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		if err := s.ImportKV(0, first, rows); err != nil {
-			if s.Len(0) != 0 {
-				t.Error("a refused import left rows")
+		cut := min(max(piece, 0), len(rows)/size) * size
+		held := 0
+		for _, part := range [][]byte{rows[:cut], rows[cut:]} {
+			if err := s.ImportKV(0, first+held, part); err != nil {
+				if s.Len(0) != held {
+					t.Error("a refused import left rows")
+				}
+				break
 			}
-			return
+			held += len(part) / size
 		}
-		if got, err := s.ExportKV(nil, 0, 0, s.Len(0)); err != nil || !bytes.Equal(got, rows) {
-			t.Errorf("imported %x, exported %x (%v)", rows, got, err)
+		if got, err := s.ExportKV(nil, 0, 0, s.Len(0)); err != nil || !bytes.Equal(got, rows[:held*size]) {
+			t.Errorf("imported %x, exported %x (%v)", rows[:held*size], got, err)
 		}
 	})
 }

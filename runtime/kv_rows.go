@@ -93,16 +93,22 @@ func (s *sequence) ImportKV(layer, first int, rows []byte) error {
 
 // firstNonFinite returns the first row of canonical rows that holds a NaN or infinity (all exponent bits set), or −1.
 func (s *sequence) firstNonFinite(rows []byte) int {
+	exponents, one := uint64(0x7c007c007c007c00), uint64(0x0400040004000400) // of four halves; their lowest bits
 	if s.kv == KVF32 {
-		for i := 0; i < len(rows); i += 4 {
-			if binary.LittleEndian.Uint32(rows[i:])&0x7f800000 == 0x7f800000 {
-				return i / s.rowBytes()
-			}
-		}
-		return -1
+		exponents, one = 0x7f8000007f800000, 0x0080000000800000
 	}
-	for i := 0; i < len(rows); i += 2 {
-		if binary.LittleEndian.Uint16(rows[i:])&0x7c00 == 0x7c00 {
+	// Where all bits of an exponent are set, one more carries into the place of the sign.
+	bad := func(x uint64) bool { return (x&exponents+one)&(exponents+one) != 0 }
+	i := 0
+	for ; i+8 <= len(rows); i += 8 {
+		if bad(binary.LittleEndian.Uint64(rows[i:])) {
+			break
+		}
+	}
+	for ; i < len(rows); i += s.kv.Size() {
+		var last [8]byte
+		copy(last[:s.kv.Size()], rows[i:])
+		if bad(binary.LittleEndian.Uint64(last[:])) {
 			return i / s.rowBytes()
 		}
 	}

@@ -54,8 +54,7 @@ func TestCanonicalRows(t *testing.T) {
 				return kernels.F16ToF32(b.Half[i])
 			}
 		}
-		key, stride := kernels.KeyAt(dim, 1)
-		gotK, gotV := stored(key+stride), stored(kernels.ValueAt(dim, 1)+2)
+		gotK, gotV := stored(kernels.KeyAt(dim, 1)+kernels.KVTile), stored(kernels.ValueAt(dim, 1)+2)
 		s.release(0)
 		wantV := float32(1e6)
 		if kv == KVF16 {
@@ -108,6 +107,38 @@ func TestAbsurdReservation(t *testing.T) {
 	}
 }
 
+// TestImportNonFinite puts a NaN or infinity at every place of some rows.
+func TestImportNonFinite(t *testing.T) {
+	for _, kv := range []KVType{KVF16, KVF32} {
+		s, err := newSequence(Range{0, 1}, kv, 1, 3, 10, &kvBudget{limit: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := make([]byte, 3*s.RowBytes(0))
+		for i := range rows { // the largest finite numbers
+			rows[i] = 0xff
+			if kv == KVF16 && i%2 == 1 {
+				rows[i] = 0xfb
+			} else if kv == KVF32 && i%4 == 2 {
+				rows[i] = 0x7f
+			}
+		}
+		if bad := s.firstNonFinite(rows); bad >= 0 {
+			t.Errorf("%v: row %d of finite numbers is refused", kv, bad)
+		}
+		for at := kv.Size() - 1; at < len(rows); at += kv.Size() {
+			bad := append([]byte(nil), rows...)
+			if bad[at] = 0x7c; kv == KVF32 {
+				bad[at-1], bad[at] = 0x80, 0x7f
+			}
+			var e *NonFiniteError
+			if err := s.ImportKV(0, 0, bad); !errors.As(err, &e) || e.Pos != at/s.RowBytes(0) || s.Len(0) != 0 {
+				t.Errorf("%v, byte %d: error %v, %d rows", kv, at, err, s.Len(0))
+			}
+		}
+	}
+}
+
 // TestImportWaits checks that a running layer cannot be imported into, and another can.
 func TestImportWaits(t *testing.T) {
 	s, err := newSequence(Range{0, 2}, KVF16, 1, 4, 10, &kvBudget{limit: 1 << 20})
@@ -141,11 +172,10 @@ func TestRope(t *testing.T) {
 		base, scale float64
 		factors     []float32
 	}{{10000, 1, nil}, {500000, 4, nil}, {1e6, 1, []float32{1, 2, 8, 32}}} {
-		cfg := &Config{RopeDim: 8, RopeBase: c.base, RopeScale: c.scale}
-		table := newRopeTable(cfg, c.factors)
+		table := newRopeTable(8, c.base, c.scale, c.factors)
 		cos, sin := make([]float32, 4), make([]float32, 4)
 		for _, pos := range []int{0, 1, 77, 100000} {
-			table.fill(cos, sin, pos)
+			table.fill(angles{cos, sin}, pos)
 			for i := range cos {
 				freq := math.Pow(c.base, -2*float64(i)/8) / c.scale
 				if c.factors != nil {
