@@ -12,7 +12,8 @@ func addImplementations() {
 			Q4_0: groupQ4_0NEON, Q4_1: groupQ4_1NEON, Q5_0: groupQ5_0NEON, Q5_1: groupQ5_1NEON, Q8_0: groupQ8_0NEON,
 			Q4_K: groupQ4_KNEON, Q5_K: groupQ5_KNEON, Q6_K: groupQ6_KNEON,
 		},
-		pack: packNEON,
+		pack:       packNEON,
+		rowKernels: rowKernelsNEON,
 	}
 	implementations[NEON] = &neon
 	if !cpu.ARM64.HasASIMDDP {

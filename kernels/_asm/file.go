@@ -68,10 +68,14 @@ func (f *file) fnOf(name, result, doc string, params ...string) {
 	for _, p := range params {
 		field := strings.Fields(p)
 		decl = append(decl, field[0]+" "+field[1])
+		float, word := "VBROADCASTSS", "MOVQ"
+		if f.arch == "arm64" { // to the lowest lane only
+			float, word = "FMOVS", "MOVD"
+		}
 		if field[1] == "float32" {
-			loads = append(loads, sprintf("VBROADCASTSS %s+%d(FP), %s", field[0], place(4), field[2]))
+			loads = append(loads, sprintf("%s %s+%d(FP), %s", float, field[0], place(4), field[2]))
 		} else {
-			loads = append(loads, sprintf("MOVQ %s+%d(FP), %s", field[0], place(8), field[2]))
+			loads = append(loads, sprintf("%s %s+%d(FP), %s", word, field[0], place(8), field[2]))
 		}
 	}
 	sign := sprintf("func %s(%s)", name, strings.Join(decl, ", "))

@@ -27,6 +27,8 @@ var units = []struct {
 	{"matmul_vnni", "amd64", matmulVNNI},
 	{"pack_avx2", "amd64", packAVX2},
 	{"pack_neon", "arm64", packNEON},
+	{"quantise_neon", "arm64", quantiseNEON},
+	{"rows_neon", "arm64", rowsNEON},
 	{"pause", "amd64", pauseAMD64},
 	{"pause", "arm64", pauseARM64},
 	{"quantise_avx2", "amd64", quantiseAVX2},

@@ -261,6 +261,24 @@ func (f neon) xtn(shape string, d, n int, high bool) {
 	f.word(0x0e212800|size|fields(d, n, 0), "xtn v%d.%s, v%d.%s", d, shape, n, wide)
 }
 
+// shll widens 16-bit integers of the low or high half and shifts them left by 16.
+func (f neon) shll(d, n int, high bool) {
+	if high {
+		f.word(0x6e613800|fields(d, n, 0), "shll2 v%d.4s, v%d.8h, #16", d, n)
+		return
+	}
+	f.word(0x2e613800|fields(d, n, 0), "shll v%d.4s, v%d.4h, #16", d, n)
+}
+
+// across prints an instruction that brings all lanes of a 4s vector to lane 0: addv, umaxv, fmaxv.
+func (f neon) across(name string, d, n int) {
+	w := map[string]uint32{"addv": 0x4eb1b800, "umaxv": 0x6eb0a800, "fmaxv": 0x6e30f800}[name]
+	f.word(w|fields(d, n, 0), "%s s%d, v%d.4s", name, d, n)
+}
+
+// saddlv adds 16 bytes to a 16-bit sum in lane 0.
+func (f neon) saddlv(d, n int) { f.word(0x4e303800|fields(d, n, 0), "saddlv h%d, v%d.16b", d, n) }
+
 // tbl looks up the bytes of m in n; indices beyond 15 give zero.
 func (f neon) tbl(d, n, m int) {
 	f.word(0x4e000000|fields(d, n, m), "tbl v%d.16b, {v%d.16b}, v%d.16b", d, n, m)
@@ -273,6 +291,7 @@ func (f neon) ldrS(t, base, offset int) { f.memory(0xbd400000, "ldr s", 4, t, ba
 func (f neon) strS(t, base, offset int) { f.memory(0xbd000000, "str s", 4, t, base, offset) }
 func (f neon) ldrD(t, base, offset int) { f.memory(0xfd400000, "ldr d", 8, t, base, offset) }
 func (f neon) strD(t, base, offset int) { f.memory(0xfd000000, "str d", 8, t, base, offset) }
+func (f neon) strH(t, base, offset int) { f.memory(0x7d000000, "str h", 2, t, base, offset) }
 
 func (f neon) memory(w uint32, name string, size, t, base, offset int) {
 	if offset < 0 || offset%size != 0 || offset/size > 4095 {
