@@ -868,7 +868,11 @@ steps35:
 	ADDQ R10, BX
 	ADDQ $16, AX
 	ADDQ $16, R15
-	ADDQ $128, R14
+	ADDQ $64, R14
+	CMPQ attnProductArgs_groups(R9), $1
+	JNE whole39
+	ADDQ $64, R14
+whole39:
 	DECQ CX
 	JNE steps35
 rest36:
@@ -893,7 +897,11 @@ step37:
 	ADDQ R10, BX
 	ADDQ $4, AX
 	ADDQ $4, R15
-	ADDQ $32, R14
+	ADDQ $16, R14
+	CMPQ attnProductArgs_groups(R9), $1
+	JNE whole40
+	ADDQ $16, R14
+whole40:
 	DECQ CX
 	JNE step37
 store38:
@@ -921,9 +929,9 @@ store38:
 	SUBQ $16, attnProductArgs_left(R9)
 	JMP tile33
 next34:
-tile39:
+tile41:
 	CMPQ attnProductArgs_left(R9), $8
-	JLT next40
+	JLT next42
 	// 4 rows, 8 lanes
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -935,8 +943,8 @@ tile39:
 	MOVQ R11, BX
 	MOVQ attnProductArgs_n(R9), CX
 	SHRQ $2, CX
-	JEQ rest42
-steps41:
+	JEQ rest44
+steps43:
 	PREFETCHT1 0(R14)
 	VCVTPH2PS 0(BX), Y12
 	VBROADCASTSS 0(AX), Y14
@@ -980,14 +988,18 @@ steps41:
 	ADDQ R10, BX
 	ADDQ $16, AX
 	ADDQ $16, R15
-	ADDQ $64, R14
+	ADDQ $32, R14
+	CMPQ attnProductArgs_groups(R9), $1
+	JNE whole47
+	ADDQ $32, R14
+whole47:
 	DECQ CX
-	JNE steps41
-rest42:
+	JNE steps43
+rest44:
 	MOVQ attnProductArgs_n(R9), CX
 	ANDQ $3, CX
-	JEQ store44
-step43:
+	JEQ store46
+step45:
 	VCVTPH2PS 0(BX), Y12
 	VBROADCASTSS 0(AX), Y14
 	VFMADD231PS Y12, Y14, Y0
@@ -1000,10 +1012,14 @@ step43:
 	ADDQ R10, BX
 	ADDQ $4, AX
 	ADDQ $4, R15
-	ADDQ $16, R14
+	ADDQ $8, R14
+	CMPQ attnProductArgs_groups(R9), $1
+	JNE whole48
+	ADDQ $8, R14
+whole48:
 	DECQ CX
-	JNE step43
-store44:
+	JNE step45
+store46:
 	VXORPS Y15, Y15, Y15
 	LEAQ (DI)(R8*2), AX
 	ADDQ R8, AX
@@ -1017,8 +1033,8 @@ store44:
 	VMOVUPS Y3, 0(AX)
 	ADDQ $32, DI
 	SUBQ $8, attnProductArgs_left(R9)
-	JMP tile39
-next40:
+	JMP tile41
+next42:
 	IMUL3Q $4, DX, AX
 	ADDQ AX, SI
 	IMUL3Q $4, R8, AX
@@ -1030,9 +1046,9 @@ rows3_5:
 	MOVQ attnProductArgs_row(R9), DI
 	MOVQ attnProductArgs_lanes(R9), AX
 	MOVQ AX, attnProductArgs_left(R9)
-tile45:
+tile49:
 	CMPQ attnProductArgs_left(R9), $32
-	JLT next46
+	JLT next50
 	// 3 rows, 32 lanes
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -1050,8 +1066,8 @@ tile45:
 	MOVQ R11, BX
 	MOVQ attnProductArgs_n(R9), CX
 	SHRQ $2, CX
-	JEQ rest48
-steps47:
+	JEQ rest52
+steps51:
 	PREFETCHT1 0(R14)
 	VBROADCASTSS 0(AX), Y15
 	VBROADCASTSS 0(AX)(DX*1), Y14
@@ -1137,14 +1153,18 @@ steps47:
 	VFMADD231PS Y12, Y13, Y11
 	ADDQ R10, BX
 	ADDQ $16, AX
-	ADDQ $256, R14
+	ADDQ $128, R14
+	CMPQ attnProductArgs_groups(R9), $1
+	JNE whole55
+	ADDQ $128, R14
+whole55:
 	DECQ CX
-	JNE steps47
-rest48:
+	JNE steps51
+rest52:
 	MOVQ attnProductArgs_n(R9), CX
 	ANDQ $3, CX
-	JEQ store50
-step49:
+	JEQ store54
+step53:
 	VBROADCASTSS 0(AX), Y15
 	VBROADCASTSS 0(AX)(DX*1), Y14
 	VBROADCASTSS 0(AX)(DX*2), Y13
@@ -1166,10 +1186,14 @@ step49:
 	VFMADD231PS Y12, Y13, Y11
 	ADDQ R10, BX
 	ADDQ $4, AX
-	ADDQ $64, R14
+	ADDQ $32, R14
+	CMPQ attnProductArgs_groups(R9), $1
+	JNE whole56
+	ADDQ $32, R14
+whole56:
 	DECQ CX
-	JNE step49
-store50:
+	JNE step53
+store54:
 	VXORPS Y15, Y15, Y15
 	VADDPS Y15, Y0, Y0
 	VMOVUPS Y0, 0(DI)
@@ -1199,11 +1223,11 @@ store50:
 	ADDQ R12, R11
 	ADDQ R12, R11
 	SUBQ $32, attnProductArgs_left(R9)
-	JMP tile45
-next46:
-tile51:
+	JMP tile49
+next50:
+tile57:
 	CMPQ attnProductArgs_left(R9), $16
-	JLT next52
+	JLT next58
 	// 3 rows, 16 lanes
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -1215,8 +1239,8 @@ tile51:
 	MOVQ R11, BX
 	MOVQ attnProductArgs_n(R9), CX
 	SHRQ $2, CX
-	JEQ rest54
-steps53:
+	JEQ rest60
+steps59:
 	PREFETCHT1 0(R14)
 	VCVTPH2PS 0(BX), Y12
 	VCVTPH2PS 16(BX), Y13
@@ -1268,14 +1292,18 @@ steps53:
 	VFMADD231PS Y13, Y14, Y5
 	ADDQ R10, BX
 	ADDQ $16, AX
-	ADDQ $128, R14
+	ADDQ $64, R14
+	CMPQ attnProductArgs_groups(R9), $1
+	JNE whole63
+	ADDQ $64, R14
+whole63:
 	DECQ CX
-	JNE steps53
-rest54:
+	JNE steps59
+rest60:
 	MOVQ attnProductArgs_n(R9), CX
 	ANDQ $3, CX
-	JEQ store56
-step55:
+	JEQ store62
+step61:
 	VCVTPH2PS 0(BX), Y12
 	VCVTPH2PS 16(BX), Y13
 	VBROADCASTSS 0(AX), Y14
@@ -1289,10 +1317,14 @@ step55:
 	VFMADD231PS Y13, Y14, Y5
 	ADDQ R10, BX
 	ADDQ $4, AX
-	ADDQ $32, R14
+	ADDQ $16, R14
+	CMPQ attnProductArgs_groups(R9), $1
+	JNE whole64
+	ADDQ $16, R14
+whole64:
 	DECQ CX
-	JNE step55
-store56:
+	JNE step61
+store62:
 	VXORPS Y15, Y15, Y15
 	VADDPS Y15, Y0, Y0
 	VMOVUPS Y0, 0(DI)
@@ -1309,11 +1341,11 @@ store56:
 	ADDQ $64, DI
 	ADDQ R12, R11
 	SUBQ $16, attnProductArgs_left(R9)
-	JMP tile51
-next52:
-tile57:
+	JMP tile57
+next58:
+tile65:
 	CMPQ attnProductArgs_left(R9), $8
-	JLT next58
+	JLT next66
 	// 3 rows, 8 lanes
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -1322,8 +1354,8 @@ tile57:
 	MOVQ R11, BX
 	MOVQ attnProductArgs_n(R9), CX
 	SHRQ $2, CX
-	JEQ rest60
-steps59:
+	JEQ rest68
+steps67:
 	PREFETCHT1 0(R14)
 	VCVTPH2PS 0(BX), Y12
 	VBROADCASTSS 0(AX), Y14
@@ -1358,14 +1390,18 @@ steps59:
 	VFMADD231PS Y12, Y14, Y2
 	ADDQ R10, BX
 	ADDQ $16, AX
-	ADDQ $64, R14
+	ADDQ $32, R14
+	CMPQ attnProductArgs_groups(R9), $1
+	JNE whole71
+	ADDQ $32, R14
+whole71:
 	DECQ CX
-	JNE steps59
-rest60:
+	JNE steps67
+rest68:
 	MOVQ attnProductArgs_n(R9), CX
 	ANDQ $3, CX
-	JEQ store62
-step61:
+	JEQ store70
+step69:
 	VCVTPH2PS 0(BX), Y12
 	VBROADCASTSS 0(AX), Y14
 	VFMADD231PS Y12, Y14, Y0
@@ -1375,10 +1411,14 @@ step61:
 	VFMADD231PS Y12, Y14, Y2
 	ADDQ R10, BX
 	ADDQ $4, AX
-	ADDQ $16, R14
+	ADDQ $8, R14
+	CMPQ attnProductArgs_groups(R9), $1
+	JNE whole72
+	ADDQ $8, R14
+whole72:
 	DECQ CX
-	JNE step61
-store62:
+	JNE step69
+store70:
 	VXORPS Y15, Y15, Y15
 	VADDPS Y15, Y0, Y0
 	VMOVUPS Y0, 0(DI)
@@ -1388,8 +1428,8 @@ store62:
 	VMOVUPS Y2, 0(DI)(R8*2)
 	ADDQ $32, DI
 	SUBQ $8, attnProductArgs_left(R9)
-	JMP tile57
-next58:
+	JMP tile65
+next66:
 	IMUL3Q $3, DX, AX
 	ADDQ AX, SI
 	IMUL3Q $3, R8, AX
@@ -1401,9 +1441,9 @@ rows2_4:
 	MOVQ attnProductArgs_row(R9), DI
 	MOVQ attnProductArgs_lanes(R9), AX
 	MOVQ AX, attnProductArgs_left(R9)
-tile63:
+tile73:
 	CMPQ attnProductArgs_left(R9), $48
-	JLT next64
+	JLT next74
 	// 2 rows, 48 lanes
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -1421,8 +1461,8 @@ tile63:
 	MOVQ R11, BX
 	MOVQ attnProductArgs_n(R9), CX
 	SHRQ $2, CX
-	JEQ rest66
-steps65:
+	JEQ rest76
+steps75:
 	PREFETCHT1 0(R14)
 	PREFETCHT1 64(R14)
 	VBROADCASTSS 0(AX), Y15
@@ -1516,12 +1556,12 @@ steps65:
 	ADDQ $16, AX
 	ADDQ $384, R14
 	DECQ CX
-	JNE steps65
-rest66:
+	JNE steps75
+rest76:
 	MOVQ attnProductArgs_n(R9), CX
 	ANDQ $3, CX
-	JEQ store68
-step67:
+	JEQ store78
+step77:
 	VBROADCASTSS 0(AX), Y15
 	VBROADCASTSS 0(AX)(DX*1), Y14
 	VCVTPH2PS 0(BX), Y12
@@ -1546,8 +1586,8 @@ step67:
 	ADDQ $4, AX
 	ADDQ $96, R14
 	DECQ CX
-	JNE step67
-store68:
+	JNE step77
+store78:
 	VXORPS Y15, Y15, Y15
 	VADDPS Y15, Y0, Y0
 	VMOVUPS Y0, 0(DI)
@@ -1578,11 +1618,11 @@ store68:
 	ADDQ R12, R11
 	ADDQ R12, R11
 	SUBQ $48, attnProductArgs_left(R9)
-	JMP tile63
-next64:
-tile69:
+	JMP tile73
+next74:
+tile79:
 	CMPQ attnProductArgs_left(R9), $32
-	JLT next70
+	JLT next80
 	// 2 rows, 32 lanes
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -1596,8 +1636,8 @@ tile69:
 	MOVQ R11, BX
 	MOVQ attnProductArgs_n(R9), CX
 	SHRQ $2, CX
-	JEQ rest72
-steps71:
+	JEQ rest82
+steps81:
 	PREFETCHT1 0(R14)
 	VBROADCASTSS 0(AX), Y15
 	VBROADCASTSS 0(AX)(DX*1), Y14
@@ -1665,12 +1705,12 @@ steps71:
 	ADDQ $16, AX
 	ADDQ $256, R14
 	DECQ CX
-	JNE steps71
-rest72:
+	JNE steps81
+rest82:
 	MOVQ attnProductArgs_n(R9), CX
 	ANDQ $3, CX
-	JEQ store74
-step73:
+	JEQ store84
+step83:
 	VBROADCASTSS 0(AX), Y15
 	VBROADCASTSS 0(AX)(DX*1), Y14
 	VCVTPH2PS 0(BX), Y12
@@ -1689,8 +1729,8 @@ step73:
 	ADDQ $4, AX
 	ADDQ $64, R14
 	DECQ CX
-	JNE step73
-store74:
+	JNE step83
+store84:
 	VXORPS Y15, Y15, Y15
 	VADDPS Y15, Y0, Y0
 	VMOVUPS Y0, 0(DI)
@@ -1712,11 +1752,11 @@ store74:
 	ADDQ R12, R11
 	ADDQ R12, R11
 	SUBQ $32, attnProductArgs_left(R9)
-	JMP tile69
-next70:
-tile75:
+	JMP tile79
+next80:
+tile85:
 	CMPQ attnProductArgs_left(R9), $16
-	JLT next76
+	JLT next86
 	// 2 rows, 16 lanes
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -1726,8 +1766,8 @@ tile75:
 	MOVQ R11, BX
 	MOVQ attnProductArgs_n(R9), CX
 	SHRQ $2, CX
-	JEQ rest78
-steps77:
+	JEQ rest88
+steps87:
 	PREFETCHT1 0(R14)
 	VCVTPH2PS 0(BX), Y12
 	VCVTPH2PS 16(BX), Y13
@@ -1769,12 +1809,12 @@ steps77:
 	ADDQ $16, AX
 	ADDQ $128, R14
 	DECQ CX
-	JNE steps77
-rest78:
+	JNE steps87
+rest88:
 	MOVQ attnProductArgs_n(R9), CX
 	ANDQ $3, CX
-	JEQ store80
-step79:
+	JEQ store90
+step89:
 	VCVTPH2PS 0(BX), Y12
 	VCVTPH2PS 16(BX), Y13
 	VBROADCASTSS 0(AX), Y14
@@ -1787,8 +1827,8 @@ step79:
 	ADDQ $4, AX
 	ADDQ $32, R14
 	DECQ CX
-	JNE step79
-store80:
+	JNE step89
+store90:
 	VXORPS Y15, Y15, Y15
 	VADDPS Y15, Y0, Y0
 	VMOVUPS Y0, 0(DI)
@@ -1801,11 +1841,11 @@ store80:
 	ADDQ $64, DI
 	ADDQ R12, R11
 	SUBQ $16, attnProductArgs_left(R9)
-	JMP tile75
-next76:
-tile81:
+	JMP tile85
+next86:
+tile91:
 	CMPQ attnProductArgs_left(R9), $8
-	JLT next82
+	JLT next92
 	// 2 rows, 8 lanes
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -1813,8 +1853,8 @@ tile81:
 	MOVQ R11, BX
 	MOVQ attnProductArgs_n(R9), CX
 	SHRQ $2, CX
-	JEQ rest84
-steps83:
+	JEQ rest94
+steps93:
 	PREFETCHT1 0(R14)
 	VCVTPH2PS 0(BX), Y12
 	VBROADCASTSS 0(AX), Y14
@@ -1843,12 +1883,12 @@ steps83:
 	ADDQ $16, AX
 	ADDQ $64, R14
 	DECQ CX
-	JNE steps83
-rest84:
+	JNE steps93
+rest94:
 	MOVQ attnProductArgs_n(R9), CX
 	ANDQ $3, CX
-	JEQ store86
-step85:
+	JEQ store96
+step95:
 	VCVTPH2PS 0(BX), Y12
 	VBROADCASTSS 0(AX), Y14
 	VFMADD231PS Y12, Y14, Y0
@@ -1858,8 +1898,8 @@ step85:
 	ADDQ $4, AX
 	ADDQ $16, R14
 	DECQ CX
-	JNE step85
-store86:
+	JNE step95
+store96:
 	VXORPS Y15, Y15, Y15
 	VADDPS Y15, Y0, Y0
 	VMOVUPS Y0, 0(DI)
@@ -1867,8 +1907,8 @@ store86:
 	VMOVUPS Y1, 0(DI)(R8*1)
 	ADDQ $32, DI
 	SUBQ $8, attnProductArgs_left(R9)
-	JMP tile81
-next82:
+	JMP tile91
+next92:
 	IMUL3Q $2, DX, AX
 	ADDQ AX, SI
 	IMUL3Q $2, R8, AX
@@ -1880,9 +1920,9 @@ rows1_3:
 	MOVQ attnProductArgs_row(R9), DI
 	MOVQ attnProductArgs_lanes(R9), AX
 	MOVQ AX, attnProductArgs_left(R9)
-tile87:
+tile97:
 	CMPQ attnProductArgs_left(R9), $64
-	JLT next88
+	JLT next98
 	// 1 rows, 64 lanes
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -1896,8 +1936,8 @@ tile87:
 	MOVQ R11, BX
 	MOVQ attnProductArgs_n(R9), CX
 	SHRQ $2, CX
-	JEQ rest90
-steps89:
+	JEQ rest100
+steps99:
 	PREFETCHT1 0(R14)
 	PREFETCHT1 64(R14)
 	VBROADCASTSS 0(AX), Y15
@@ -1981,12 +2021,12 @@ steps89:
 	ADDQ $16, AX
 	ADDQ $512, R14
 	DECQ CX
-	JNE steps89
-rest90:
+	JNE steps99
+rest100:
 	MOVQ attnProductArgs_n(R9), CX
 	ANDQ $3, CX
-	JEQ store92
-step91:
+	JEQ store102
+step101:
 	VBROADCASTSS 0(AX), Y15
 	VCVTPH2PS 0(BX), Y12
 	VFMADD231PS Y12, Y15, Y0
@@ -2008,8 +2048,8 @@ step91:
 	ADDQ $4, AX
 	ADDQ $128, R14
 	DECQ CX
-	JNE step91
-store92:
+	JNE step101
+store102:
 	VXORPS Y15, Y15, Y15
 	VADDPS Y15, Y0, Y0
 	VMOVUPS Y0, 0(DI)
@@ -2033,11 +2073,11 @@ store92:
 	ADDQ R12, R11
 	ADDQ R12, R11
 	SUBQ $64, attnProductArgs_left(R9)
-	JMP tile87
-next88:
-tile93:
+	JMP tile97
+next98:
+tile103:
 	CMPQ attnProductArgs_left(R9), $32
-	JLT next94
+	JLT next104
 	// 1 rows, 32 lanes
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -2047,8 +2087,8 @@ tile93:
 	MOVQ R11, BX
 	MOVQ attnProductArgs_n(R9), CX
 	SHRQ $2, CX
-	JEQ rest96
-steps95:
+	JEQ rest106
+steps105:
 	PREFETCHT1 0(R14)
 	VBROADCASTSS 0(AX), Y15
 	VCVTPH2PS 0(BX), Y12
@@ -2096,12 +2136,12 @@ steps95:
 	ADDQ $16, AX
 	ADDQ $256, R14
 	DECQ CX
-	JNE steps95
-rest96:
+	JNE steps105
+rest106:
 	MOVQ attnProductArgs_n(R9), CX
 	ANDQ $3, CX
-	JEQ store98
-step97:
+	JEQ store108
+step107:
 	VBROADCASTSS 0(AX), Y15
 	VCVTPH2PS 0(BX), Y12
 	VFMADD231PS Y12, Y15, Y0
@@ -2115,8 +2155,8 @@ step97:
 	ADDQ $4, AX
 	ADDQ $64, R14
 	DECQ CX
-	JNE step97
-store98:
+	JNE step107
+store108:
 	VXORPS Y15, Y15, Y15
 	VADDPS Y15, Y0, Y0
 	VMOVUPS Y0, 0(DI)
@@ -2130,11 +2170,11 @@ store98:
 	ADDQ R12, R11
 	ADDQ R12, R11
 	SUBQ $32, attnProductArgs_left(R9)
-	JMP tile93
-next94:
-tile99:
+	JMP tile103
+next104:
+tile109:
 	CMPQ attnProductArgs_left(R9), $16
-	JLT next100
+	JLT next110
 	// 1 rows, 16 lanes
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -2142,8 +2182,8 @@ tile99:
 	MOVQ R11, BX
 	MOVQ attnProductArgs_n(R9), CX
 	SHRQ $2, CX
-	JEQ rest102
-steps101:
+	JEQ rest112
+steps111:
 	PREFETCHT1 0(R14)
 	VCVTPH2PS 0(BX), Y12
 	VCVTPH2PS 16(BX), Y13
@@ -2173,12 +2213,12 @@ steps101:
 	ADDQ $16, AX
 	ADDQ $128, R14
 	DECQ CX
-	JNE steps101
-rest102:
+	JNE steps111
+rest112:
 	MOVQ attnProductArgs_n(R9), CX
 	ANDQ $3, CX
-	JEQ store104
-step103:
+	JEQ store114
+step113:
 	VCVTPH2PS 0(BX), Y12
 	VCVTPH2PS 16(BX), Y13
 	VBROADCASTSS 0(AX), Y14
@@ -2188,8 +2228,8 @@ step103:
 	ADDQ $4, AX
 	ADDQ $32, R14
 	DECQ CX
-	JNE step103
-store104:
+	JNE step113
+store114:
 	VXORPS Y15, Y15, Y15
 	VADDPS Y15, Y0, Y0
 	VMOVUPS Y0, 0(DI)
@@ -2198,19 +2238,19 @@ store104:
 	ADDQ $64, DI
 	ADDQ R12, R11
 	SUBQ $16, attnProductArgs_left(R9)
-	JMP tile99
-next100:
-tile105:
+	JMP tile109
+next110:
+tile115:
 	CMPQ attnProductArgs_left(R9), $8
-	JLT next106
+	JLT next116
 	// 1 rows, 8 lanes
 	VXORPS Y0, Y0, Y0
 	MOVQ SI, AX
 	MOVQ R11, BX
 	MOVQ attnProductArgs_n(R9), CX
 	SHRQ $2, CX
-	JEQ rest108
-steps107:
+	JEQ rest118
+steps117:
 	PREFETCHT1 0(R14)
 	VCVTPH2PS 0(BX), Y12
 	VBROADCASTSS 0(AX), Y14
@@ -2231,12 +2271,12 @@ steps107:
 	ADDQ $16, AX
 	ADDQ $64, R14
 	DECQ CX
-	JNE steps107
-rest108:
+	JNE steps117
+rest118:
 	MOVQ attnProductArgs_n(R9), CX
 	ANDQ $3, CX
-	JEQ store110
-step109:
+	JEQ store120
+step119:
 	VCVTPH2PS 0(BX), Y12
 	VBROADCASTSS 0(AX), Y14
 	VFMADD231PS Y12, Y14, Y0
@@ -2244,15 +2284,15 @@ step109:
 	ADDQ $4, AX
 	ADDQ $16, R14
 	DECQ CX
-	JNE step109
-store110:
+	JNE step119
+store120:
 	VXORPS Y15, Y15, Y15
 	VADDPS Y15, Y0, Y0
 	VMOVUPS Y0, 0(DI)
 	ADDQ $32, DI
 	SUBQ $8, attnProductArgs_left(R9)
-	JMP tile105
-next106:
+	JMP tile115
+next116:
 	IMUL3Q $1, DX, AX
 	ADDQ AX, SI
 	IMUL3Q $1, R8, AX
@@ -2274,7 +2314,7 @@ TEXT ·attnFirstF16AVX2(SB), NOSPLIT, $0-8
 	MOVQ attnProductArgs_bStride(R9), R10
 	MOVQ attnProductArgs_panel(R9), R14
 	CMPQ attnProductArgs_lanes(R9), $16
-	JLT half111
+	JLT half121
 	// 6 rows, 16 lanes
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -2294,8 +2334,8 @@ TEXT ·attnFirstF16AVX2(SB), NOSPLIT, $0-8
 	MOVQ R11, BX
 	MOVQ attnProductArgs_n(R9), CX
 	SHRQ $2, CX
-	JEQ rest114
-steps113:
+	JEQ rest124
+steps123:
 	VCVTPH2PS 0(BX), Y12
 	VMOVUPS Y12, 0(R14)
 	VCVTPH2PS 16(BX), Y13
@@ -2392,12 +2432,12 @@ steps113:
 	ADDQ $16, R15
 	ADDQ $256, R14
 	DECQ CX
-	JNE steps113
-rest114:
+	JNE steps123
+rest124:
 	MOVQ attnProductArgs_n(R9), CX
 	ANDQ $3, CX
-	JEQ store116
-step115:
+	JEQ store126
+step125:
 	VCVTPH2PS 0(BX), Y12
 	VMOVUPS Y12, 0(R14)
 	VCVTPH2PS 16(BX), Y13
@@ -2425,8 +2465,8 @@ step115:
 	ADDQ $4, R15
 	ADDQ $64, R14
 	DECQ CX
-	JNE step115
-store116:
+	JNE step125
+store126:
 	VXORPS Y15, Y15, Y15
 	LEAQ (DI)(R8*2), AX
 	ADDQ R8, AX
@@ -2454,8 +2494,8 @@ store116:
 	VMOVUPS Y10, 0(AX)(R8*2)
 	VADDPS Y15, Y11, Y11
 	VMOVUPS Y11, 32(AX)(R8*2)
-	JMP end112
-half111:
+	JMP end122
+half121:
 	// 6 rows, 8 lanes
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -2469,8 +2509,8 @@ half111:
 	MOVQ R11, BX
 	MOVQ attnProductArgs_n(R9), CX
 	SHRQ $2, CX
-	JEQ rest118
-steps117:
+	JEQ rest128
+steps127:
 	VCVTPH2PS 0(BX), Y12
 	VMOVUPS Y12, 0(R14)
 	VBROADCASTSS 0(AX), Y14
@@ -2535,12 +2575,12 @@ steps117:
 	ADDQ $16, R15
 	ADDQ $256, R14
 	DECQ CX
-	JNE steps117
-rest118:
+	JNE steps127
+rest128:
 	MOVQ attnProductArgs_n(R9), CX
 	ANDQ $3, CX
-	JEQ store120
-step119:
+	JEQ store130
+step129:
 	VCVTPH2PS 0(BX), Y12
 	VMOVUPS Y12, 0(R14)
 	VBROADCASTSS 0(AX), Y14
@@ -2560,8 +2600,8 @@ step119:
 	ADDQ $4, R15
 	ADDQ $64, R14
 	DECQ CX
-	JNE step119
-store120:
+	JNE step129
+store130:
 	VXORPS Y15, Y15, Y15
 	LEAQ (DI)(R8*2), AX
 	ADDQ R8, AX
@@ -2577,7 +2617,7 @@ store120:
 	VMOVUPS Y4, 0(AX)(R8*1)
 	VADDPS Y15, Y5, Y5
 	VMOVUPS Y5, 0(AX)(R8*2)
-end112:
+end122:
 	VZEROUPPER
 	RET
 
@@ -2593,32 +2633,32 @@ TEXT ·attnProductF32AVX2(SB), NOSPLIT, $0-8
 	LEAQ (R12)(R12*2), R13
 	MOVQ attnProductArgs_dst(R9), AX
 	MOVQ AX, attnProductArgs_row(R9)
-rows121:
+rows131:
 	MOVQ attnProductArgs_rows(R9), AX
 	TESTQ AX, AX
-	JLE done122
+	JLE done132
 	CMPQ AX, $1
-	JEQ rows1_123
+	JEQ rows1_133
 	CMPQ AX, $2
-	JEQ rows2_124
+	JEQ rows2_134
 	CMPQ AX, $3
-	JEQ rows3_125
+	JEQ rows3_135
 	CMPQ AX, $4
-	JEQ rows4_126
+	JEQ rows4_136
 	CMPQ AX, $5
-	JEQ rows5_127
+	JEQ rows5_137
 	CMPQ AX, $7
-	JEQ rows4_126
+	JEQ rows4_136
 	CMPQ AX, $8
-	JEQ rows4_126
-rows6_128:
+	JEQ rows4_136
+rows6_138:
 	MOVQ attnProductArgs_b(R9), R11
 	MOVQ attnProductArgs_row(R9), DI
 	MOVQ attnProductArgs_lanes(R9), AX
 	MOVQ AX, attnProductArgs_left(R9)
-tile129:
+tile139:
 	CMPQ attnProductArgs_left(R9), $16
-	JLT next130
+	JLT next140
 	// 6 rows, 16 lanes
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -2638,8 +2678,8 @@ tile129:
 	MOVQ R11, BX
 	MOVQ attnProductArgs_n(R9), CX
 	SHRQ $2, CX
-	JEQ rest132
-steps131:
+	JEQ rest142
+steps141:
 	PREFETCHT1 0(R14)
 	VMOVUPS 0(BX), Y12
 	VMOVUPS 32(BX), Y13
@@ -2732,12 +2772,12 @@ steps131:
 	ADDQ $16, R15
 	ADDQ $256, R14
 	DECQ CX
-	JNE steps131
-rest132:
+	JNE steps141
+rest142:
 	MOVQ attnProductArgs_n(R9), CX
 	ANDQ $3, CX
-	JEQ store134
-step133:
+	JEQ store144
+step143:
 	VMOVUPS 0(BX), Y12
 	VMOVUPS 32(BX), Y13
 	VBROADCASTSS 0(AX), Y14
@@ -2763,8 +2803,8 @@ step133:
 	ADDQ $4, R15
 	ADDQ $64, R14
 	DECQ CX
-	JNE step133
-store134:
+	JNE step143
+store144:
 	VXORPS Y15, Y15, Y15
 	LEAQ (DI)(R8*2), AX
 	ADDQ R8, AX
@@ -2795,11 +2835,11 @@ store134:
 	ADDQ $64, DI
 	ADDQ R12, R11
 	SUBQ $16, attnProductArgs_left(R9)
-	JMP tile129
-next130:
-tile135:
+	JMP tile139
+next140:
+tile145:
 	CMPQ attnProductArgs_left(R9), $8
-	JLT next136
+	JLT next146
 	// 6 rows, 8 lanes
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -2813,8 +2853,8 @@ tile135:
 	MOVQ R11, BX
 	MOVQ attnProductArgs_n(R9), CX
 	SHRQ $2, CX
-	JEQ rest138
-steps137:
+	JEQ rest148
+steps147:
 	PREFETCHT1 0(R14)
 	VMOVUPS 0(BX), Y12
 	VBROADCASTSS 0(AX), Y14
@@ -2877,12 +2917,12 @@ steps137:
 	ADDQ $16, R15
 	ADDQ $128, R14
 	DECQ CX
-	JNE steps137
-rest138:
+	JNE steps147
+rest148:
 	MOVQ attnProductArgs_n(R9), CX
 	ANDQ $3, CX
-	JEQ store140
-step139:
+	JEQ store150
+step149:
 	VMOVUPS 0(BX), Y12
 	VBROADCASTSS 0(AX), Y14
 	VFMADD231PS Y12, Y14, Y0
@@ -2901,8 +2941,8 @@ step139:
 	ADDQ $4, R15
 	ADDQ $32, R14
 	DECQ CX
-	JNE step139
-store140:
+	JNE step149
+store150:
 	VXORPS Y15, Y15, Y15
 	LEAQ (DI)(R8*2), AX
 	ADDQ R8, AX
@@ -2920,22 +2960,22 @@ store140:
 	VMOVUPS Y5, 0(AX)(R8*2)
 	ADDQ $32, DI
 	SUBQ $8, attnProductArgs_left(R9)
-	JMP tile135
-next136:
+	JMP tile145
+next146:
 	IMUL3Q $6, DX, AX
 	ADDQ AX, SI
 	IMUL3Q $6, R8, AX
 	ADDQ AX, attnProductArgs_row(R9)
 	SUBQ $6, attnProductArgs_rows(R9)
-	JMP rows121
-rows5_127:
+	JMP rows131
+rows5_137:
 	MOVQ attnProductArgs_b(R9), R11
 	MOVQ attnProductArgs_row(R9), DI
 	MOVQ attnProductArgs_lanes(R9), AX
 	MOVQ AX, attnProductArgs_left(R9)
-tile141:
+tile151:
 	CMPQ attnProductArgs_left(R9), $16
-	JLT next142
+	JLT next152
 	// 5 rows, 16 lanes
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -2953,8 +2993,8 @@ tile141:
 	MOVQ R11, BX
 	MOVQ attnProductArgs_n(R9), CX
 	SHRQ $2, CX
-	JEQ rest144
-steps143:
+	JEQ rest154
+steps153:
 	PREFETCHT1 0(R14)
 	VMOVUPS 0(BX), Y12
 	VMOVUPS 32(BX), Y13
@@ -3035,12 +3075,12 @@ steps143:
 	ADDQ $16, R15
 	ADDQ $256, R14
 	DECQ CX
-	JNE steps143
-rest144:
+	JNE steps153
+rest154:
 	MOVQ attnProductArgs_n(R9), CX
 	ANDQ $3, CX
-	JEQ store146
-step145:
+	JEQ store156
+step155:
 	VMOVUPS 0(BX), Y12
 	VMOVUPS 32(BX), Y13
 	VBROADCASTSS 0(AX), Y14
@@ -3063,8 +3103,8 @@ step145:
 	ADDQ $4, R15
 	ADDQ $64, R14
 	DECQ CX
-	JNE step145
-store146:
+	JNE step155
+store156:
 	VXORPS Y15, Y15, Y15
 	LEAQ (DI)(R8*2), AX
 	ADDQ R8, AX
@@ -3091,11 +3131,11 @@ store146:
 	ADDQ $64, DI
 	ADDQ R12, R11
 	SUBQ $16, attnProductArgs_left(R9)
-	JMP tile141
-next142:
-tile147:
+	JMP tile151
+next152:
+tile157:
 	CMPQ attnProductArgs_left(R9), $8
-	JLT next148
+	JLT next158
 	// 5 rows, 8 lanes
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -3108,8 +3148,8 @@ tile147:
 	MOVQ R11, BX
 	MOVQ attnProductArgs_n(R9), CX
 	SHRQ $2, CX
-	JEQ rest150
-steps149:
+	JEQ rest160
+steps159:
 	PREFETCHT1 0(R14)
 	VMOVUPS 0(BX), Y12
 	VBROADCASTSS 0(AX), Y14
@@ -3164,12 +3204,12 @@ steps149:
 	ADDQ $16, R15
 	ADDQ $128, R14
 	DECQ CX
-	JNE steps149
-rest150:
+	JNE steps159
+rest160:
 	MOVQ attnProductArgs_n(R9), CX
 	ANDQ $3, CX
-	JEQ store152
-step151:
+	JEQ store162
+step161:
 	VMOVUPS 0(BX), Y12
 	VBROADCASTSS 0(AX), Y14
 	VFMADD231PS Y12, Y14, Y0
@@ -3186,8 +3226,8 @@ step151:
 	ADDQ $4, R15
 	ADDQ $32, R14
 	DECQ CX
-	JNE step151
-store152:
+	JNE step161
+store162:
 	VXORPS Y15, Y15, Y15
 	LEAQ (DI)(R8*2), AX
 	ADDQ R8, AX
@@ -3203,22 +3243,22 @@ store152:
 	VMOVUPS Y4, 0(AX)(R8*1)
 	ADDQ $32, DI
 	SUBQ $8, attnProductArgs_left(R9)
-	JMP tile147
-next148:
+	JMP tile157
+next158:
 	IMUL3Q $5, DX, AX
 	ADDQ AX, SI
 	IMUL3Q $5, R8, AX
 	ADDQ AX, attnProductArgs_row(R9)
 	SUBQ $5, attnProductArgs_rows(R9)
-	JMP rows121
-rows4_126:
+	JMP rows131
+rows4_136:
 	MOVQ attnProductArgs_b(R9), R11
 	MOVQ attnProductArgs_row(R9), DI
 	MOVQ attnProductArgs_lanes(R9), AX
 	MOVQ AX, attnProductArgs_left(R9)
-tile153:
+tile163:
 	CMPQ attnProductArgs_left(R9), $16
-	JLT next154
+	JLT next164
 	// 4 rows, 16 lanes
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -3234,8 +3274,8 @@ tile153:
 	MOVQ R11, BX
 	MOVQ attnProductArgs_n(R9), CX
 	SHRQ $2, CX
-	JEQ rest156
-steps155:
+	JEQ rest166
+steps165:
 	PREFETCHT1 0(R14)
 	VMOVUPS 0(BX), Y12
 	VMOVUPS 32(BX), Y13
@@ -3302,14 +3342,18 @@ steps155:
 	ADDQ R10, BX
 	ADDQ $16, AX
 	ADDQ $16, R15
-	ADDQ $256, R14
+	ADDQ $128, R14
+	CMPQ attnProductArgs_groups(R9), $1
+	JNE whole169
+	ADDQ $128, R14
+whole169:
 	DECQ CX
-	JNE steps155
-rest156:
+	JNE steps165
+rest166:
 	MOVQ attnProductArgs_n(R9), CX
 	ANDQ $3, CX
-	JEQ store158
-step157:
+	JEQ store168
+step167:
 	VMOVUPS 0(BX), Y12
 	VMOVUPS 32(BX), Y13
 	VBROADCASTSS 0(AX), Y14
@@ -3327,10 +3371,14 @@ step157:
 	ADDQ R10, BX
 	ADDQ $4, AX
 	ADDQ $4, R15
-	ADDQ $64, R14
+	ADDQ $32, R14
+	CMPQ attnProductArgs_groups(R9), $1
+	JNE whole170
+	ADDQ $32, R14
+whole170:
 	DECQ CX
-	JNE step157
-store158:
+	JNE step167
+store168:
 	VXORPS Y15, Y15, Y15
 	LEAQ (DI)(R8*2), AX
 	ADDQ R8, AX
@@ -3353,11 +3401,11 @@ store158:
 	ADDQ $64, DI
 	ADDQ R12, R11
 	SUBQ $16, attnProductArgs_left(R9)
-	JMP tile153
-next154:
-tile159:
+	JMP tile163
+next164:
+tile171:
 	CMPQ attnProductArgs_left(R9), $8
-	JLT next160
+	JLT next172
 	// 4 rows, 8 lanes
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -3369,8 +3417,8 @@ tile159:
 	MOVQ R11, BX
 	MOVQ attnProductArgs_n(R9), CX
 	SHRQ $2, CX
-	JEQ rest162
-steps161:
+	JEQ rest174
+steps173:
 	PREFETCHT1 0(R14)
 	VMOVUPS 0(BX), Y12
 	VBROADCASTSS 0(AX), Y14
@@ -3415,14 +3463,18 @@ steps161:
 	ADDQ R10, BX
 	ADDQ $16, AX
 	ADDQ $16, R15
-	ADDQ $128, R14
+	ADDQ $64, R14
+	CMPQ attnProductArgs_groups(R9), $1
+	JNE whole177
+	ADDQ $64, R14
+whole177:
 	DECQ CX
-	JNE steps161
-rest162:
+	JNE steps173
+rest174:
 	MOVQ attnProductArgs_n(R9), CX
 	ANDQ $3, CX
-	JEQ store164
-step163:
+	JEQ store176
+step175:
 	VMOVUPS 0(BX), Y12
 	VBROADCASTSS 0(AX), Y14
 	VFMADD231PS Y12, Y14, Y0
@@ -3435,10 +3487,14 @@ step163:
 	ADDQ R10, BX
 	ADDQ $4, AX
 	ADDQ $4, R15
-	ADDQ $32, R14
+	ADDQ $16, R14
+	CMPQ attnProductArgs_groups(R9), $1
+	JNE whole178
+	ADDQ $16, R14
+whole178:
 	DECQ CX
-	JNE step163
-store164:
+	JNE step175
+store176:
 	VXORPS Y15, Y15, Y15
 	LEAQ (DI)(R8*2), AX
 	ADDQ R8, AX
@@ -3452,22 +3508,22 @@ store164:
 	VMOVUPS Y3, 0(AX)
 	ADDQ $32, DI
 	SUBQ $8, attnProductArgs_left(R9)
-	JMP tile159
-next160:
+	JMP tile171
+next172:
 	IMUL3Q $4, DX, AX
 	ADDQ AX, SI
 	IMUL3Q $4, R8, AX
 	ADDQ AX, attnProductArgs_row(R9)
 	SUBQ $4, attnProductArgs_rows(R9)
-	JMP rows121
-rows3_125:
+	JMP rows131
+rows3_135:
 	MOVQ attnProductArgs_b(R9), R11
 	MOVQ attnProductArgs_row(R9), DI
 	MOVQ attnProductArgs_lanes(R9), AX
 	MOVQ AX, attnProductArgs_left(R9)
-tile165:
+tile179:
 	CMPQ attnProductArgs_left(R9), $32
-	JLT next166
+	JLT next180
 	// 3 rows, 32 lanes
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -3485,8 +3541,8 @@ tile165:
 	MOVQ R11, BX
 	MOVQ attnProductArgs_n(R9), CX
 	SHRQ $2, CX
-	JEQ rest168
-steps167:
+	JEQ rest182
+steps181:
 	PREFETCHT1 0(R14)
 	PREFETCHT1 64(R14)
 	VBROADCASTSS 0(AX), Y15
@@ -3576,14 +3632,18 @@ steps167:
 	VFMADD231PS Y12, Y13, Y11
 	ADDQ R10, BX
 	ADDQ $16, AX
-	ADDQ $512, R14
+	ADDQ $256, R14
+	CMPQ attnProductArgs_groups(R9), $1
+	JNE whole185
+	ADDQ $256, R14
+whole185:
 	DECQ CX
-	JNE steps167
-rest168:
+	JNE steps181
+rest182:
 	MOVQ attnProductArgs_n(R9), CX
 	ANDQ $3, CX
-	JEQ store170
-step169:
+	JEQ store184
+step183:
 	VBROADCASTSS 0(AX), Y15
 	VBROADCASTSS 0(AX)(DX*1), Y14
 	VBROADCASTSS 0(AX)(DX*2), Y13
@@ -3605,10 +3665,14 @@ step169:
 	VFMADD231PS Y12, Y13, Y11
 	ADDQ R10, BX
 	ADDQ $4, AX
-	ADDQ $128, R14
+	ADDQ $64, R14
+	CMPQ attnProductArgs_groups(R9), $1
+	JNE whole186
+	ADDQ $64, R14
+whole186:
 	DECQ CX
-	JNE step169
-store170:
+	JNE step183
+store184:
 	VXORPS Y15, Y15, Y15
 	VADDPS Y15, Y0, Y0
 	VMOVUPS Y0, 0(DI)
@@ -3638,11 +3702,11 @@ store170:
 	ADDQ R12, R11
 	ADDQ R12, R11
 	SUBQ $32, attnProductArgs_left(R9)
-	JMP tile165
-next166:
-tile171:
+	JMP tile179
+next180:
+tile187:
 	CMPQ attnProductArgs_left(R9), $16
-	JLT next172
+	JLT next188
 	// 3 rows, 16 lanes
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -3654,8 +3718,8 @@ tile171:
 	MOVQ R11, BX
 	MOVQ attnProductArgs_n(R9), CX
 	SHRQ $2, CX
-	JEQ rest174
-steps173:
+	JEQ rest190
+steps189:
 	PREFETCHT1 0(R14)
 	VMOVUPS 0(BX), Y12
 	VMOVUPS 32(BX), Y13
@@ -3709,14 +3773,18 @@ steps173:
 	VFMADD231PS Y13, Y14, Y5
 	ADDQ R10, BX
 	ADDQ $16, AX
-	ADDQ $256, R14
+	ADDQ $128, R14
+	CMPQ attnProductArgs_groups(R9), $1
+	JNE whole193
+	ADDQ $128, R14
+whole193:
 	DECQ CX
-	JNE steps173
-rest174:
+	JNE steps189
+rest190:
 	MOVQ attnProductArgs_n(R9), CX
 	ANDQ $3, CX
-	JEQ store176
-step175:
+	JEQ store192
+step191:
 	VMOVUPS 0(BX), Y12
 	VMOVUPS 32(BX), Y13
 	VBROADCASTSS 0(AX), Y14
@@ -3730,10 +3798,14 @@ step175:
 	VFMADD231PS Y13, Y14, Y5
 	ADDQ R10, BX
 	ADDQ $4, AX
-	ADDQ $64, R14
+	ADDQ $32, R14
+	CMPQ attnProductArgs_groups(R9), $1
+	JNE whole194
+	ADDQ $32, R14
+whole194:
 	DECQ CX
-	JNE step175
-store176:
+	JNE step191
+store192:
 	VXORPS Y15, Y15, Y15
 	VADDPS Y15, Y0, Y0
 	VMOVUPS Y0, 0(DI)
@@ -3750,11 +3822,11 @@ store176:
 	ADDQ $64, DI
 	ADDQ R12, R11
 	SUBQ $16, attnProductArgs_left(R9)
-	JMP tile171
-next172:
-tile177:
+	JMP tile187
+next188:
+tile195:
 	CMPQ attnProductArgs_left(R9), $8
-	JLT next178
+	JLT next196
 	// 3 rows, 8 lanes
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -3763,8 +3835,8 @@ tile177:
 	MOVQ R11, BX
 	MOVQ attnProductArgs_n(R9), CX
 	SHRQ $2, CX
-	JEQ rest180
-steps179:
+	JEQ rest198
+steps197:
 	PREFETCHT1 0(R14)
 	VMOVUPS 0(BX), Y12
 	VBROADCASTSS 0(AX), Y14
@@ -3800,14 +3872,18 @@ steps179:
 	VFMADD231PS Y12, Y14, Y2
 	ADDQ R10, BX
 	ADDQ $16, AX
-	ADDQ $128, R14
+	ADDQ $64, R14
+	CMPQ attnProductArgs_groups(R9), $1
+	JNE whole201
+	ADDQ $64, R14
+whole201:
 	DECQ CX
-	JNE steps179
-rest180:
+	JNE steps197
+rest198:
 	MOVQ attnProductArgs_n(R9), CX
 	ANDQ $3, CX
-	JEQ store182
-step181:
+	JEQ store200
+step199:
 	VMOVUPS 0(BX), Y12
 	VBROADCASTSS 0(AX), Y14
 	VFMADD231PS Y12, Y14, Y0
@@ -3817,10 +3893,14 @@ step181:
 	VFMADD231PS Y12, Y14, Y2
 	ADDQ R10, BX
 	ADDQ $4, AX
-	ADDQ $32, R14
+	ADDQ $16, R14
+	CMPQ attnProductArgs_groups(R9), $1
+	JNE whole202
+	ADDQ $16, R14
+whole202:
 	DECQ CX
-	JNE step181
-store182:
+	JNE step199
+store200:
 	VXORPS Y15, Y15, Y15
 	VADDPS Y15, Y0, Y0
 	VMOVUPS Y0, 0(DI)
@@ -3830,22 +3910,22 @@ store182:
 	VMOVUPS Y2, 0(DI)(R8*2)
 	ADDQ $32, DI
 	SUBQ $8, attnProductArgs_left(R9)
-	JMP tile177
-next178:
+	JMP tile195
+next196:
 	IMUL3Q $3, DX, AX
 	ADDQ AX, SI
 	IMUL3Q $3, R8, AX
 	ADDQ AX, attnProductArgs_row(R9)
 	SUBQ $3, attnProductArgs_rows(R9)
-	JMP rows121
-rows2_124:
+	JMP rows131
+rows2_134:
 	MOVQ attnProductArgs_b(R9), R11
 	MOVQ attnProductArgs_row(R9), DI
 	MOVQ attnProductArgs_lanes(R9), AX
 	MOVQ AX, attnProductArgs_left(R9)
-tile183:
+tile203:
 	CMPQ attnProductArgs_left(R9), $48
-	JLT next184
+	JLT next204
 	// 2 rows, 48 lanes
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -3863,8 +3943,8 @@ tile183:
 	MOVQ R11, BX
 	MOVQ attnProductArgs_n(R9), CX
 	SHRQ $2, CX
-	JEQ rest186
-steps185:
+	JEQ rest206
+steps205:
 	PREFETCHT1 0(R14)
 	PREFETCHT1 64(R14)
 	PREFETCHT1 128(R14)
@@ -3964,12 +4044,12 @@ steps185:
 	ADDQ $16, AX
 	ADDQ $768, R14
 	DECQ CX
-	JNE steps185
-rest186:
+	JNE steps205
+rest206:
 	MOVQ attnProductArgs_n(R9), CX
 	ANDQ $3, CX
-	JEQ store188
-step187:
+	JEQ store208
+step207:
 	VBROADCASTSS 0(AX), Y15
 	VBROADCASTSS 0(AX)(DX*1), Y14
 	VMOVUPS 0(BX), Y12
@@ -3994,8 +4074,8 @@ step187:
 	ADDQ $4, AX
 	ADDQ $192, R14
 	DECQ CX
-	JNE step187
-store188:
+	JNE step207
+store208:
 	VXORPS Y15, Y15, Y15
 	VADDPS Y15, Y0, Y0
 	VMOVUPS Y0, 0(DI)
@@ -4026,11 +4106,11 @@ store188:
 	ADDQ R12, R11
 	ADDQ R12, R11
 	SUBQ $48, attnProductArgs_left(R9)
-	JMP tile183
-next184:
-tile189:
+	JMP tile203
+next204:
+tile209:
 	CMPQ attnProductArgs_left(R9), $32
-	JLT next190
+	JLT next210
 	// 2 rows, 32 lanes
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -4044,8 +4124,8 @@ tile189:
 	MOVQ R11, BX
 	MOVQ attnProductArgs_n(R9), CX
 	SHRQ $2, CX
-	JEQ rest192
-steps191:
+	JEQ rest212
+steps211:
 	PREFETCHT1 0(R14)
 	PREFETCHT1 64(R14)
 	VBROADCASTSS 0(AX), Y15
@@ -4117,12 +4197,12 @@ steps191:
 	ADDQ $16, AX
 	ADDQ $512, R14
 	DECQ CX
-	JNE steps191
-rest192:
+	JNE steps211
+rest212:
 	MOVQ attnProductArgs_n(R9), CX
 	ANDQ $3, CX
-	JEQ store194
-step193:
+	JEQ store214
+step213:
 	VBROADCASTSS 0(AX), Y15
 	VBROADCASTSS 0(AX)(DX*1), Y14
 	VMOVUPS 0(BX), Y12
@@ -4141,8 +4221,8 @@ step193:
 	ADDQ $4, AX
 	ADDQ $128, R14
 	DECQ CX
-	JNE step193
-store194:
+	JNE step213
+store214:
 	VXORPS Y15, Y15, Y15
 	VADDPS Y15, Y0, Y0
 	VMOVUPS Y0, 0(DI)
@@ -4164,11 +4244,11 @@ store194:
 	ADDQ R12, R11
 	ADDQ R12, R11
 	SUBQ $32, attnProductArgs_left(R9)
-	JMP tile189
-next190:
-tile195:
+	JMP tile209
+next210:
+tile215:
 	CMPQ attnProductArgs_left(R9), $16
-	JLT next196
+	JLT next216
 	// 2 rows, 16 lanes
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -4178,8 +4258,8 @@ tile195:
 	MOVQ R11, BX
 	MOVQ attnProductArgs_n(R9), CX
 	SHRQ $2, CX
-	JEQ rest198
-steps197:
+	JEQ rest218
+steps217:
 	PREFETCHT1 0(R14)
 	VMOVUPS 0(BX), Y12
 	VMOVUPS 32(BX), Y13
@@ -4223,12 +4303,12 @@ steps197:
 	ADDQ $16, AX
 	ADDQ $256, R14
 	DECQ CX
-	JNE steps197
-rest198:
+	JNE steps217
+rest218:
 	MOVQ attnProductArgs_n(R9), CX
 	ANDQ $3, CX
-	JEQ store200
-step199:
+	JEQ store220
+step219:
 	VMOVUPS 0(BX), Y12
 	VMOVUPS 32(BX), Y13
 	VBROADCASTSS 0(AX), Y14
@@ -4241,8 +4321,8 @@ step199:
 	ADDQ $4, AX
 	ADDQ $64, R14
 	DECQ CX
-	JNE step199
-store200:
+	JNE step219
+store220:
 	VXORPS Y15, Y15, Y15
 	VADDPS Y15, Y0, Y0
 	VMOVUPS Y0, 0(DI)
@@ -4255,11 +4335,11 @@ store200:
 	ADDQ $64, DI
 	ADDQ R12, R11
 	SUBQ $16, attnProductArgs_left(R9)
-	JMP tile195
-next196:
-tile201:
+	JMP tile215
+next216:
+tile221:
 	CMPQ attnProductArgs_left(R9), $8
-	JLT next202
+	JLT next222
 	// 2 rows, 8 lanes
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -4267,8 +4347,8 @@ tile201:
 	MOVQ R11, BX
 	MOVQ attnProductArgs_n(R9), CX
 	SHRQ $2, CX
-	JEQ rest204
-steps203:
+	JEQ rest224
+steps223:
 	PREFETCHT1 0(R14)
 	VMOVUPS 0(BX), Y12
 	VBROADCASTSS 0(AX), Y14
@@ -4298,12 +4378,12 @@ steps203:
 	ADDQ $16, AX
 	ADDQ $128, R14
 	DECQ CX
-	JNE steps203
-rest204:
+	JNE steps223
+rest224:
 	MOVQ attnProductArgs_n(R9), CX
 	ANDQ $3, CX
-	JEQ store206
-step205:
+	JEQ store226
+step225:
 	VMOVUPS 0(BX), Y12
 	VBROADCASTSS 0(AX), Y14
 	VFMADD231PS Y12, Y14, Y0
@@ -4313,8 +4393,8 @@ step205:
 	ADDQ $4, AX
 	ADDQ $32, R14
 	DECQ CX
-	JNE step205
-store206:
+	JNE step225
+store226:
 	VXORPS Y15, Y15, Y15
 	VADDPS Y15, Y0, Y0
 	VMOVUPS Y0, 0(DI)
@@ -4322,22 +4402,22 @@ store206:
 	VMOVUPS Y1, 0(DI)(R8*1)
 	ADDQ $32, DI
 	SUBQ $8, attnProductArgs_left(R9)
-	JMP tile201
-next202:
+	JMP tile221
+next222:
 	IMUL3Q $2, DX, AX
 	ADDQ AX, SI
 	IMUL3Q $2, R8, AX
 	ADDQ AX, attnProductArgs_row(R9)
 	SUBQ $2, attnProductArgs_rows(R9)
-	JMP rows121
-rows1_123:
+	JMP rows131
+rows1_133:
 	MOVQ attnProductArgs_b(R9), R11
 	MOVQ attnProductArgs_row(R9), DI
 	MOVQ attnProductArgs_lanes(R9), AX
 	MOVQ AX, attnProductArgs_left(R9)
-tile207:
+tile227:
 	CMPQ attnProductArgs_left(R9), $64
-	JLT next208
+	JLT next228
 	// 1 rows, 64 lanes
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -4351,8 +4431,8 @@ tile207:
 	MOVQ R11, BX
 	MOVQ attnProductArgs_n(R9), CX
 	SHRQ $2, CX
-	JEQ rest210
-steps209:
+	JEQ rest230
+steps229:
 	PREFETCHT1 0(R14)
 	PREFETCHT1 64(R14)
 	PREFETCHT1 128(R14)
@@ -4444,12 +4524,12 @@ steps209:
 	ADDQ $16, AX
 	ADDQ $1024, R14
 	DECQ CX
-	JNE steps209
-rest210:
+	JNE steps229
+rest230:
 	MOVQ attnProductArgs_n(R9), CX
 	ANDQ $3, CX
-	JEQ store212
-step211:
+	JEQ store232
+step231:
 	VBROADCASTSS 0(AX), Y15
 	VMOVUPS 0(BX), Y12
 	VFMADD231PS Y12, Y15, Y0
@@ -4471,8 +4551,8 @@ step211:
 	ADDQ $4, AX
 	ADDQ $256, R14
 	DECQ CX
-	JNE step211
-store212:
+	JNE step231
+store232:
 	VXORPS Y15, Y15, Y15
 	VADDPS Y15, Y0, Y0
 	VMOVUPS Y0, 0(DI)
@@ -4496,11 +4576,11 @@ store212:
 	ADDQ R12, R11
 	ADDQ R12, R11
 	SUBQ $64, attnProductArgs_left(R9)
-	JMP tile207
-next208:
-tile213:
+	JMP tile227
+next228:
+tile233:
 	CMPQ attnProductArgs_left(R9), $32
-	JLT next214
+	JLT next234
 	// 1 rows, 32 lanes
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -4510,8 +4590,8 @@ tile213:
 	MOVQ R11, BX
 	MOVQ attnProductArgs_n(R9), CX
 	SHRQ $2, CX
-	JEQ rest216
-steps215:
+	JEQ rest236
+steps235:
 	PREFETCHT1 0(R14)
 	PREFETCHT1 64(R14)
 	VBROADCASTSS 0(AX), Y15
@@ -4563,12 +4643,12 @@ steps215:
 	ADDQ $16, AX
 	ADDQ $512, R14
 	DECQ CX
-	JNE steps215
-rest216:
+	JNE steps235
+rest236:
 	MOVQ attnProductArgs_n(R9), CX
 	ANDQ $3, CX
-	JEQ store218
-step217:
+	JEQ store238
+step237:
 	VBROADCASTSS 0(AX), Y15
 	VMOVUPS 0(BX), Y12
 	VFMADD231PS Y12, Y15, Y0
@@ -4582,8 +4662,8 @@ step217:
 	ADDQ $4, AX
 	ADDQ $128, R14
 	DECQ CX
-	JNE step217
-store218:
+	JNE step237
+store238:
 	VXORPS Y15, Y15, Y15
 	VADDPS Y15, Y0, Y0
 	VMOVUPS Y0, 0(DI)
@@ -4597,11 +4677,11 @@ store218:
 	ADDQ R12, R11
 	ADDQ R12, R11
 	SUBQ $32, attnProductArgs_left(R9)
-	JMP tile213
-next214:
-tile219:
+	JMP tile233
+next234:
+tile239:
 	CMPQ attnProductArgs_left(R9), $16
-	JLT next220
+	JLT next240
 	// 1 rows, 16 lanes
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -4609,8 +4689,8 @@ tile219:
 	MOVQ R11, BX
 	MOVQ attnProductArgs_n(R9), CX
 	SHRQ $2, CX
-	JEQ rest222
-steps221:
+	JEQ rest242
+steps241:
 	PREFETCHT1 0(R14)
 	VMOVUPS 0(BX), Y12
 	VMOVUPS 32(BX), Y13
@@ -4642,12 +4722,12 @@ steps221:
 	ADDQ $16, AX
 	ADDQ $256, R14
 	DECQ CX
-	JNE steps221
-rest222:
+	JNE steps241
+rest242:
 	MOVQ attnProductArgs_n(R9), CX
 	ANDQ $3, CX
-	JEQ store224
-step223:
+	JEQ store244
+step243:
 	VMOVUPS 0(BX), Y12
 	VMOVUPS 32(BX), Y13
 	VBROADCASTSS 0(AX), Y14
@@ -4657,8 +4737,8 @@ step223:
 	ADDQ $4, AX
 	ADDQ $64, R14
 	DECQ CX
-	JNE step223
-store224:
+	JNE step243
+store244:
 	VXORPS Y15, Y15, Y15
 	VADDPS Y15, Y0, Y0
 	VMOVUPS Y0, 0(DI)
@@ -4667,19 +4747,19 @@ store224:
 	ADDQ $64, DI
 	ADDQ R12, R11
 	SUBQ $16, attnProductArgs_left(R9)
-	JMP tile219
-next220:
-tile225:
+	JMP tile239
+next240:
+tile245:
 	CMPQ attnProductArgs_left(R9), $8
-	JLT next226
+	JLT next246
 	// 1 rows, 8 lanes
 	VXORPS Y0, Y0, Y0
 	MOVQ SI, AX
 	MOVQ R11, BX
 	MOVQ attnProductArgs_n(R9), CX
 	SHRQ $2, CX
-	JEQ rest228
-steps227:
+	JEQ rest248
+steps247:
 	PREFETCHT1 0(R14)
 	VMOVUPS 0(BX), Y12
 	VBROADCASTSS 0(AX), Y14
@@ -4701,12 +4781,12 @@ steps227:
 	ADDQ $16, AX
 	ADDQ $128, R14
 	DECQ CX
-	JNE steps227
-rest228:
+	JNE steps247
+rest248:
 	MOVQ attnProductArgs_n(R9), CX
 	ANDQ $3, CX
-	JEQ store230
-step229:
+	JEQ store250
+step249:
 	VMOVUPS 0(BX), Y12
 	VBROADCASTSS 0(AX), Y14
 	VFMADD231PS Y12, Y14, Y0
@@ -4714,22 +4794,22 @@ step229:
 	ADDQ $4, AX
 	ADDQ $32, R14
 	DECQ CX
-	JNE step229
-store230:
+	JNE step249
+store250:
 	VXORPS Y15, Y15, Y15
 	VADDPS Y15, Y0, Y0
 	VMOVUPS Y0, 0(DI)
 	ADDQ $32, DI
 	SUBQ $8, attnProductArgs_left(R9)
-	JMP tile225
-next226:
+	JMP tile245
+next246:
 	IMUL3Q $1, DX, AX
 	ADDQ AX, SI
 	IMUL3Q $1, R8, AX
 	ADDQ AX, attnProductArgs_row(R9)
 	SUBQ $1, attnProductArgs_rows(R9)
-	JMP rows121
-done122:
+	JMP rows131
+done132:
 	VZEROUPPER
 	RET
 
@@ -4744,7 +4824,7 @@ TEXT ·attnFirstF32AVX2(SB), NOSPLIT, $0-8
 	MOVQ attnProductArgs_bStride(R9), R10
 	MOVQ attnProductArgs_panel(R9), R14
 	CMPQ attnProductArgs_lanes(R9), $16
-	JLT half231
+	JLT half251
 	// 6 rows, 16 lanes
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -4764,8 +4844,8 @@ TEXT ·attnFirstF32AVX2(SB), NOSPLIT, $0-8
 	MOVQ R11, BX
 	MOVQ attnProductArgs_n(R9), CX
 	SHRQ $2, CX
-	JEQ rest234
-steps233:
+	JEQ rest254
+steps253:
 	VMOVUPS 0(BX), Y12
 	VMOVUPS Y12, 0(R14)
 	VMOVUPS 32(BX), Y13
@@ -4862,12 +4942,12 @@ steps233:
 	ADDQ $16, R15
 	ADDQ $256, R14
 	DECQ CX
-	JNE steps233
-rest234:
+	JNE steps253
+rest254:
 	MOVQ attnProductArgs_n(R9), CX
 	ANDQ $3, CX
-	JEQ store236
-step235:
+	JEQ store256
+step255:
 	VMOVUPS 0(BX), Y12
 	VMOVUPS Y12, 0(R14)
 	VMOVUPS 32(BX), Y13
@@ -4895,8 +4975,8 @@ step235:
 	ADDQ $4, R15
 	ADDQ $64, R14
 	DECQ CX
-	JNE step235
-store236:
+	JNE step255
+store256:
 	VXORPS Y15, Y15, Y15
 	LEAQ (DI)(R8*2), AX
 	ADDQ R8, AX
@@ -4924,8 +5004,8 @@ store236:
 	VMOVUPS Y10, 0(AX)(R8*2)
 	VADDPS Y15, Y11, Y11
 	VMOVUPS Y11, 32(AX)(R8*2)
-	JMP end232
-half231:
+	JMP end252
+half251:
 	// 6 rows, 8 lanes
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -4939,8 +5019,8 @@ half231:
 	MOVQ R11, BX
 	MOVQ attnProductArgs_n(R9), CX
 	SHRQ $2, CX
-	JEQ rest238
-steps237:
+	JEQ rest258
+steps257:
 	VMOVUPS 0(BX), Y12
 	VMOVUPS Y12, 0(R14)
 	VBROADCASTSS 0(AX), Y14
@@ -5005,12 +5085,12 @@ steps237:
 	ADDQ $16, R15
 	ADDQ $256, R14
 	DECQ CX
-	JNE steps237
-rest238:
+	JNE steps257
+rest258:
 	MOVQ attnProductArgs_n(R9), CX
 	ANDQ $3, CX
-	JEQ store240
-step239:
+	JEQ store260
+step259:
 	VMOVUPS 0(BX), Y12
 	VMOVUPS Y12, 0(R14)
 	VBROADCASTSS 0(AX), Y14
@@ -5030,8 +5110,8 @@ step239:
 	ADDQ $4, R15
 	ADDQ $64, R14
 	DECQ CX
-	JNE step239
-store240:
+	JNE step259
+store260:
 	VXORPS Y15, Y15, Y15
 	LEAQ (DI)(R8*2), AX
 	ADDQ R8, AX
@@ -5047,7 +5127,7 @@ store240:
 	VMOVUPS Y4, 0(AX)(R8*1)
 	VADDPS Y15, Y5, Y5
 	VMOVUPS Y5, 0(AX)(R8*2)
-end232:
+end252:
 	VZEROUPPER
 	RET
 
@@ -5062,31 +5142,31 @@ TEXT ·attnSoftmaxAVX2(SB), NOSPLIT, $0-8
 	MOVQ attnSoftmaxArgs_m(R9), DX
 	MOVQ attnSoftmaxArgs_l(R9), DI
 	VBROADCASTSS attnSoftmaxArgs_scale(R9), Y15
-row241:
+row261:
 	MOVQ Span_From(BX), R12
 	MOVQ Span_To(BX), R13
 	CMPQ R12, R13
-	JGE next242
+	JGE next262
 	MOVQ R10, AX
-mask243:
+mask263:
 	CMPQ AX, R12
-	JGE masked244
+	JGE masked264
 	MOVL $0xff800000, (SI)(AX*4)
 	INCQ AX
-	JMP mask243
-masked244:
+	JMP mask263
+masked264:
 	MOVQ R13, AX
-mask245:
+mask265:
 	CMPQ AX, R11
-	JGE masked246
+	JGE masked266
 	MOVL $0xff800000, (SI)(AX*4)
 	INCQ AX
-	JMP mask245
-masked246:
+	JMP mask265
+masked266:
 	VMOVUPS attention_avx2_lowest<>(SB), Y0
 	VMOVAPS Y0, Y1
 	MOVQ R10, AX
-most247:
+most267:
 	VMULPS 0(SI)(AX*4), Y15, Y4
 	VMOVUPS Y4, 0(SI)(AX*4)
 	VMAXPS Y4, Y0, Y0
@@ -5095,7 +5175,7 @@ most247:
 	VMAXPS Y5, Y1, Y1
 	ADDQ $16, AX
 	CMPQ AX, R11
-	JLT most247
+	JLT most267
 	VMAXPS Y1, Y0, Y0
 	VEXTRACTF128 $1, Y0, X1
 	VMAXPS X1, X0, X0
@@ -5110,10 +5190,10 @@ most247:
 	VXORPS Y12, Y12, Y12
 	VXORPS Y13, Y13, Y13
 	MOVQ R10, AX
-weights248:
+weights268:
 	LEAQ 32(AX), R12
 	CMPQ R12, R11
-	JGT less249
+	JGT less269
 	VMOVUPS 0(SI)(AX*4), Y0
 	VSUBPS Y0, Y14, Y0
 	VMOVUPS 32(SI)(AX*4), Y1
@@ -5122,14 +5202,14 @@ weights248:
 	VSUBPS Y2, Y14, Y2
 	VMOVUPS 96(SI)(AX*4), Y3
 	VSUBPS Y3, Y14, Y3
-	VPMAXUD Y0, Y1, Y4
+	VPMAXUD Y1, Y0, Y4
 	VPMAXUD Y2, Y4, Y4
 	VPMAXUD Y3, Y4, Y4
 	VPMINUD attention_avx2_near<>(SB), Y4, Y4
 	VPCMPEQD attention_avx2_near<>(SB), Y4, Y4
 	VMOVMSKPS Y4, R13
 	TESTL R13, R13
-	JNE far250
+	JNE far270
 	VMULPS attention_avx2_minusLog2e<>(SB), Y0, Y4
 	VMULPS attention_avx2_minusLog2e<>(SB), Y1, Y5
 	VMULPS attention_avx2_minusLog2e<>(SB), Y2, Y6
@@ -5186,8 +5266,8 @@ weights248:
 	VPADDD Y5, Y9, Y1
 	VPADDD Y6, Y10, Y2
 	VPADDD Y7, Y11, Y3
-	JMP near251
-far250:
+	JMP near271
+far270:
 	VXORPS attention_avx2_sign<>(SB), Y0, Y0
 	VXORPS attention_avx2_sign<>(SB), Y1, Y1
 	VXORPS attention_avx2_sign<>(SB), Y2, Y2
@@ -5280,7 +5360,7 @@ far250:
 	VMULPS Y5, Y9, Y1
 	VMULPS Y6, Y10, Y2
 	VMULPS Y7, Y11, Y3
-near251:
+near271:
 	VMOVUPS Y0, 0(SI)(AX*4)
 	VADDPS Y0, Y12, Y12
 	VMOVUPS Y1, 32(SI)(AX*4)
@@ -5290,22 +5370,22 @@ near251:
 	VMOVUPS Y3, 96(SI)(AX*4)
 	VADDPS Y3, Y13, Y13
 	MOVQ R12, AX
-	JMP weights248
-less249:
-weights252:
+	JMP weights268
+less269:
+weights272:
 	LEAQ 16(AX), R12
 	CMPQ R12, R11
-	JGT less253
+	JGT less273
 	VMOVUPS 0(SI)(AX*4), Y0
 	VSUBPS Y0, Y14, Y0
 	VMOVUPS 32(SI)(AX*4), Y1
 	VSUBPS Y1, Y14, Y1
-	VPMAXUD Y0, Y1, Y4
+	VPMAXUD Y1, Y0, Y4
 	VPMINUD attention_avx2_near<>(SB), Y4, Y4
 	VPCMPEQD attention_avx2_near<>(SB), Y4, Y4
 	VMOVMSKPS Y4, R13
 	TESTL R13, R13
-	JNE far254
+	JNE far274
 	VMULPS attention_avx2_minusLog2e<>(SB), Y0, Y4
 	VMULPS attention_avx2_minusLog2e<>(SB), Y1, Y5
 	VADDPS attention_avx2_magic<>(SB), Y4, Y4
@@ -5334,8 +5414,8 @@ weights252:
 	VPSLLD $23, Y5, Y5
 	VPADDD Y4, Y8, Y0
 	VPADDD Y5, Y9, Y1
-	JMP near255
-far254:
+	JMP near275
+far274:
 	VXORPS attention_avx2_sign<>(SB), Y0, Y0
 	VXORPS attention_avx2_sign<>(SB), Y1, Y1
 	VMOVUPS attention_avx2_least<>(SB), Y8
@@ -5382,13 +5462,13 @@ far254:
 	VMULPS Y1, Y9, Y9
 	VMULPS Y4, Y8, Y0
 	VMULPS Y5, Y9, Y1
-near255:
+near275:
 	VMOVUPS Y0, 0(SI)(AX*4)
 	VADDPS Y0, Y12, Y12
 	VMOVUPS Y1, 32(SI)(AX*4)
 	VADDPS Y1, Y13, Y13
 	MOVQ R12, AX
-less253:
+less273:
 	VADDPS Y13, Y12, Y0
 	VEXTRACTF128 $1, Y0, X1
 	VADDPS X1, X0, X0
@@ -5397,13 +5477,13 @@ less253:
 	VPERMILPS $0x01, X0, X1
 	VADDPS X1, X0, X0
 	VMOVSS X0, (DI)
-next242:
+next262:
 	ADDQ $(4*const_attnStride), SI
 	ADDQ $Span__size, BX
 	ADDQ $4, DX
 	ADDQ $4, DI
 	DECQ CX
-	JNE row241
+	JNE row261
 	VZEROUPPER
 	RET
 
@@ -5419,7 +5499,7 @@ TEXT ·attnMergeAVX2(SB), NOSPLIT, $0-8
 	MOVQ attnMergeArgs_rows(R9), CX
 	MOVQ attnMergeArgs_dim(R9), DX
 	SHLQ $2, DX
-eight256:
+eight276:
 	VMOVUPS (SI), Y0
 	VMOVUPS (R10), Y1
 	VMAXPS Y0, Y1, Y2
@@ -5473,9 +5553,9 @@ eight256:
 	VMOVUPS Y0, attnMergeArgs_a(R9)
 	VMOVUPS Y1, attnMergeArgs_c(R9)
 	XORQ BX, BX
-row257:
+row277:
 	CMPL (R11)(BX*4), $0
-	JEQ skip258
+	JEQ skip278
 	MOVL attnMergeArgs_top(R9)(BX*4), AX
 	MOVL AX, (SI)(BX*4)
 	VBROADCASTSS attnMergeArgs_a(R9)(BX*4), Y14
@@ -5485,28 +5565,28 @@ row257:
 	VFMADD213SS X1, X14, X0
 	VMOVSS X0, (DI)(BX*4)
 	XORQ AX, AX
-dims260:
+dims280:
 	VMULPS (R12)(AX*1), Y15, Y1
 	VMOVUPS (R8)(AX*1), Y0
 	VFMADD213PS Y1, Y14, Y0
 	VMOVUPS Y0, (R8)(AX*1)
 	ADDQ $32, AX
 	CMPQ AX, DX
-	JLT dims260
-skip258:
+	JLT dims280
+skip278:
 	ADDQ DX, R8
 	ADDQ DX, R12
 	DECQ CX
-	JEQ end259
+	JEQ end279
 	INCQ BX
 	CMPQ BX, $8
-	JLT row257
+	JLT row277
 	ADDQ $32, SI
 	ADDQ $32, DI
 	ADDQ $32, R10
 	ADDQ $32, R11
-	JMP eight256
-end259:
+	JMP eight276
+end279:
 	VZEROUPPER
 	RET
 
@@ -5519,22 +5599,22 @@ TEXT ·attnFinishAVX2(SB), NOSPLIT, $0-8
 	MOVQ attnFinishArgs_rows(R9), CX
 	MOVQ attnFinishArgs_dim(R9), DX
 	VXORPS Y3, Y3, Y3
-row261:
+row281:
 	VMOVSS attention_avx2_one<>(SB), X0
 	VDIVSS (BX), X0, X0
 	VBROADCASTSS X0, Y0
 	MOVQ DX, AX
-dims262:
+dims282:
 	VMULPS (SI), Y0, Y1
 	VADDPS Y3, Y1, Y1
 	VMOVUPS Y1, (DI)
 	ADDQ $32, SI
 	ADDQ $32, DI
 	SUBQ $8, AX
-	JNE dims262
+	JNE dims282
 	ADDQ $4, BX
 	DECQ CX
-	JNE row261
+	JNE row281
 	VZEROUPPER
 	RET
 

@@ -34,6 +34,7 @@ type (
 		bStride   int
 		bNext     int
 		ahead     unsafe.Pointer // prefetched from here, as much as is read of b
+		groups    int            // 2: prefetch half as fast, as the rows are done in two groups
 		rows      int
 		n         int
 		lanes     int
@@ -114,7 +115,11 @@ func (s *AttnScratch) products(p attnProduct) {
 		dst: &p.dst[0], dstStride: 4 * p.dstStride, a: &p.a[0], aStride: 4 * p.aStride,
 		b: b, bStride: size * p.bStride, bNext: size * p.bNext, ahead: ahead, rows: p.rows, n: p.n, lanes: p.lanes,
 	}
+	args.groups = 1
 	if p.rows <= attnDirect {
+		if p.rows > attnStep {
+			args.groups = 2
+		}
 		kernel(args)
 		return
 	}

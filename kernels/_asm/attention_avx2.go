@@ -132,7 +132,16 @@ func (f attention) tile(t, v int) {
 		if t > 3 {
 			f.op("ADDQ $%d, R15", 4*steps)
 		}
-		f.op("ADDQ $%d, R14", bytes*steps)
+		if t == 3 || t == 4 { // may be one of two groups, which prefetch one half each
+			all := f.label("whole")
+			f.op("ADDQ $%d, R14", bytes*steps/2)
+			f.op("CMPQ attnProductArgs_groups(R9), $1")
+			f.op("JNE %s", all)
+			f.op("ADDQ $%d, R14", bytes*steps/2)
+			f.at(all)
+		} else {
+			f.op("ADDQ $%d, R14", bytes*steps)
+		}
 		f.op("DECQ CX")
 	}
 	loop, rest, single, store := f.label("steps"), f.label("rest"), f.label("step"), f.label("store")
