@@ -26,6 +26,8 @@ type Options struct {
 	// in decoding, which is bound by memory; 0 means as many as Threads. Neither changes a bit of any result. Leave two
 	// processors for the network: GOMAXPROCS ≥ Threads + 2 on a machine that also serves.
 	Threads, DecodeThreads int
+	// Pack says whether weights are copied into the layout that is fastest to read; the zero value is PackAuto.
+	Pack Packing
 	// MaxKVBytes bounds the sum of all reservations of KV memory; 0 means half of the memory that is available when
 	// the model is opened (2 GiB where the system does not say).
 	MaxKVBytes int64
@@ -71,6 +73,8 @@ type Executor interface {
 	// reservation does not fit (try again after another sequence was closed), *ContextError when capacity exceeds the
 	// model's context.
 	NewSequence(capacity int, layers Range) (Sequence, error)
+	// Memory is what the weights take.
+	Memory() Memory
 	// FreeKVBytes is what can still be reserved.
 	FreeKVBytes() int64
 	// Run performs the steps together: rows of several steps share each weight matrix's pass, and every result is the

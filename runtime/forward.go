@@ -93,6 +93,7 @@ func (m *Model) forward(ctx context.Context, steps []*Step) error {
 			}
 		}
 		m.buf.active = active
+		m.stream.before(l - m.layers.First)
 		for at := 0; at < len(active); at += windowRows {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -101,6 +102,7 @@ func (m *Model) forward(ctx context.Context, steps []*Step) error {
 				return err
 			}
 		}
+		m.stream.after(l - m.layers.First)
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -188,6 +190,10 @@ func (m *Model) head(steps []*Step, all []row) error {
 		at += s.N
 	}
 	m.buf.wanted = wanted
+	if len(wanted) > 0 {
+		m.stream.before(m.layers.Len())
+		defer m.stream.after(m.layers.Len())
+	}
 	logits := m.logitMemory(steps, len(wanted))
 	for at := 0; at < len(wanted); at += windowRows {
 		rows := wanted[at:min(at+windowRows, len(wanted))]

@@ -41,3 +41,21 @@ func (m *mapping) bytes(offset, size int64) ([]byte, error) {
 
 // close closes the file.
 func (m *mapping) close() error { return m.file.Close() }
+
+// streams says that ahead and drop do nothing: everything has been read into memory.
+const streams = false
+
+func (m *mapping) ahead(part []byte) {}
+
+func (m *mapping) drop(part []byte, evict bool) {}
+
+// allocate returns n zero bytes.
+func allocate(n int64) ([]byte, error) {
+	if n != int64(int(n)) {
+		return nil, fmt.Errorf("%d bytes are more than this machine can address", n)
+	}
+	return make([]byte, n), nil
+}
+
+// free leaves memory from allocate to the garbage collector.
+func free(b []byte) error { return nil }

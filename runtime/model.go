@@ -3,6 +3,7 @@ package runtime
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	goruntime "runtime"
 	"sync/atomic"
@@ -36,6 +37,9 @@ type Model struct {
 	budget  kvBudget
 	pool    *pool
 	threads struct{ prefill, decode int } // how many of the pool's compute
+	packed  []byte                        // packed copies of the weights, or nil; from allocate
+	memory  Memory                        // what place made of it
+	stream  *stream                       // weights used from the file; nil where there is nothing to read ahead
 	running chan struct{}                 // capacity 1, holds an element while a Run (or Close) has the fields below
 
 	embed      *weight      // [Vocab][Width], when layer 0 is here
@@ -90,9 +94,17 @@ func Open(o Options) (*Model, error) {
 		m.load.close()
 		return nil, err
 	}
+	m.pool = newPool(most)
+	if err := m.place(o.Pack); err != nil {
+		m.free()
+		return nil, err
+	}
 	m.budget.limit = o.MaxKVBytes
 	if m.budget.limit <= 0 {
 		m.budget.limit = availableMemory() / 2
+		if m.stream.larger() {
+			m.budget.limit = int64(streamKV * float64(availableMemory()))
+		}
 	}
 	m.buf.scratch = make([]kernels.Scratch, most)
 	m.buf.attention.bind(m, most)
@@ -144,6 +156,35 @@ func (m *Model) loadWeights() (err error) {
 		}
 	}
 	return nil
+}
+
+// place decides where weights are used from: packed copies, the file, or as much of the file as memory holds at a time.
+func (m *Model) place(how Packing) error {
+	if err := m.pack(how); err != nil {
+		return err
+	}
+	var mapped []*weight
+	m.memory.Packed = int64(len(m.packed))
+	for _, w := range m.load.weights {
+		if !m.isPacked(w) {
+			mapped = append(mapped, w)
+			m.memory.Mapped += int64(len(w.Data))
+		}
+	}
+	m.stream = newStream(m.layers.Len(), m.layers.First, m.output, mapped, availableMemory())
+	return nil
+}
+
+// free ends the threads and gives back the memory of weights.
+func (m *Model) free() error {
+	m.pool.close()
+	m.stream.close()
+	var err error
+	if m.packed != nil {
+		err = free(m.packed)
+		m.packed = nil
+	}
+	return errors.Join(err, m.load.close())
 }
 
 // Config implements Executor.
@@ -203,7 +244,7 @@ func (m *Model) Close() error {
 	if m.closed.Swap(true) {
 		return nil
 	}
-	m.pool.close()
+	err := m.free()
 	m.embed, m.layer, m.output = nil, nil, nil
-	return m.load.close()
+	return err
 }

@@ -64,13 +64,14 @@ func (spec tensorSpec) check(t *gguf.Tensor) error {
 type weight struct {
 	kernels.Matrix
 	name    string
+	source  *mapping        // of Data
 	checked []atomic.Uint32 // bit g%32 of element g/32: group g has been looked at and is sound
 	doubts  atomic.Int64    // groups that have not
 }
 
 // newWeight returns a weight of which nothing has been looked at.
-func newWeight(name string, m kernels.Matrix) *weight {
-	w := &weight{Matrix: m, name: name, checked: make([]atomic.Uint32, (m.Groups()+31)/32)}
+func newWeight(name string, m kernels.Matrix, source *mapping) *weight {
+	w := &weight{Matrix: m, name: name, source: source, checked: make([]atomic.Uint32, (m.Groups()+31)/32)}
 	w.doubts.Store(int64(m.Groups()))
 	return w
 }
@@ -118,20 +119,20 @@ type loader struct {
 
 // matrix returns a tensor that checkTensors has approved.
 func (ld *loader) matrix(name string) (*weight, error) {
-	m, err := ld.read(name)
+	m, source, err := ld.read(name)
 	if err != nil {
 		return nil, err
 	}
-	w := newWeight(name, m)
+	w := newWeight(name, m, source)
 	ld.weights = append(ld.weights, w)
 	return w, nil
 }
 
 // read maps a tensor.
-func (ld *loader) read(name string) (kernels.Matrix, error) {
+func (ld *loader) read(name string) (kernels.Matrix, *mapping, error) {
 	t, ok := ld.set.Tensor(name)
 	if !ok {
-		return kernels.Matrix{}, fmt.Errorf("runtime: tensor %s is missing", name)
+		return kernels.Matrix{}, nil, fmt.Errorf("runtime: tensor %s is missing", name)
 	}
 	if ld.maps == nil {
 		ld.maps = make([]*mapping, len(ld.set.Parts))
@@ -140,24 +141,25 @@ func (ld *loader) read(name string) (kernels.Matrix, error) {
 		part := ld.set.Parts[t.Part]
 		m, err := mapFile(part.Path, part.Size)
 		if err != nil {
-			return kernels.Matrix{}, err
+			return kernels.Matrix{}, nil, err
 		}
 		ld.maps[t.Part] = m
 	}
-	data, err := ld.maps[t.Part].bytes(t.Offset, t.Size)
+	source := ld.maps[t.Part]
+	data, err := source.bytes(t.Offset, t.Size)
 	if err != nil {
-		return kernels.Matrix{}, err
+		return kernels.Matrix{}, nil, err
 	}
 	m, err := kernels.NewMatrix(kernels.Type(t.Type), int(t.Rows()), int(t.Cols()), data)
 	if err != nil {
-		return kernels.Matrix{}, fmt.Errorf("runtime: tensor %s: %w", name, err)
+		return kernels.Matrix{}, nil, fmt.Errorf("runtime: tensor %s: %w", name, err)
 	}
-	return m, nil
+	return m, source, nil
 }
 
 // vector returns a tensor of one row as float32. It is looked at right away.
 func (ld *loader) vector(name string) ([]float32, error) {
-	m, err := ld.read(name)
+	m, _, err := ld.read(name)
 	if err != nil {
 		return nil, err
 	}

@@ -126,6 +126,9 @@ func (e *executor) Profile() runtime.Profile {
 	return runtime.Profile{Rules: -1, KV: e.kv, Seam: "f32", AttnBlock: 1}
 }
 
+// Memory is nothing: the toy has no weights.
+func (e *executor) Memory() runtime.Memory { return runtime.Memory{} }
+
 func (e *executor) FreeKVBytes() int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
