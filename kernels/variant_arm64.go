@@ -13,7 +13,7 @@ func addImplementations() {
 			Q4_K: groupQ4_KNEON, Q5_K: groupQ5_KNEON, Q6_K: groupQ6_KNEON,
 		},
 		pack:       packNEON,
-		rowKernels: rowKernelsNEON,
+		rowKernels: rowKernelsNEON, attnKernels: attnKernelsNEON,
 	}
 	implementations[NEON] = &neon
 	if !cpu.ARM64.HasASIMDDP {
