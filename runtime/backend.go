@@ -26,6 +26,9 @@ type Options struct {
 	// in decoding, which is bound by memory; 0 means as many as Threads. Neither changes a bit of any result. Leave two
 	// processors for the network: GOMAXPROCS ≥ Threads + 2 on a machine that also serves.
 	Threads, DecodeThreads int
+	// Yield leaves processors to other programs that are busy (on Linux; elsewhere it does nothing): while they use n of
+	// the machine's, at most all but n threads compute, and always one.
+	Yield bool
 	// Pack says whether weights are copied into the layout that is fastest to read; the zero value is PackAuto.
 	Pack Packing
 	// MaxKVBytes bounds the sum of all reservations of KV memory; 0 means half of the memory that is available when

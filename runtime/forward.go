@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"time"
 
 	"github.com/starling-swarm/starling/kernels"
 )
@@ -63,6 +64,14 @@ func (m *Model) threadsFor(steps []*Step) int {
 	return m.threads.prefill
 }
 
+// begin lets up to want threads compute, fewer where others are to have the machine.
+func (m *Model) begin(want int) {
+	if m.others != nil {
+		want = m.others.limit(want, time.Now())
+	}
+	m.pool.begin(want)
+}
+
 // releaseAll ends the claims of steps; their rows stay if keep is set.
 func releaseAll(steps []*Step, keep bool) {
 	for _, s := range steps {
@@ -77,6 +86,8 @@ func releaseAll(steps []*Step, keep bool) {
 // forward computes the steps, whose sequences are claimed. Layers go in ascending order, all steps that have a layer
 // together, in the order of steps.
 func (m *Model) forward(ctx context.Context, steps []*Step) error {
+	threads := m.threadsFor(steps)
+	m.begin(threads)
 	all, err := m.inputs(steps)
 	if err != nil {
 		return err
@@ -93,6 +104,7 @@ func (m *Model) forward(ctx context.Context, steps []*Step) error {
 			}
 		}
 		m.buf.active = active
+		m.begin(threads)
 		m.stream.before(l - m.layers.First)
 		for at := 0; at < len(active); at += windowRows {
 			if err := ctx.Err(); err != nil {

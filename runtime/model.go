@@ -40,6 +40,7 @@ type Model struct {
 	packed  []byte                        // packed copies of the weights, or nil; from allocate
 	memory  Memory                        // what place made of it
 	stream  *stream                       // weights used from the file; nil where there is nothing to read ahead
+	others  *others                       // owned like buf; nil where the model does not yield
 	running chan struct{}                 // capacity 1, holds an element while a Run (or Close) has the fields below
 
 	embed      *weight      // [Vocab][Width], when layer 0 is here
@@ -89,6 +90,9 @@ func Open(o Options) (*Model, error) {
 	m.threads.prefill = cmp.Or(max(o.Threads, 0), goruntime.GOMAXPROCS(0))
 	m.threads.decode = cmp.Or(max(o.DecodeThreads, 0), m.threads.prefill)
 	most := max(m.threads.prefill, m.threads.decode)
+	if o.Yield {
+		m.others = newOthers()
+	}
 	m.bindOperations()
 	if err := m.loadWeights(); err != nil {
 		m.load.close()
