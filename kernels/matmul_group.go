@@ -35,61 +35,74 @@ const (
 	fewRows    = 8
 )
 
-// matMulGroups is MatMul by assembly kernels.
+// matMulGroups is MatMul by assembly kernels. Without a packed copy, the groups of a pass are packed to scratch memory,
+// once for all rows of activations.
 func matMulGroups(dst []float32, stride int, w *Matrix, a *Activations, first, last int, s *Scratch) {
 	elems, bytes := w.Type.Block()
 	perSuper := 256 / elems
 	total := w.Cols / elems
 	supers := superblocks(w.Cols)
+	groupBytes := total * groupRows * bytes
 	rec := a.form.record()
 	kernel := active.group[w.Type]
+	groups, step := passGroups, 1 // of a pass; superblocks of a call
+	if a.rows <= fewRows {
+		groups, step = 1, supers // there is nothing to reuse: a group is one run of memory
+	}
 	if s.panel == nil {
 		s.panel = aligned(nil, panelBytes)
 	}
-	blockBytes := groupRows * perSuper * bytes
-	s.block = aligned(s.block, 2*blockBytes)
-	s.acc = sized(s.acc, passGroups*min(a.rows, passRows)*groupRows)
-	s.args = groupArgs{next: a.rows * rec, panel: &s.panel[0]}
+	if w.packed == nil {
+		s.block = aligned(s.block, groups*groupBytes)
+	}
+	s.acc = sized(s.acc, groups*min(a.rows, passRows)*groupRows)
+	s.args = groupArgs{next: a.rows * rec, wNext: groupBytes, panel: &s.panel[0]}
 	args := &s.args
-	for g0 := first / groupRows; g0*groupRows < last; g0 += passGroups {
-		g1 := min(g0+passGroups, (last+groupRows-1)/groupRows)
+	atOnce := 1
+	if active.pairs && groups > 1 {
+		atOnce = 2
+	}
+	for g0 := first / groupRows; g0*groupRows < last; g0 += groups {
+		n := min(groups, (last+groupRows-1)/groupRows-g0)
+		blocks := s.block
+		if w.packed != nil {
+			blocks = w.packed[g0*groupBytes:]
+		} else {
+			for g := range n {
+				w.packBlocks(blocks[g*groupBytes:], g0+g, 0, total, &s.pack)
+			}
+		}
 		for r0 := 0; r0 < a.rows; r0 += passRows {
 			rows := min(passRows, a.rows-r0)
-			size := rows * groupRows
-			clear(s.acc[:(g1-g0)*size])
+			acc := s.acc[:n*rows*groupRows]
+			clear(acc)
 			args.rows = rows
-			step := 1
-			if w.packed != nil && rows <= fewRows {
-				step = supers // nothing to reuse: a group is one run of memory
-			}
-			atOnce := 1
-			if active.pairs && rows > fewRows {
-				atOnce = 2
-			}
 			for sb := 0; sb < supers; sb += step {
 				args.acts = &a.records[sb*args.next+r0*rec]
 				args.blocks = min(step*perSuper, total-sb*perSuper)
-				for g := g0; g < g1; g += atOnce {
-					args.groups = min(atOnce, g1-g)
-					if w.packed != nil {
-						args.w, args.wNext = &w.packed[(g*total+sb*perSuper)*groupRows*bytes], total*groupRows*bytes
-					} else {
-						for i := range args.groups {
-							w.packBlocks(s.block[i*blockBytes:], g+i, sb*perSuper, args.blocks, &s.pack)
-						}
-						args.w, args.wNext = &s.block[0], blockBytes
-					}
-					args.acc = &s.acc[(g-g0)*size]
+				for g := 0; g < n; g += atOnce {
+					args.groups = min(atOnce, n-g)
+					args.w = &blocks[g*groupBytes+sb*perSuper*groupRows*bytes]
+					args.acc = &acc[g*rows*groupRows]
 					kernel(args)
 				}
 			}
-			for g := g0; g < g1; g++ {
-				o, o1 := max(first, g*groupRows), min(last, (g+1)*groupRows)
-				acc := s.acc[(g-g0)*size:][:size]
-				for r := range rows {
-					copy(dst[(r0+r)*stride+o:(r0+r)*stride+o1], acc[r*groupRows+o-g*groupRows:])
-				}
+			for g := range n {
+				o := (g0 + g) * groupRows
+				storeGroup(dst[r0*stride:], stride, acc[g*rows*groupRows:][:rows*groupRows], o, max(first, o), min(last, o+groupRows))
 			}
 		}
+	}
+}
+
+// storeGroup copies the sums acc, [rows][16], of the outputs from o on to dst, but only outputs [first, last).
+func storeGroup(dst []float32, stride int, acc []float32, o, first, last int) {
+	for r := 0; len(acc) > 0; r++ {
+		if last-first == groupRows {
+			*(*[groupRows]float32)(dst[r*stride+o:]) = *(*[groupRows]float32)(acc)
+		} else {
+			copy(dst[r*stride+first:r*stride+last], acc[first-o:])
+		}
+		acc = acc[groupRows:]
 	}
 }
