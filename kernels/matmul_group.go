@@ -21,6 +21,7 @@ type groupArgs struct {
 type Scratch struct {
 	args  groupArgs
 	pack  packArgs
+	store storeArgs
 	panel []byte
 	block []byte
 	acc   []float32
@@ -87,22 +88,33 @@ func matMulGroups(dst []float32, stride int, w *Matrix, a *Activations, first, l
 					kernel(args)
 				}
 			}
-			for g := range n {
-				o := (g0 + g) * groupRows
-				storeGroup(dst[r0*stride:], stride, acc[g*rows*groupRows:][:rows*groupRows], o, max(first, o), min(last, o+groupRows))
-			}
+			s.storePass(dst[r0*stride:], stride, acc, g0*groupRows, first, last, n)
 		}
 	}
 }
 
-// storeGroup copies the sums acc, [rows][16], of the outputs from o on to dst, but only outputs [first, last).
-func storeGroup(dst []float32, stride int, acc []float32, o, first, last int) {
-	for r := 0; len(acc) > 0; r++ {
-		if last-first == groupRows {
-			*(*[groupRows]float32)(dst[r*stride+o:]) = *(*[groupRows]float32)(acc)
-		} else {
-			copy(dst[r*stride+first:r*stride+last], acc[first-o:])
+// storeArgs tells an assembly kernel to copy the sums of whole groups to the outputs.
+type storeArgs struct {
+	acc    *float32 // [groups][rows][16]
+	dst    *float32 // [rows], stride apart: groups×16 outputs
+	stride int      // bytes
+	rows   int
+	groups int
+}
+
+// storePass copies the sums acc, [groups][rows][16], of the outputs from o on to dst, but only outputs [first, last).
+func (s *Scratch) storePass(dst []float32, stride int, acc []float32, o, first, last, groups int) {
+	rows := len(acc) / (groups * groupRows)
+	if active.store != nil && o >= first && o+groups*groupRows <= last {
+		s.store = storeArgs{&acc[0], &dst[o], 4 * stride, rows, groups}
+		active.store(&s.store)
+		return
+	}
+	for r := range rows {
+		for g := range groups {
+			o := o + g*groupRows
+			lo, hi := max(first, o), min(last, o+groupRows)
+			copy(dst[r*stride+lo:r*stride+hi], acc[(g*rows+r)*groupRows+lo-o:])
 		}
-		acc = acc[groupRows:]
 	}
 }

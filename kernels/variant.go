@@ -37,6 +37,7 @@ type implementation struct {
 	group   [len(geometries)]func(*groupArgs) // quantised matrix product, by weight type
 	pairs   bool                              // group takes two groups of rows at once
 	pack    func(*packArgs)                   // 16 native rows to the packed layout
+	store   func(*storeArgs)                  // sums of whole groups to the outputs
 
 	read, peakInt8, peakF32 func(*limitArgs) // the limits of the machine, see ReadLoop and PeakInt8
 

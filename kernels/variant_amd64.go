@@ -16,8 +16,9 @@ func addImplementations() {
 			Q4_0: groupQ4_0AVX2, Q4_1: groupQ4_1AVX2, Q5_0: groupQ5_0AVX2, Q5_1: groupQ5_1AVX2, Q8_0: groupQ8_0AVX2,
 			Q4_K: groupQ4_KAVX2, Q5_K: groupQ5_KAVX2, Q6_K: groupQ6_KAVX2,
 		},
-		pack: packAVX2,
-		read: readAVX2, peakInt8: peakInt8AVX2, peakF32: peakF32AVX2,
+		pack:  packAVX2,
+		store: storeAVX2,
+		read:  readAVX2, peakInt8: peakInt8AVX2, peakF32: peakF32AVX2,
 		rowKernels: rowKernelsAVX2, attnKernels: attnKernelsAVX2,
 	}
 	implementations[AVX2] = &base

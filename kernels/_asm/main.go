@@ -27,6 +27,7 @@ var units = []struct {
 	{"matmul_neon", "arm64", matmulNEON},
 	{"matmul_vnni", "amd64", matmulVNNI},
 	{"pack_avx2", "amd64", packAVX2},
+	{"store_avx2", "amd64", storeAVX2},
 	{"pack_neon", "arm64", packNEON},
 	{"quantise_neon", "arm64", quantiseNEON},
 	{"rows_neon", "arm64", rowsNEON},
