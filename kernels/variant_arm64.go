@@ -12,7 +12,8 @@ func addImplementations() {
 			Q4_0: groupQ4_0NEON, Q4_1: groupQ4_1NEON, Q5_0: groupQ5_0NEON, Q5_1: groupQ5_1NEON, Q8_0: groupQ8_0NEON,
 			Q4_K: groupQ4_KNEON, Q5_K: groupQ5_KNEON, Q6_K: groupQ6_KNEON,
 		},
-		pack:       packNEON,
+		pack: packNEON,
+		read: readNEON, peakInt8: peakInt8NEON, peakF32: peakF32NEON,
 		rowKernels: rowKernelsNEON, attnKernels: attnKernelsNEON,
 	}
 	implementations[NEON] = &neon
@@ -25,6 +26,7 @@ func addImplementations() {
 		Q4_0: groupQ4_0DotProd, Q4_1: groupQ4_1DotProd, Q5_0: groupQ5_0DotProd, Q5_1: groupQ5_1DotProd, Q8_0: groupQ8_0DotProd,
 		Q4_K: groupQ4_KDotProd, Q5_K: groupQ5_KDotProd, Q6_K: groupQ6_KDotProd,
 	}
+	dot.peakInt8 = peakInt8DotProd
 	implementations[DotProd] = &dot
 	if !cpu.ARM64.HasI8MM {
 		return
@@ -35,5 +37,6 @@ func addImplementations() {
 		Q4_0: groupQ4_0I8MM, Q4_1: groupQ4_1I8MM, Q5_0: groupQ5_0I8MM, Q5_1: groupQ5_1I8MM, Q8_0: groupQ8_0I8MM,
 		Q4_K: groupQ4_KI8MM, Q5_K: groupQ5_KI8MM, Q6_K: groupQ6_KI8MM,
 	}
+	matrix.peakInt8 = peakInt8I8MM
 	implementations[I8MM] = &matrix
 }

@@ -19,6 +19,7 @@ var units = []struct {
 	{"attention_neon", "arm64", attentionNEON},
 	{"limits_avx2", "amd64", limitsAVX2},
 	{"limits_avx512", "amd64", limitsAVX512},
+	{"limits_neon", "arm64", limitsNEON},
 	{"limits_vnni", "amd64", limitsVNNI},
 	{"matmul_avx2", "amd64", matmulAVX2},
 	{"matmul_avx512", "amd64", matmulAVX512},
