@@ -7,7 +7,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 SMOLLM2 = ../shared/models/smollm2-135m-instruct-q4_1.gguf
 FUZZTIME ?= 5s
 
-.PHONY: help build demo test check vet staticcheck cross arm64 fuzz demo-smollm2 soak clean
+.PHONY: help build demo test check vet staticcheck cross generated digests arm64 fuzz demo-smollm2 soak clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | column -ts "$$(printf '\t')" 2>/dev/null || grep '##' Makefile
@@ -34,6 +34,16 @@ cross: ## builds that are not run here
 	GOOS=windows GOARCH=amd64 $(GO) build -o bin/cross/ ./cmd/starling
 	GOOS=darwin GOARCH=arm64 $(GO) build -o bin/cross/ ./cmd/starling
 	GOOS=linux GOARCH=arm64 $(GO) build -o bin/cross/ ./cmd/starling
+
+generated: ## the assembly is what its generator writes
+	cd kernels/_asm && $(GO) vet .
+	$(GO) generate ./kernels
+	git diff --exit-code -- kernels
+
+digests: ## whole models and all kernels by the other builds and variants that this processor runs: the committed digests
+	$(GO) test -v -count=1 -run 'TestProcessorVariants' ./kernels
+	GOAMD64=v3 $(GO) test -run 'MatMul|SelfTest|Digests' ./kernels ./runtime
+	$(GO) test -tags purego -run 'MatMul|SelfTest|Digests' ./kernels ./runtime
 
 # An emulated processor, and the variant that must be selected there without being asked for.
 ARM64 = cortex-a53:neon neoverse-n1:dotprod max:i8mm

@@ -15,3 +15,5 @@
 // Foreign bytes are checked by [NewMatrix] and [Matrix.CheckScales], and numbers by [Activations.Prepare] and
 // [CheckFinite]; those return errors. The package starts no goroutines and keeps no state.
 package kernels
+
+//go:generate go run -C _asm .
