@@ -13,7 +13,10 @@
 //
 // Functions panic on slices that are too short and on other broken preconditions of the caller, with the values.
 // Foreign bytes are checked by [NewMatrix] and [Matrix.CheckScales], and numbers by [Activations.Prepare] and
-// [CheckFinite]; those return errors. The package starts no goroutines and keeps no state.
+// [CheckFinite]; those return errors. The package starts no goroutines and keeps no state but the [Variant] in use.
+//
+// Variants are assembly for one kind of processor each, written by the generator in _asm and chosen at start. A function
+// that has a faster variant calls it for the bulk of its work; the Go code remains the specification and the fallback.
 package kernels
 
 //go:generate go run -C _asm .
