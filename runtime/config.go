@@ -18,7 +18,14 @@ type Config struct {
 	RopeBase float64 // rope frequency i is RopeBase^(−2i/RopeDim), divided by RopeScale and by the model's own factors
 	// RopeScale divides every position (linear scaling); 1 when the model asks for none.
 	RopeScale float64
-	Tied      bool // the head reads the embedding table
+	// Windows has, by layer, how many of the latest positions a row attends to, its own included; 0 means all. It is nil
+	// where that is so in every layer. Layers with a window rotate by LocalRopeBase, not divided by anything.
+	Windows       []int
+	LocalRopeBase float64
+
+	EmbedScale float32 // multiplies rows of the embedding table; 1 in most families
+	AttnScale  float32 // multiplies the products of queries and keys
+	Tied       bool    // the head reads the embedding table
 
 	LayerBytes []int64 // [Layers] bytes of weights
 	EmbedBytes int64   // bytes of the embedding table
@@ -27,6 +34,14 @@ type Config struct {
 	LayerFlops float64 // floating point operations per row in one layer's matrices (2 per weight)
 	AttnFlops  float64 // … and per cached position that the row attends to
 	HeadFlops  float64 // … and per row whose logits are wanted
+}
+
+// window returns Windows of a layer.
+func (c *Config) window(l int) int {
+	if c.Windows == nil {
+		return 0
+	}
+	return c.Windows[l]
 }
 
 // KVRowBytes returns the bytes of one position's cache row in one layer (see Sequence.RowBytes).

@@ -71,7 +71,7 @@ func TestDigests(t *testing.T) {
 			compare(t, "tiny "+typ.String(), digest(t, m, expected{Prompt: prompt, LogitsPositions: []int{0, 20, 39}}))
 		})
 	}
-	for _, name := range []string{"smoke", "llama", "llama_tied"} {
+	for _, name := range append([]string{"smoke"}, goldenModels...) {
 		for _, kv := range []runtime.KVType{runtime.KVF16, runtime.KVF32} {
 			t.Run(name+"/"+kv.String(), func(t *testing.T) {
 				path, e := proofModel(t, name)
@@ -98,7 +98,7 @@ func TestBitIdentity(t *testing.T) {
 	if raceEnabled {
 		t.Skip("numbers only: not with -race")
 	}
-	for _, name := range []string{"llama", "llama_tied"} {
+	for _, name := range goldenModels {
 		t.Run(name, func(t *testing.T) {
 			e := readExpected(t, name)
 			path := shared(t, "golden", name, "model.gguf")

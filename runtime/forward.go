@@ -13,11 +13,11 @@ const windowRows = 512
 
 // row is one position of one step on its way through the layers.
 type row struct {
-	step     int // index in the Run
-	seq      *sequence
-	pos      int
-	h        []float32 // [Width] residual stream, changed in place
-	cos, sin []float32 // [RopeDim/2] at pos
+	step        int // index in the Run
+	seq         *sequence
+	pos         int
+	h           []float32 // [Width] residual stream, changed in place
+	full, local angles    // at pos, by Model.rope
 }
 
 // Run implements Executor.
@@ -110,7 +110,7 @@ func (m *Model) forward(ctx context.Context, steps []*Step) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if err := m.forwardLlama(l, active[at:min(at+windowRows, len(active))]); err != nil {
+			if err := m.forwardDense(l, active[at:min(at+windowRows, len(active))]); err != nil {
 				return err
 			}
 		}
@@ -136,8 +136,8 @@ func (m *Model) inputs(steps []*Step) ([]row, error) {
 		}
 	}
 	m.buf.hidden = sized(m.buf.hidden, hidden*c.Width)
-	half := c.RopeDim / 2
-	m.buf.rope = sized(m.buf.rope, n*c.RopeDim)
+	m.buf.rope = sized(m.buf.rope, n*2*c.RopeDim)
+	rope := m.buf.rope
 	rows := m.buf.all[:0]
 	spare := m.buf.hidden
 	for i, s := range steps {
@@ -146,11 +146,10 @@ func (m *Model) inputs(steps []*Step) ([]row, error) {
 			h, spare = spare[:s.N*c.Width], spare[s.N*c.Width:]
 		}
 		for r := range s.N {
-			angles := m.buf.rope[len(rows)*c.RopeDim:][:c.RopeDim]
-			rows = append(rows, row{
-				step: i, seq: s.Seq.(*sequence), pos: s.Start + r, h: h[r*c.Width : (r+1)*c.Width],
-				cos: angles[:half], sin: angles[half:],
-			})
+			row := row{step: i, seq: s.Seq.(*sequence), pos: s.Start + r, h: h[r*c.Width : (r+1)*c.Width]}
+			row.full, rope = m.rope.full.cut(rope)
+			row.local, rope = m.rope.local.cut(rope)
+			rows = append(rows, row)
 		}
 	}
 	m.buf.all = rows
@@ -172,12 +171,13 @@ func (m *Model) inputTask(_, task int) {
 	for i, last := p.span(task, len(p.rows)); i < last; i++ {
 		row := &p.rows[i]
 		s := p.steps[row.step]
-		m.rope.fill(row.cos, row.sin, row.pos)
+		m.rope.full.fill(row.full, row.pos)
+		m.rope.local.fill(row.local, row.pos)
 		r := row.pos - s.Start
 		if s.Layers.First > 0 {
 			copy(row.h, s.Seam[r*m.cfg.Width:])
 		} else if id := int(s.Tokens[r]); m.embed.check(id) == nil {
-			m.embed.Row(row.h, id)
+			m.embedRow(row.h, id)
 		} else {
 			p.bad.note(i)
 			continue
@@ -185,6 +185,15 @@ func (m *Model) inputTask(_, task int) {
 		if kernels.CheckFinite(row.h) >= 0 {
 			p.bad.note(i)
 		}
+	}
+}
+
+// embedRow makes the residual stream that begins with a token: its row of the embedding table, times EmbedScale where that
+// is not 1.
+func (m *Model) embedRow(h []float32, token int) {
+	m.embed.Row(h, token)
+	if s := m.cfg.EmbedScale; s != 1 {
+		kernels.Scale(h, h, s)
 	}
 }
 

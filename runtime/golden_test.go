@@ -21,6 +21,9 @@ func shared(t testing.TB, elem ...string) string {
 	return path
 }
 
+// goldenModels are the folders of ../shared/golden whose models run.
+var goldenModels = []string{"llama", "llama_tied", "qwen2", "gemma3"}
+
 // expected is what ../shared/golden/README.md describes, as far as it is used here.
 type expected struct {
 	Prompt           []int32       `json:"prompt"`
@@ -103,7 +106,7 @@ func TestGolden(t *testing.T) {
 	if raceEnabled {
 		t.Skip("numbers only: not with -race")
 	}
-	for _, name := range []string{"llama", "llama_tied"} {
+	for _, name := range goldenModels {
 		t.Run(name, func(t *testing.T) {
 			e := readExpected(t, name)
 			m := open(t, runtime.Options{Path: shared(t, "golden", name, "model.gguf"), KV: runtime.KVF32})

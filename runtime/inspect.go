@@ -27,16 +27,34 @@ func InspectSet(set *gguf.Set) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	if arch != archLlama {
-		return Config{}, fmt.Errorf("runtime: %s: architecture %s is not supported (supported: %s)", set.Meta().Path, quote(arch), archLlama)
+	f, err := familyOf(arch)
+	if err != nil {
+		return Config{}, fmt.Errorf("runtime: %s: %w", set.Meta().Path, err)
 	}
-	return readLlama(set)
+	c, err := f.read(set)
+	if err != nil {
+		return Config{}, err
+	}
+	return c, nil
 }
 
 // reader reads numbers of a header and remembers the first error.
 type reader struct {
 	meta *gguf.File
+	arch string
 	err  error
+}
+
+// key is the full name of a key of the architecture.
+func (r *reader) key(name string) string { return r.arch + "." + name }
+
+// refuse fails for keys of the architecture that change the arithmetic in ways that it does not have here.
+func (r *reader) refuse(names ...string) {
+	for _, name := range names {
+		if key := r.key(name); r.has(key) {
+			r.fail(key, "is set: a variant of the model that is not supported")
+		}
+	}
 }
 
 // fail remembers an error about a key.

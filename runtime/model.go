@@ -33,7 +33,7 @@ type Model struct {
 	kv      KVType
 	tok     *tokenizer.Tokenizer
 	load    loader
-	rope    ropeTable
+	rope    ropes
 	budget  kvBudget
 	pool    *pool
 	threads struct{ prefill, decode int } // how many of the pool's compute
@@ -43,10 +43,10 @@ type Model struct {
 	others  *others                       // owned like buf; nil where the model does not yield
 	running chan struct{}                 // capacity 1, holds an element while a Run (or Close) has the fields below
 
-	embed      *weight      // [Vocab][Width], when layer 0 is here
-	layer      []llamaLayer // [layers.Len()]
-	outputNorm []float32    // [Width], when the head is here
-	output     *weight      // [Vocab][Width], when the head is here; embed itself where the two are tied
+	embed      *weight   // [Vocab][Width], when layer 0 is here
+	layer      []*dense  // [layers.Len()]
+	outputNorm []float32 // [Width], when the head is here
+	output     *weight   // [Vocab][Width], when the head is here; embed itself where the two are tied
 
 	// Owned by whoever holds running.
 	buf    buffers
@@ -131,15 +131,19 @@ func (m *Model) loadWeights() (err error) {
 			}
 		}
 	}
-	m.rope = newRopeTable(&m.cfg, factors)
+	m.rope = newRopes(&m.cfg, m.layers, factors)
 	if m.layers.First == 0 {
 		if m.embed, err = ld.matrix("token_embd.weight"); err != nil {
 			return err
 		}
 	}
-	m.layer = make([]llamaLayer, m.layers.Len())
+	f, err := familyOf(m.cfg.Arch)
+	if err != nil {
+		return err
+	}
+	m.layer = make([]*dense, m.layers.Len())
 	for i := range m.layer {
-		if m.layer[i], err = loadLlamaLayer(ld, m.layers.First+i); err != nil {
+		if m.layer[i], err = f.load(ld, &m.cfg, m.layers.First+i); err != nil {
 			return err
 		}
 	}

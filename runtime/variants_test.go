@@ -31,7 +31,7 @@ func TestDigestsEverywhere(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	for _, name := range []string{"smoke", "llama", "llama_tied"} {
+	for _, name := range append([]string{"smoke"}, goldenModels...) {
 		t.Run(name, func(t *testing.T) {
 			path, e := proofModel(t, name)
 			want, ok := committed[name+" f16"]
