@@ -3,12 +3,29 @@ package kernels
 import (
 	"encoding/binary"
 	"math"
+	"unsafe"
 )
+
+// widenDense reads values of a dense type.
+func widenDense(dst []float32, b []byte, t Type) {
+	switch t {
+	case F32:
+		widenF32(dst, b)
+	case F16:
+		widenF16Bytes(dst, b)
+	case BF16:
+		widenBF16(dst, b)
+	}
+}
 
 // widenF32 reads little-endian float32 values.
 func widenF32(dst []float32, b []byte) {
-	for ; len(dst) > 0; dst, b = dst[1:], b[4:] {
-		dst[0] = math.Float32frombits(binary.LittleEndian.Uint32(b))
+	if len(dst) > 0 && active.variant != Generic { // on processors that are little-endian
+		copy(unsafe.Slice((*byte)(unsafe.Pointer(&dst[0])), 4*len(dst)), b)
+		return
+	}
+	for i := range dst {
+		dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
 	}
 }
 

@@ -17,7 +17,11 @@ func (l *lanes) fold() float32 {
 const denseSpan = 256
 
 // matMulDense is MatMul for F32, F16 and BF16 weights: sixteen lanes, as documented there.
-func matMulDense(dst []float32, stride int, w *Matrix, a *Activations, first, last int) {
+func matMulDense(dst []float32, stride int, w *Matrix, a *Activations, first, last int, s *Scratch) {
+	if active.dense.fold != nil {
+		matMulDenseTiles(dst, stride, w, a, first, last, &s.dense)
+		return
+	}
 	var span [denseSpan]float32
 	var acc [rowTile]lanes
 	size := w.Type.geometry().bytes
@@ -28,14 +32,7 @@ func matMulDense(dst []float32, stride int, w *Matrix, a *Activations, first, la
 			clear(acc[:n])
 			for c := 0; c < w.Cols; c += denseSpan {
 				ws := span[:min(denseSpan, w.Cols-c)]
-				switch b := row[c*size:]; w.Type {
-				case F32:
-					widenF32(ws, b)
-				case F16:
-					widenF16Bytes(ws, b)
-				case BF16:
-					widenBF16(ws, b)
-				}
+				widenDense(ws, row[c*size:], w.Type)
 				for r := 0; r < n; r++ {
 					at := (r0+r)*a.cols + c
 					fmaLanes(&acc[r], ws, a.dense[at:at+len(ws)])

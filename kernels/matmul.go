@@ -36,7 +36,7 @@ func MatMul(dst []float32, stride int, w *Matrix, a *Activations, first, last in
 	}
 	switch {
 	case a.form == Dense:
-		matMulDense(dst, stride, w, a, first, last)
+		matMulDense(dst, stride, w, a, first, last, s)
 	case a.inRecords:
 		matMulGroups(dst, stride, w, a, first, last, s)
 	default:

@@ -25,6 +25,7 @@ type Scratch struct {
 	panel []byte
 	block []byte
 	acc   []float32
+	dense denseScratch
 }
 
 // A pass multiplies passGroups groups of weight rows by passRows rows of activations, superblock by superblock: its sums

@@ -95,12 +95,8 @@ func (m *Matrix) Row(dst []float32, row int) {
 	dst = dst[:m.Cols]
 	b := m.row(row)
 	switch m.Type {
-	case F32:
-		widenF32(dst, b)
-	case F16:
-		widenF16Bytes(dst, b)
-	case BF16:
-		widenBF16(dst, b)
+	case F32, F16, BF16:
+		widenDense(dst, b, m.Type)
 	case Q4_0:
 		dequantQ4_0(dst, b)
 	case Q4_1:

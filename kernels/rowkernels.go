@@ -2,11 +2,12 @@ package kernels
 
 import "unsafe"
 
-// rowKernels are a variant's functions on rows of values, everything but matrix products and attention. Nil functions
+// rowKernels are a variant's functions on rows of values, everything but quantised products and attention. Nil functions
 // leave the work to the Go code. Each does n elements, a multiple of 8 (squares: of 16); the Go code beside the call
 // does the rest. Where a value is NaN, which NaN it becomes is not specified.
 type rowKernels struct {
 	quantise [Q8x256 + 1]rowQuantiser // by form of activations
+	dense    denseKernels
 
 	squares          func(x *float32, n int) float32
 	norm             func(dst, x, w *float32, n int, s float32)

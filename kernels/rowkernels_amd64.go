@@ -4,6 +4,11 @@ package kernels
 
 var rowKernelsAVX2 = rowKernels{
 	quantise: [Q8x256 + 1]rowQuantiser{Q8x32: quantise32AVX2, Q8x256: quantise256AVX2},
+	dense: denseKernels{
+		native: [len(geometries)]func(*denseArgs){F32: denseF32AVX2, F16: denseF16AVX2, BF16: denseBF16AVX2},
+		panel:  densePanelAVX2,
+		fold:   foldDenseAVX2,
+	},
 
 	squares:         squaresAVX2,
 	norm:            normAVX2,

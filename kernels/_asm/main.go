@@ -21,6 +21,7 @@ var units = []struct {
 	{"limits_avx512", "amd64", limitsAVX512},
 	{"limits_neon", "arm64", limitsNEON},
 	{"limits_vnni", "amd64", limitsVNNI},
+	{"dense_avx2", "amd64", denseAVX2},
 	{"matmul_avx2", "amd64", matmulAVX2},
 	{"matmul_avx512", "amd64", matmulAVX512},
 	{"matmul_dotprod", "arm64", matmulDotProd},

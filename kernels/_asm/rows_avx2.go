@@ -232,8 +232,15 @@ func (f elementsAVX2) finite() {
 
 // halves writes the conversions of 16-bit floats.
 func (f elementsAVX2) halves() {
+	// The next values to come are usually those that follow, some time later: see matMulDenseTiles.
+	prefetch := func(vectors int) {
+		if vectors == 4 {
+			f.op("PREFETCHT0 1152(SI)(AX*2)")
+		}
+	}
 	f.fnOf("widenF16AVX2", "", "widens binary16 values.", "dst *float32 DI", "src *byte SI", "n int CX")
 	f.loop(func(vectors int) {
+		prefetch(vectors)
 		for v := range vectors {
 			f.op("VCVTPH2PS %s, Y%d", at2("SI", v), v)
 		}
@@ -245,6 +252,7 @@ func (f elementsAVX2) halves() {
 
 	f.fnOf("widenBF16AVX2", "", "widens bfloat16 values.", "dst *float32 DI", "src *byte SI", "n int CX")
 	f.loop(func(vectors int) {
+		prefetch(vectors)
 		for v := range vectors {
 			f.op("VPMOVZXWD %s, Y%d", at2("SI", v), v)
 		}
