@@ -112,7 +112,6 @@ func Open(o Options) (*Model, error) {
 	}
 	m.buf.scratch = make([]kernels.Scratch, most)
 	m.buf.attention.bind(m, most)
-	m.pool = newPool(most)
 	return m, nil
 }
 
