@@ -224,6 +224,23 @@ var selfTests = []selfTest{
 		all.Finish(dst, 0, 1, &scratch)
 		s.put(dst...)
 	}},
+	{"attention, rows", "ffd24ea2da13e932", func(s *selfTestData) {
+		const dim, rows, n = 40, 19, 200
+		kv := KVBlock{Dim: dim, Half: make([]uint16, KVBlockLen(dim))}
+		for pos := range n {
+			kv.Store(pos, s.floats(dim), s.floats(dim))
+		}
+		visible := make([]Span, rows)
+		for r := range visible {
+			visible[r] = Span{r * r / 3, n - rows + r}
+		}
+		var p Partial
+		var scratch AttnScratch
+		AttendBlock(&p, s.floats(rows*dim), kv, visible, 1.5, KVBlock{}, &scratch)
+		dst := make([]float32, rows*dim)
+		p.Finish(dst, 0, rows, &scratch)
+		s.put(dst...)
+	}},
 	{"F32 product", "23ee1bed05f373d1", selfTestMatMul(F32)},
 	{"F16 product", "03f7ab1da3bf6f24", selfTestMatMul(F16)},
 	{"BF16 product", "77d99e5135fc7b2e", selfTestMatMul(BF16)},

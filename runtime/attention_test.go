@@ -138,8 +138,8 @@ func TestAttention(t *testing.T) {
 		for _, kv := range []KVType{KVF16, KVF32} {
 			t.Run(fmt.Sprintf("%dx%dx%d/window%d/threads%d/%v", c.kvHeads, c.group, c.dim, c.window, c.threads, kv), func(t *testing.T) {
 				m := attentionModel(t, c.kvHeads*c.group, c.kvHeads, c.dim, c.threads, kv)
-				short, long := m.filled(t, r, 90), m.filled(t, r, 1100)
-				decode := []row{{seq: long, pos: 1099}, {seq: short, pos: 89}, {seq: short, pos: 0}}
+				short, long, new := m.filled(t, r, 90), m.filled(t, r, 1100), m.filled(t, r, 1)
+				decode := []row{{seq: long, pos: 1099}, {seq: short, pos: 89}, {seq: new, pos: 0}}
 				m.checkAttention(t, r, decode[:1], c.window)
 				m.checkAttention(t, r, decode, c.window)
 				var rows []row
