@@ -39,12 +39,9 @@ type Config struct {
 	// offers and no part in others' sessions.
 	Client bool
 
-	// Threads compute; 0 means all processors.
-	Threads int
-
-	// MaxKVBytes bounds KV memory over all models; 0 means half of the memory
-	// that is available.
-	MaxKVBytes int64
+	// Engine says within which means models are opened; its Path and Layers
+	// are not used. Its MaxKVBytes bounds each model's KV memory.
+	Engine runtime.Options
 
 	// Silence is how long a peer of an active session may say nothing. 0
 	// means DefaultSilence.
@@ -70,8 +67,9 @@ func (c *Config) validate() error {
 		return errors.New("no data folder given")
 	case c.Swarm == nil:
 		return errors.New("no swarm given: make one with 'starling swarm create' or join one with 'starling swarm join'")
-	case c.Silence < 0 || c.MaxKVBytes < 0 || c.Threads < 0:
-		return fmt.Errorf("negative limit in the configuration (silence %v, KV bytes %d, threads %d)", c.Silence, c.MaxKVBytes, c.Threads)
+	case c.Silence < 0 || c.Engine.MaxKVBytes < 0 || c.Engine.Threads < 0 || c.Engine.DecodeThreads < 0:
+		return fmt.Errorf("negative limit in the configuration (silence %v, KV bytes %d, threads %d and %d)",
+			c.Silence, c.Engine.MaxKVBytes, c.Engine.Threads, c.Engine.DecodeThreads)
 	}
 	if c.Silence == 0 {
 		c.Silence = DefaultSilence

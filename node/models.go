@@ -232,7 +232,9 @@ func (n *Node) serve(ctx context.Context, id artifacts.ID, layers *control.Layer
 	if err := emit(control.Event{Kind: "progress", Phase: "load", Total: artifacts.SpanBytes(c.Spans(artifacts.LayerRange(r)))}); err != nil {
 		return nil, err
 	}
-	exec, err := n.cfg.Backend.Open(runtime.Options{Path: m.Path(), Layers: r, Threads: n.cfg.Threads, MaxKVBytes: n.cfg.MaxKVBytes})
+	o := n.cfg.Engine
+	o.Path, o.Layers = m.Path(), r
+	exec, err := n.cfg.Backend.Open(o)
 	if err != nil {
 		return nil, err
 	}

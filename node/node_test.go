@@ -42,8 +42,9 @@ func newTestNet(t *testing.T) *testNet {
 // start adds a node; the first one is the others' bootstrap.
 func (tn *testNet) start(change func(*Config)) *Node {
 	tn.t.Helper()
-	cfg := Config{DataDir: tn.t.TempDir(), Swarm: tn.info, Listen: []string{"/ip4/127.0.0.1/tcp/0"}, Threads: 1,
-		Tracker: len(tn.nodes) == 0, MaxKVBytes: 64 << 20, Silence: 5 * time.Second}
+	cfg := Config{DataDir: tn.t.TempDir(), Swarm: tn.info, Listen: []string{"/ip4/127.0.0.1/tcp/0"},
+		Engine:  runtime.Options{Threads: 1, MaxKVBytes: 64 << 20},
+		Tracker: len(tn.nodes) == 0, Silence: 5 * time.Second}
 	if os.Getenv("STARLING_TEST_LOG") != "" {
 		name := fmt.Sprint(len(tn.nodes))
 		cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("node", name)
@@ -191,8 +192,8 @@ func (tn *testNet) mustBeIdle() {
 				busy += fmt.Sprintf("node %d holds %+v; ", i, v)
 			}
 			for _, s := range n.servedList() {
-				if s.exec.FreeKVBytes() != n.cfg.MaxKVBytes {
-					busy += fmt.Sprintf("node %d has %d of %d KV bytes free; ", i, s.exec.FreeKVBytes(), n.cfg.MaxKVBytes)
+				if s.exec.FreeKVBytes() != n.cfg.Engine.MaxKVBytes {
+					busy += fmt.Sprintf("node %d has %d of %d KV bytes free; ", i, s.exec.FreeKVBytes(), n.cfg.Engine.MaxKVBytes)
 				}
 			}
 		}

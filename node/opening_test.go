@@ -23,7 +23,7 @@ func stageNode(t *testing.T, delay time.Duration, maxKV int64) (*testNet, *Node,
 	n := tn.start(func(c *Config) {
 		c.Backend = &slowBackend{runtimetest.Fake{Config: cfg, Delay: delay, Tokenizer: tn.tokenizer()}}
 		if maxKV > 0 {
-			c.MaxKVBytes = maxKV
+			c.Engine.MaxKVBytes = maxKV
 		}
 	})
 	id := tn.publish(n)

@@ -18,7 +18,9 @@ func (c *runCmd) alone(ctx context.Context, g *globals, q control.RunRequest) er
 	if st, err := os.Stat(c.Model); err == nil {
 		a.event(control.Event{Kind: "progress", Phase: "load", Total: st.Size()})
 	}
-	m, err := runtime.Open(runtime.Options{Path: c.Model, Threads: g.compute(), MaxKVBytes: int64(g.KVMemory)})
+	o := g.engine()
+	o.Path = c.Model
+	m, err := runtime.Open(o)
 	if err != nil {
 		return a.fail(err)
 	}

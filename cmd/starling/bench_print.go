@@ -15,7 +15,7 @@ func (c *benchCmd) print(r *benchReport) error {
 	case c.CSV:
 		return r.csv()
 	}
-	fmt.Printf("%s, %s kernels, starling %s\n\n", r.CPU, r.Variant, r.Version)
+	fmt.Printf("%s, %s kernels, starling %s; weights: %s packed, %s from the file\n\n", r.CPU, r.Variant, r.Version, bytesText(r.Memory.Packed), bytesText(r.Memory.Mapped))
 	if c.Limits {
 		r.Limits.print()
 	}
@@ -55,10 +55,10 @@ func (m *benchModel) title() string {
 func (r *benchReport) csv() error {
 	w := csv.NewWriter(os.Stdout)
 	number := func(x float64) string { return strconv.FormatFloat(x, 'g', 6, 64) }
-	_ = w.Write([]string{"version", "cpu", "variant", "threads", "file", "bytes", "test", "prompt", "new", "depth", "batch", "tps", "stddev", "mean", "min", "max",
+	_ = w.Write([]string{"version", "cpu", "variant", "threads", "file", "bytes", "packed", "test", "prompt", "new", "depth", "batch", "tps", "stddev", "mean", "min", "max",
 		"limit_tps", "limit_fraction", "bound", "read_bytes_per_s", "int8_ops_per_s", "f32_ops_per_s"})
 	for _, t := range r.Results {
-		_ = w.Write([]string{r.Version, r.CPU, r.Variant, strconv.Itoa(r.Threads), r.Model.File, strconv.FormatInt(r.Model.Bytes, 10), t.Test,
+		_ = w.Write([]string{r.Version, r.CPU, r.Variant, strconv.Itoa(r.Threads), r.Model.File, strconv.FormatInt(r.Model.Bytes, 10), strconv.FormatInt(r.Memory.Packed, 10), t.Test,
 			strconv.Itoa(t.Prompt), strconv.Itoa(t.New), strconv.Itoa(t.Depth), strconv.Itoa(t.Batch),
 			number(t.TPS), number(t.StdDev), number(t.Mean), number(t.Min), number(t.Max), number(t.Limit), number(t.Fraction), t.Bound,
 			number(r.Limits.Read), number(r.Limits.Int8), number(r.Limits.F32)})

@@ -1,14 +1,10 @@
 package main
 
 import (
-	"fmt"
 	"log/slog"
 	"os"
-	goruntime "runtime"
 
 	"github.com/alecthomas/kong"
-
-	"github.com/starling-swarm/starling/kernels"
 )
 
 // cli is the grammar of the command line.
@@ -37,10 +33,9 @@ type globals struct {
 	Listen    []string   `group:"Settings" env:"STARLING_LISTEN" placeholder:"ADDR" help:"Multiaddr to listen on, such as /ip4/0.0.0.0/tcp/4077. Default: TCP and QUIC on port 4077, or on free ports when that is taken."`
 	Bootstrap []string   `group:"Settings" env:"STARLING_BOOTSTRAP" placeholder:"ADDR" help:"Multiaddr with /p2p/PEER of a node to meet others through, beside those that the swarm knows."`
 	LAN       bool       `group:"Settings" name:"lan" env:"STARLING_LAN" help:"Find nodes on the local network by mDNS, and be found."`
-	Threads   int        `group:"Settings" short:"t" env:"STARLING_THREADS" placeholder:"N" help:"Threads that compute. Default: one per processor. The answer never depends on it."`
-	KVMemory  size       `group:"Settings" name:"kv-memory" env:"STARLING_KV_MEMORY" placeholder:"SIZE" help:"Memory for sessions' KV state, such as 2GiB. Default: half of what is free."`
-	LogLevel  string     `group:"Settings" env:"STARLING_LOG_LEVEL" enum:"debug,info,warn,error" default:"warn" help:"What to log on stderr: debug, info, warn or error."`
-	Verbose   bool       `group:"Settings" short:"v" env:"STARLING_VERBOSE" help:"Say more on stderr."`
+	computing
+	LogLevel string `group:"Settings" env:"STARLING_LOG_LEVEL" enum:"debug,info,warn,error" default:"warn" help:"What to log on stderr: debug, info, warn or error."`
+	Verbose  bool   `group:"Settings" short:"v" env:"STARLING_VERBOSE" help:"Say more on stderr."`
 }
 
 const description = `Starling runs large language models across a swarm of volunteers. Each holds some layers of a model; a prompt is
@@ -77,21 +72,4 @@ func (g *globals) logger(level slog.Level) *slog.Logger {
 		level = asked
 	}
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
-}
-
-// compute returns the number of threads that compute, and gives the scheduler
-// two processors beside them: computing threads spin, and without spare ones
-// the network starves.
-func (g *globals) compute() int {
-	if err := kernels.VariantError(); err != nil {
-		fmt.Fprintf(os.Stderr, "starling: %v; using %v\n", err, kernels.Active())
-	}
-	n := g.Threads
-	if n <= 0 {
-		n = goruntime.NumCPU()
-	}
-	if goruntime.GOMAXPROCS(0) < n+2 {
-		goruntime.GOMAXPROCS(n + 2)
-	}
-	return n
 }

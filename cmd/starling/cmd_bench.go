@@ -52,6 +52,7 @@ run only.
 
   version, platform, cpu, variant (the kernels in use), variants (those this processor has), threads, kv (cache type)
   model     {file, name, arch, bytes}
+  memory    {mapped, packed}: bytes of weights used from the file, and of copies in memory (--pack)
   load_s    seconds until the model could compute
   limits    {threads, read_bytes_per_s, int8_ops_per_s, f32_ops_per_s, one_thread: {the same}}; a multiply-add is 2
   results   [{test, tps, stddev, limit_fraction, limit_tps, bound (memory, int8, f32), mean, min, max,
@@ -75,9 +76,16 @@ type benchReport struct {
 	Threads  int           `json:"threads"`
 	KV       string        `json:"kv"`
 	Model    benchModel    `json:"model"`
+	Memory   benchMemory   `json:"memory"`
 	Load     float64       `json:"load_s"`
 	Limits   benchLimits   `json:"limits"`
 	Results  []benchResult `json:"results"`
+}
+
+// benchMemory says where the weights are.
+type benchMemory struct {
+	Mapped int64 `json:"mapped"`
+	Packed int64 `json:"packed"`
 }
 
 // benchModel says what was measured.
@@ -105,9 +113,11 @@ func (c *benchCmd) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	threads := g.compute()
+	o := g.engine()
+	o.Path, o.Yield = c.Model, false // others' work is noise here
+	threads := o.Threads
 	began := time.Now()
-	m, err := runtime.Open(runtime.Options{Path: c.Model, Threads: threads, MaxKVBytes: int64(g.KVMemory)})
+	m, err := runtime.Open(o)
 	if err != nil {
 		return err
 	}
@@ -115,7 +125,7 @@ func (c *benchCmd) Run(ctx context.Context, g *globals) error {
 	cfg := m.Config()
 	r := benchReport{
 		Version: version(), Platform: goruntime.GOOS + "/" + goruntime.GOARCH, CPU: processor(), Threads: threads, KV: runtime.KVF16.String(),
-		Variant: kernels.Active().String(), Variants: variantNames(), Load: time.Since(began).Seconds(),
+		Variant: kernels.Active().String(), Variants: variantNames(), Memory: benchMemory(m.Memory()), Load: time.Since(began).Seconds(),
 		Model: benchModel{filepath.Base(c.Model), cfg.Name, cfg.Arch, st.Size()},
 	}
 	status := benchStatus{terminal: isTerminal(os.Stderr)}

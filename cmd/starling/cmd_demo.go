@@ -204,7 +204,9 @@ func (c *demoCmd) show(ctx context.Context, g *globals, swarm *demoSwarm, show *
 
 // reference answers q with the whole model in this process.
 func (c *demoCmd) reference(ctx context.Context, g *globals, file string, q *control.RunRequest) (*reference, error) {
-	m, err := runtime.Open(runtime.Options{Path: file, Threads: g.compute()})
+	o := g.engine()
+	o.Path, o.MaxKVBytes = file, 0
+	m, err := runtime.Open(o)
 	if err != nil {
 		return nil, err
 	}

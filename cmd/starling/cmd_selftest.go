@@ -50,7 +50,7 @@ func (c *selftestCmd) Run(ctx context.Context, g *globals) error {
 		err = kernels.VariantError()
 	}
 	if err == nil {
-		err = r.smoke(ctx, g.compute())
+		err = r.smoke(ctx, g.engine())
 	}
 	r.Took = time.Since(began)
 	if r.OK = err == nil; err != nil {
@@ -69,7 +69,7 @@ func (c *selftestCmd) Run(ctx context.Context, g *globals) error {
 }
 
 // smoke runs the smoke model and compares hashes of what it computes.
-func (r *selftestReport) smoke(ctx context.Context, threads int) error {
+func (r *selftestReport) smoke(ctx context.Context, o runtime.Options) error {
 	dir, err := os.MkdirTemp("", "starling-selftest-")
 	if err != nil {
 		return err
@@ -79,7 +79,8 @@ func (r *selftestReport) smoke(ctx context.Context, threads int) error {
 	if err != nil {
 		return err
 	}
-	m, err := runtime.Open(runtime.Options{Path: path, Threads: threads})
+	o.Path = path
+	m, err := runtime.Open(o)
 	if err != nil {
 		return err
 	}

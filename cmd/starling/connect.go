@@ -60,8 +60,8 @@ func (g *globals) nodeConfig(level slog.Level) (node.Config, error) {
 	if err != nil {
 		return node.Config{}, err
 	}
-	return node.Config{DataDir: g.Data, Listen: g.Listen, Swarm: info, Bootstrap: g.Bootstrap, LAN: g.LAN, Threads: g.compute(),
-		MaxKVBytes: int64(g.KVMemory), Version: version(), Log: g.logger(level)}, nil
+	return node.Config{DataDir: g.Data, Listen: g.Listen, Swarm: info, Bootstrap: g.Bootstrap, LAN: g.LAN, Engine: g.engine(),
+		Version: version(), Log: g.logger(level)}, nil
 }
 
 // chooseSwarm returns the swarm that --swarm names, or the only one that the
