@@ -9,20 +9,38 @@ import (
 
 // address returns how to compute the address of a memory operand, or nil.
 func address(operand string) func(e *emulator) int64 {
-	if m := argsForm.FindStringSubmatch(operand); m != nil {
-		off := int64(argumentOffsets[m[1]])
-		return func(e *emulator) int64 { return e.integer[9] + off }
-	}
 	m := memoryForm.FindStringSubmatch(operand)
 	if m == nil {
 		return nil
 	}
-	off, _ := strconv.ParseInt(m[1], 10, 64)
+	off := int64(0)
+	if m[1] != "" {
+		off = immediate(m[1])
+	}
 	base, ok := integerRegisters[m[2]]
 	if !ok {
 		return nil
 	}
-	return func(e *emulator) int64 { return e.integer[base] + off }
+	if m[3] == "" {
+		return func(e *emulator) int64 { return e.integer[base] + off }
+	}
+	index, scale := integerRegisters[m[3]], int64(m[4][0]-'0')
+	return func(e *emulator) int64 { return e.integer[base] + e.integer[index]*scale + off }
+}
+
+// immediate returns the value of an operand after its $.
+func immediate(text string) int64 {
+	if v, ok := argumentOffsets[text]; ok {
+		return v
+	}
+	if name, ok := strings.CutPrefix(text, "(4*"); ok {
+		return 4 * argumentOffsets[strings.TrimSuffix(name, ")")]
+	}
+	v, err := strconv.ParseInt(text, 0, 64)
+	if err != nil {
+		panic(err)
+	}
+	return v
 }
 
 // integerSource returns how to read a 64-bit operand.
@@ -31,10 +49,7 @@ func integerSource(operand string) func(e *emulator) int64 {
 		return func(e *emulator) int64 { return e.integer[r] }
 	}
 	if imm, ok := strings.CutPrefix(operand, "$"); ok {
-		u, err := strconv.ParseInt(imm, 0, 64)
-		if err != nil {
-			panic(err)
-		}
+		u := immediate(imm)
 		return func(*emulator) int64 { return u }
 	}
 	if a := address(operand); a != nil {
@@ -103,13 +118,19 @@ func compile(op string, operands []string, constants map[string][]byte) func(e *
 			if strings.HasPrefix(op, "VMOVDQA") || op == "VMOVAPS" {
 				checkAligned(addr)
 			}
-			copy(e.memory(addr, 64), b[:])
+			n := 64
+			if op == "VMOVSS" {
+				n = 4
+			}
+			copy(e.memory(addr, n), b[:])
 		}
 	}
 	shift, isShift := strings.CutPrefix(operands[0], "$")
-	if isShift && op != "VPTERNLOGD" {
-		n, _ := strconv.Atoi(shift)
-		r := register(operands[1])
+	if isShift && op != "VPTERNLOGD" && op != "VPCMPUD" {
+		r, n := register(operands[1]), int(immediate(shift))
+		if move := lanesOp(op, n); move != nil {
+			return func(e *emulator) { e.v[dst] = move(&e.v[r]) }
+		}
 		f := shiftOp(op, n)
 		return func(e *emulator) {
 			v := e.v[r]
@@ -124,6 +145,28 @@ func compile(op string, operands []string, constants map[string][]byte) func(e *
 		imm, _ := strconv.ParseUint(operands[0][1:], 0, 8)
 		c, b := source(operands[1], width, constants), register(operands[2])
 		return func(e *emulator) { e.v[dst] = ternary(uint8(imm), &e.v[dst], &e.v[b], c(e)) }
+	case "VPCMPUD": // 5: not less
+		if operands[0] != "$5" {
+			panic("predicate " + operands[0])
+		}
+		x, y, k := source(operands[1], width, constants), register(operands[2]), int(last[1]-'0')
+		return func(e *emulator) {
+			limit := x(e)
+			e.mask[k] = 0
+			for i, d := range e.v[y] {
+				if d >= limit[i] {
+					e.mask[k] |= 1 << i
+				}
+			}
+		}
+	case "VADDSS":
+		x, y := register(operands[0]), register(operands[1])
+		return func(e *emulator) {
+			var v vector
+			copy(v[:4], e.v[y][:4])
+			v.setFloat(0, e.v[x].float(0)+e.v[y].float(0))
+			e.v[dst] = v
+		}
 	case "VPTESTMB":
 		x, y, k := source(operands[0], width, constants), register(operands[1]), int(last[1]-'0')
 		return func(e *emulator) {
@@ -171,12 +214,16 @@ func compile(op string, operands []string, constants map[string][]byte) func(e *
 	if len(operands) == 2 {
 		f := unary(op)
 		a := address(operands[0])
+		spread := op == "VBROADCASTSS" && a == nil
 		return func(e *emulator) {
 			if a != nil && (strings.HasPrefix(op, "VMOVDQA") || op == "VMOVAPS") {
 				checkAligned(a(e))
 			}
 			v := *x(e)
 			for i, d := range v {
+				if spread {
+					d = x(e)[0]
+				}
 				v[i] = f(d)
 			}
 			e.v[dst] = v
@@ -186,14 +233,12 @@ func compile(op string, operands []string, constants map[string][]byte) func(e *
 	if y < 0 {
 		panic(op + " of " + operands[1])
 	}
-	narrow := last[0] == 'X'
+	lanes := map[byte]int{'X': 4, 'Y': 8, 'Z': 16}[last[0]]
 	return func(e *emulator) {
-		v, first, second := e.v[dst], x(e), &e.v[y]
-		for i := range v {
-			v[i] = f(first[i], second[i], v[i])
-			if narrow && i >= 4 {
-				v[i] = 0
-			}
+		var v vector
+		first, second := x(e), &e.v[y]
+		for i := range lanes {
+			v[i] = f(first[i], second[i], e.v[dst][i])
 		}
 		e.v[dst] = v
 	}
@@ -208,25 +253,51 @@ func checkAligned(addr int64) {
 
 // compileInteger returns what an instruction on integers does, or nil if it isn't one.
 func compileInteger(op string, operands []string) func(e *emulator) {
-	switch op {
-	case "VZEROUPPER", "PREFETCHT0":
-		return func(*emulator) {}
-	case "MOVQ":
-		if operands[0] == "a+0(FP)" {
-			return func(*emulator) {} // the register has the address already
-		}
-	case "LEAQ", "ADDQ", "SUBQ", "IMULQ", "SHLQ", "DECQ", "CMPQ", "TESTQ", "CMOVQLT":
-	default:
+	last := operands[len(operands)-1]
+	f := map[string]func(x, d int64) int64{
+		"MOVQ":    func(x, _ int64) int64 { return x },
+		"ADDQ":    func(x, d int64) int64 { return d + x },
+		"SUBQ":    func(x, d int64) int64 { return d - x },
+		"ANDQ":    func(x, d int64) int64 { return d & x },
+		"IMULQ":   func(x, d int64) int64 { return d * x },
+		"SHLQ":    func(x, d int64) int64 { return d << x },
+		"SHRQ":    func(x, d int64) int64 { return int64(uint64(d) >> x) },
+		"DECQ":    func(_, d int64) int64 { return d - 1 },
+		"INCQ":    func(_, d int64) int64 { return d + 1 },
+		"CMOVQLT": nil, "CMPQ": nil, "TESTQ": nil, "LEAQ": nil, "IMUL3Q": nil, "MOVL": nil, "VZEROUPPER": nil,
+		"PREFETCHT0": nil, "PREFETCHT1": nil, "KORTESTW": nil,
+	}
+	step, ok := f[op]
+	if !ok {
 		return nil
 	}
-	last := operands[len(operands)-1]
-	if op == "CMPQ" {
+	switch op {
+	case "VZEROUPPER", "PREFETCHT0", "PREFETCHT1":
+		return func(*emulator) {}
+	case "KORTESTW":
+		k := last[1] - '0'
+		return func(e *emulator) { e.compare = int64(e.mask[k]) }
+	case "CMPQ":
 		x, y := integerSource(operands[0]), integerSource(operands[1])
 		return func(e *emulator) { e.compare = x(e) - y(e) }
+	case "MOVL":
+		x, a := uint32(immediate(operands[0][1:])), address(last)
+		return func(e *emulator) { binary.LittleEndian.PutUint32(e.memory(a(e), 4), x) }
+	}
+	if operands[0] == "a+0(FP)" {
+		return func(*emulator) {} // the register has the address already
 	}
 	r, ok := integerRegisters[last]
-	if !ok {
-		panic(op + " to " + last)
+	if !ok { // to memory
+		x, a := integerSource(operands[0]), address(last)
+		return func(e *emulator) {
+			b := e.memory(a(e), 8)
+			v := step(x(e), int64(binary.LittleEndian.Uint64(b)))
+			binary.LittleEndian.PutUint64(b, uint64(v))
+			if op != "MOVQ" {
+				e.compare = v
+			}
+		}
 	}
 	if op == "LEAQ" {
 		a := address(operands[0])
@@ -234,8 +305,6 @@ func compileInteger(op string, operands []string) func(e *emulator) {
 	}
 	x := integerSource(operands[0])
 	switch op {
-	case "MOVQ":
-		return func(e *emulator) { e.integer[r] = x(e) }
 	case "CMOVQLT":
 		return func(e *emulator) {
 			if e.compare < 0 {
@@ -244,17 +313,15 @@ func compileInteger(op string, operands []string) func(e *emulator) {
 		}
 	case "TESTQ":
 		return func(e *emulator) { e.compare = x(e) & e.integer[r] }
+	case "IMUL3Q":
+		y := integerSource(operands[1])
+		return func(e *emulator) { e.integer[r] = x(e) * y(e) }
 	}
-	f := map[string]func(a, b int64) int64{
-		"ADDQ":  func(a, b int64) int64 { return a + b },
-		"SUBQ":  func(a, b int64) int64 { return a - b },
-		"IMULQ": func(a, b int64) int64 { return a * b },
-		"SHLQ":  func(a, b int64) int64 { return a << b },
-		"DECQ":  func(a, _ int64) int64 { return a - 1 },
-	}[op]
 	return func(e *emulator) {
-		e.integer[r] = f(e.integer[r], x(e))
-		e.compare = e.integer[r]
+		e.integer[r] = step(x(e), e.integer[r])
+		if op != "MOVQ" {
+			e.compare = e.integer[r]
+		}
 	}
 }
 
@@ -275,6 +342,29 @@ func shiftOp(op string, n int) func(uint32) uint32 {
 	panic("no instruction " + op)
 }
 
+// lanesOp returns what moves lanes by a constant, or nil.
+func lanesOp(op string, n int) func(x *vector) vector {
+	switch op {
+	case "VEXTRACTF64X4", "VEXTRACTF128": // of 512, of 256 bits
+		size := 8
+		if op == "VEXTRACTF128" {
+			size = 4
+		}
+		return func(x *vector) (v vector) {
+			copy(v[:size], x[n*size:])
+			return v
+		}
+	case "VPERMILPS": // of 128 bits
+		return func(x *vector) (v vector) {
+			for i := range 4 {
+				v[i] = x[n>>(2*i)&3]
+			}
+			return v
+		}
+	}
+	return nil
+}
+
 // unary returns what moves and conversions do to a lane.
 func unary(op string) func(uint32) uint32 {
 	switch op {
@@ -290,7 +380,7 @@ func unary(op string) func(uint32) uint32 {
 func lanewise(op string) func(x, y, d uint32) uint32 {
 	f := math.Float32frombits
 	switch op {
-	case "VPXOR", "VPXORD":
+	case "VPXOR", "VPXORD", "VXORPS":
 		return func(x, y, _ uint32) uint32 { return x ^ y }
 	case "VPANDD":
 		return func(x, y, _ uint32) uint32 { return x & y }
@@ -316,6 +406,23 @@ func lanewise(op string) func(x, y, d uint32) uint32 {
 		}
 	case "VMULPS":
 		return func(x, y, _ uint32) uint32 { return math.Float32bits(float32(f(y) * f(x))) }
+	case "VADDPS":
+		return func(x, y, _ uint32) uint32 { return math.Float32bits(f(y) + f(x)) }
+	case "VSUBPS":
+		return func(x, y, _ uint32) uint32 { return math.Float32bits(f(y) - f(x)) }
+	case "VMAXPS": // the first operand unless the second is more
+		return func(x, y, _ uint32) uint32 {
+			if f(y) > f(x) {
+				return y
+			}
+			return x
+		}
+	case "VPMAXUD":
+		return func(x, y, _ uint32) uint32 { return max(x, y) }
+	case "VFMADD213PS":
+		return func(x, y, d uint32) uint32 { return math.Float32bits(FMA(f(y), f(d), f(x))) }
+	case "VFNMSUB231PS":
+		return func(x, y, d uint32) uint32 { return math.Float32bits(FMA(-f(y), f(x), -f(d))) }
 	case "VFMADD231PS":
 		return func(x, y, d uint32) uint32 { return math.Float32bits(FMA(f(y), f(x), f(d))) }
 	case "VFNMADD231PS":

@@ -3,10 +3,14 @@ package kernels
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
+	"reflect"
 	"regexp"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -75,18 +79,24 @@ type program struct {
 var integerRegisters = map[string]int{"AX": 0, "CX": 1, "DX": 2, "BX": 3, "SI": 6, "DI": 7,
 	"R8": 8, "R9": 9, "R10": 10, "R11": 11, "R12": 12, "R13": 13, "R14": 14, "R15": 15}
 
-var argumentOffsets = map[string]uintptr{
-	"w": unsafe.Offsetof(groupArgs{}.w), "wNext": unsafe.Offsetof(groupArgs{}.wNext), "groups": unsafe.Offsetof(groupArgs{}.groups),
-	"acts": unsafe.Offsetof(groupArgs{}.acts), "next": unsafe.Offsetof(groupArgs{}.next), "blocks": unsafe.Offsetof(groupArgs{}.blocks),
-	"rows": unsafe.Offsetof(groupArgs{}.rows), "acc": unsafe.Offsetof(groupArgs{}.acc), "panel": unsafe.Offsetof(groupArgs{}.panel),
-}
+// argumentOffsets has the offsets of arguments, as "groupArgs_rows", and constants that the text names.
+var argumentOffsets = func() map[string]int64 {
+	offsets := map[string]int64{"const_attnStride": attnStride, "Span__size": int64(unsafe.Sizeof(Span{}))}
+	for _, t := range []reflect.Type{
+		reflect.TypeFor[groupArgs](), reflect.TypeFor[attnProductArgs](), reflect.TypeFor[attnSoftmaxArgs](), reflect.TypeFor[Span](),
+	} {
+		for i := range t.NumField() {
+			offsets[t.Name()+"_"+t.Field(i).Name] = int64(t.Field(i).Offset)
+		}
+	}
+	return offsets
+}()
 
 var (
 	dataLine   = regexp.MustCompile(`^DATA (\w+)<>\+(\d+)\(SB\)/8, \$0x([0-9a-f]+)$`)
 	textLine   = regexp.MustCompile(`^TEXT ·(\w+)\(SB\)`)
 	labelLine  = regexp.MustCompile(`^(\w+):$`)
-	memoryForm = regexp.MustCompile(`^(-?\d*)\((\w+)\)$`)
-	argsForm   = regexp.MustCompile(`^groupArgs_(\w+)\(R9\)$`)
+	memoryForm = regexp.MustCompile(`^(-?\w*)\((\w+)\)(?:\((\w+)\*(\d)\))?$`)
 	constForm  = regexp.MustCompile(`^(\w+)<>\(SB\)$`)
 )
 
@@ -161,6 +171,8 @@ func condition(op string) func(e *emulator) bool {
 		return func(e *emulator) bool { return e.compare <= 0 }
 	case "JGT":
 		return func(e *emulator) bool { return e.compare > 0 }
+	case "JGE":
+		return func(e *emulator) bool { return e.compare >= 0 }
 	case "JEQ":
 		return func(e *emulator) bool { return e.compare == 0 }
 	case "JNE":
@@ -183,28 +195,36 @@ func (p *program) run(e *emulator) {
 	}
 }
 
+// call runs the program with args, a pointer to its arguments, whose pointers may be used for as many bytes as granted
+// says. Scratch fields are copied back.
+func call[T any](p *program, args *T, granted map[string]int) {
+	e := &emulator{}
+	for i := range e.v { // what was there before must not matter
+		for j := range e.v[i] {
+			e.v[i][j] = 0x7fabcdef
+		}
+	}
+	own := *args
+	name := reflect.TypeFor[T]().Name() + "_"
+	for field, n := range granted {
+		at := argumentOffsets[name+field]
+		addr := e.grant(*(*unsafe.Pointer)(unsafe.Add(unsafe.Pointer(args), at)), n)
+		*(*int64)(unsafe.Add(unsafe.Pointer(&own), at)) = addr
+	}
+	e.integer[9] = e.grant(unsafe.Pointer(&own), int(unsafe.Sizeof(own)))
+	p.run(e)
+}
+
 // emulatedGroup makes a function of groupArgs, for products with weights of type t, out of a program.
 func emulatedGroup(p *program, t Type) func(*groupArgs) {
 	elems, bytes := t.Block()
 	return func(a *groupArgs) {
-		e := &emulator{}
-		for i := range e.v { // what was there before must not matter
-			for j := range e.v[i] {
-				e.v[i][j] = 0x7fabcdef
-			}
-		}
-		rec := t.Form().record()
-		granted := *a
-		put := func(field string, addr int64) {
-			*(*int64)(unsafe.Add(unsafe.Pointer(&granted), argumentOffsets[field])) = addr
-		}
-		supers := (a.blocks*elems + 255) / 256
-		put("w", e.grant(unsafe.Pointer(a.w), a.wNext*(a.groups-1)+a.blocks*bytes*groupRows))
-		put("acts", e.grant(unsafe.Pointer(a.acts), a.next*(supers-1)+a.rows*rec))
-		put("acc", e.grant(unsafe.Pointer(a.acc), a.groups*a.rows*groupRows*4))
-		put("panel", e.grant(unsafe.Pointer(a.panel), panelBytes))
-		e.integer[9] = e.grant(unsafe.Pointer(&granted), int(unsafe.Sizeof(granted)))
-		p.run(e)
+		call(p, a, map[string]int{
+			"w":     a.wNext*(a.groups-1) + a.blocks*bytes*groupRows,
+			"acts":  a.next*((a.blocks*elems+255)/256-1) + a.rows*t.Form().record(),
+			"acc":   a.groups * a.rows * groupRows * 4,
+			"panel": panelBytes,
+		})
 	}
 }
 
@@ -212,8 +232,75 @@ func emulatedGroup(p *program, t Type) func(*groupArgs) {
 func (v *vector) float(i int) float32       { return math.Float32frombits(v[i]) }
 func (v *vector) setFloat(i int, f float32) { v[i] = math.Float32bits(f) }
 
-// TestEmulatedAVX512 computes products by the text of the AVX-512 functions.
+// narrowProduct computes an attnProduct of lanes in eights, which these functions leave to others, of stored values of
+// size bytes; keep makes it attnFirst.
+func narrowProduct(a *attnProductArgs, rows, size int, keep bool) {
+	for lane := range a.lanes {
+		b := unsafe.Add(a.b, lane/KVTile*a.bNext+lane%KVTile*size)
+		column := make([]float32, a.n)
+		for j := range column {
+			p := unsafe.Add(b, j*a.bStride)
+			if size == 2 {
+				column[j] = F16ToF32(*(*uint16)(p))
+			} else {
+				column[j] = *(*float32)(p)
+			}
+			if keep {
+				*(*float32)(unsafe.Add(unsafe.Pointer(a.panel), 4*(KVTile*j+lane))) = column[j]
+			}
+		}
+		for r := range rows {
+			acc := float32(0)
+			for j, x := range column {
+				acc = FMA(*(*float32)(unsafe.Add(unsafe.Pointer(a.a), r*a.aStride+4*j)), x, acc)
+			}
+			*(*float32)(unsafe.Add(unsafe.Pointer(a.dst), r*a.dstStride+4*lane)) = acc + 0
+		}
+	}
+}
+
+// emulatedAttention makes attention's functions out of programs.
+func emulatedAttention(programs map[string]*program) (k attnKernels) {
+	for format, name := range []string{attnHalf: "F16AVX512", attnFull: "F32AVX512"} {
+		product := func(p *program, first bool, size int) func(*attnProductArgs) {
+			return func(a *attnProductArgs) {
+				rows, lanes := a.rows, a.lanes
+				if lanes%16 != 0 {
+					if first {
+						rows = attnStep
+					}
+					narrowProduct(a, rows, size, first)
+					return
+				}
+				granted := map[string]int{}
+				if first {
+					rows, lanes = attnStep, KVTile
+					granted["panel"] = 4 * KVTile * a.n
+				}
+				granted["dst"] = (rows-1)*a.dstStride + 4*lanes
+				granted["a"] = (rows-1)*a.aStride + 4*a.n
+				granted["b"] = (lanes/16-1)*a.bNext + (a.n-1)*a.bStride + KVTile*size
+				if rows > 0 {
+					call(p, a, granted)
+				}
+			}
+		}
+		k.attnProduct[format] = product(programs["attnProduct"+name], false, 2+2*format)
+		k.attnFirst[format] = product(programs["attnFirst"+name], true, 2+2*format)
+	}
+	k.attnSoftmax = func(a *attnSoftmaxArgs) {
+		call(programs["attnSoftmaxAVX512"], a, map[string]int{
+			"s": 4 * (attnStride*(a.rows-1) + AttnBlock), "visible": a.rows * int(unsafe.Sizeof(Span{})), "m": 4 * a.rows, "l": 4 * a.rows,
+		})
+	}
+	return k
+}
+
+// TestEmulatedAVX512 computes products and attention by the text of the AVX-512 functions.
 func TestEmulatedAVX512(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("not run: amd64 does it, where it needs no emulator of its own")
+	}
 	programs, err := readPrograms("matmul_avx512_amd64.s")
 	if err != nil {
 		t.Fatal(err)
@@ -256,6 +343,22 @@ func TestEmulatedAVX512(t *testing.T) {
 			}
 		}
 	}
+	attention, err := readPrograms("attention_avx512_amd64.s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	emulated.attnKernels = emulatedAttention(attention)
+	testAttendRows(t)
+	for rows := range 9 {
+		const n, dim = 109, 112 // seven tiles: of four, two and one
+		for _, full := range []bool{false, true} {
+			c := newCache(n, dim, full, normal(r, n*dim), normal(r, n*dim))
+			c.check(t, normal(r, rows*dim), slices.Repeat([]Span{{0, n}}, rows), 0.1, new(AttnScratch))
+		}
+	}
+	testAttendVisible(t)
+	testAttendExtremes(t)
+	maps.Copy(programs, attention)
 	for name, p := range programs {
 		for i := range p.code {
 			if !p.code[i].ran {

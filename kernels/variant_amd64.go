@@ -40,6 +40,7 @@ func addImplementations() {
 			Q4_K: groupQ4_KAVX512, Q5_K: groupQ5_KAVX512, Q6_K: groupQ6_KAVX512,
 		}
 		wide.pairs = true
+		wide.attnKernels = attnKernelsAVX512
 		wide.read, wide.peakInt8, wide.peakF32 = readAVX512, peakInt8AVX512, peakF32AVX512
 		implementations[AVX512] = &wide
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/binary"
 	"math"
+	"strings"
 )
 
 // expRegs are the three vector registers, YMM or ZMM, of one emission of exp: x holds the arguments and then the
@@ -42,21 +43,26 @@ func (f *file) exp(negative bool, regs ...expRegs) {
 	each("VMULPS %s, %s, %s", args("tnx"))
 }
 
-// expNear emits kernels.Exp(-x) over the registers x of all regs, two sets or more, for x >= 0 (or NaN): by a shorter way
+// expNear emits kernels.Exp(-x) over the registers x of all regs for x >= 0 (or NaN): by a shorter way
 // if all are below 87, where results are normal and the power of two is added to their exponent; else as exp does it.
-// flag is a general register for the test.
+// flag is a general register for the test of YMM registers; that of ZMM takes K1.
 func (f *file) expNear(flag string, regs ...expRegs) {
 	far, end := f.label("far"), f.label("near")
 	each := f.expEach(regs)
-	most := regs[0].t
-	f.op("VPMAXUD %s, %s, %s", regs[0].x, regs[1].x, most) // as integers NaN is the largest
-	for _, r := range regs[2:] {
-		f.op("VPMAXUD %s, %s, %s", r.x, most, most)
+	most := regs[0].x
+	for _, r := range regs[1:] {
+		f.op("VPMAXUD %s, %s, %s", r.x, most, regs[0].t) // as integers NaN is the largest
+		most = regs[0].t
 	}
-	f.op("VPMINUD %s, %s, %s", f.float("near", 87), most, most)
-	f.op("VPCMPEQD %s, %s, %s", f.float("near", 87), most, most)
-	f.op("VMOVMSKPS %s, %s", most, flag)
-	f.op("TESTL %s, %s", flag, flag)
+	if strings.HasPrefix(most, "Z") {
+		f.op("VPCMPUD $5, %s, %s, K1", f.float("near", 87), most) // not below
+		f.op("KORTESTW K1, K1")
+	} else {
+		f.op("VPMINUD %s, %s, %s", f.float("near", 87), most, regs[0].t)
+		f.op("VPCMPEQD %s, %s, %s", f.float("near", 87), regs[0].t, regs[0].t)
+		f.op("VMOVMSKPS %s, %s", regs[0].t, flag)
+		f.op("TESTL %s, %s", flag, flag)
+	}
 	f.op("JNE %s", far)
 	each("VMULPS %s, %s, %s", args("xt", f.float("minusLog2e", -0x1.715476p0)))
 	each("VADDPS %s, %s, %s", args("tt", f.float("magic", 0x1.8p23)))

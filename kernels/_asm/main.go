@@ -16,6 +16,7 @@ var units = []struct {
 	write func(f *file)
 }{
 	{"attention_avx2", "amd64", attentionAVX2},
+	{"attention_avx512", "amd64", attentionAVX512},
 	{"attention_neon", "arm64", attentionNEON},
 	{"limits_avx2", "amd64", limitsAVX2},
 	{"limits_avx512", "amd64", limitsAVX512},
