@@ -58,18 +58,24 @@ func TestDigests(t *testing.T) {
 			t.Errorf("%s: %v, committed %v", name, got, want)
 		}
 	}
-	for _, typ := range []kernels.Type{
-		kernels.F32, kernels.F16, kernels.BF16, kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q5_0, kernels.Q5_1,
-		kernels.Q4_K, kernels.Q5_K, kernels.Q6_K,
-	} {
-		t.Run("tiny/"+typ.String(), func(t *testing.T) {
-			m := open(t, runtime.Options{Path: tiny(t, runtimetest.TinyModel{Seed: 1, Layers: 2, Type: typ})})
+	written := func(name string, model runtimetest.TinyModel) {
+		t.Run("tiny/"+name, func(t *testing.T) {
+			m := open(t, runtime.Options{Path: tiny(t, model)})
 			prompt := make([]int32, 40)
 			for i := range prompt {
 				prompt[i] = int32(i * 53 % 259)
 			}
-			compare(t, "tiny "+typ.String(), digest(t, m, expected{Prompt: prompt, LogitsPositions: []int{0, 20, 39}}))
+			compare(t, "tiny "+name, digest(t, m, expected{Prompt: prompt, LogitsPositions: []int{0, 20, 39}}))
 		})
+	}
+	for _, typ := range []kernels.Type{
+		kernels.F32, kernels.F16, kernels.BF16, kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q5_0, kernels.Q5_1,
+		kernels.Q4_K, kernels.Q5_K, kernels.Q6_K,
+	} {
+		written(typ.String(), runtimetest.TinyModel{Seed: 1, Layers: 2, Type: typ})
+	}
+	for _, arch := range []string{"qwen2", "gemma3"} {
+		written(arch, runtimetest.TinyModel{Arch: arch, Seed: 1, Layers: 3, Type: kernels.Q4_K})
 	}
 	for _, name := range append([]string{"smoke"}, goldenModels...) {
 		for _, kv := range []runtime.KVType{runtime.KVF16, runtime.KVF32} {

@@ -21,7 +21,7 @@ func tiny(t testing.TB, m runtimetest.TinyModel) string {
 }
 
 // TestExecutor runs the conformance suite over the three ways in which activations are prepared, both KV types, tied
-// and untied heads and several thread counts.
+// and untied heads, several thread counts and the families.
 func TestExecutor(t *testing.T) {
 	for i, c := range []struct {
 		typ     kernels.Type
@@ -29,16 +29,19 @@ func TestExecutor(t *testing.T) {
 		threads int
 		layers  int
 		tied    bool
+		arch    string
 	}{
-		{kernels.Q4_1, runtime.KVF16, 4, 2, true},
-		{kernels.F32, runtime.KVF32, 1, 3, false},
-		{kernels.Q6_K, runtime.KVF16, 2, 2, false},
+		{kernels.Q4_1, runtime.KVF16, 4, 2, true, "llama"},
+		{kernels.F32, runtime.KVF32, 1, 3, false, "llama"},
+		{kernels.Q6_K, runtime.KVF16, 2, 2, false, "llama"},
+		{kernels.Q8_0, runtime.KVF16, 2, 2, true, "qwen2"},
+		{kernels.Q8_0, runtime.KVF16, 2, 3, true, "gemma3"},
 	} {
 		if raceEnabled && i > 0 {
 			continue
 		}
-		t.Run(fmt.Sprintf("%v,%v,threads=%d", c.typ, c.kv, c.threads), func(t *testing.T) {
-			path := tiny(t, runtimetest.TinyModel{Seed: uint64(c.typ), Layers: c.layers, Type: c.typ, Tied: c.tied})
+		t.Run(fmt.Sprintf("%s,%v,%v,threads=%d", c.arch, c.typ, c.kv, c.threads), func(t *testing.T) {
+			path := tiny(t, runtimetest.TinyModel{Arch: c.arch, Seed: uint64(c.typ), Layers: c.layers, Type: c.typ, Tied: c.tied})
 			runtimetest.TestExecutor(t, func(r runtime.Range) runtime.Executor {
 				m, err := runtime.Open(runtime.Options{Path: path, Layers: r, KV: c.kv, Threads: c.threads, MaxKVBytes: 32 << 20})
 				if err != nil {

@@ -1,6 +1,7 @@
 package runtimetest
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"maps"
@@ -13,10 +14,11 @@ import (
 	"github.com/starling-swarm/starling/runtime/gguf"
 )
 
-// TinyModel describes a llama model with random weights, small enough to be written by every test that needs one. Its
+// TinyModel describes a model with random weights, small enough to be written by every test that needs one. Its
 // tokenizer is that of FakeTokenizer. It has 2 KV heads of 32 elements; with matrices of K types 8 query heads, width 256
-// and 256 hidden elements, otherwise 4, 64 and 96.
+// and 256 hidden elements, otherwise 4, 64 and 96. Of Gemma's layers, every second has a window of 5 positions.
 type TinyModel struct {
+	Arch   string // general.architecture: "llama", which "" stands for, "qwen2" or "gemma3"
 	Seed   uint64
 	Layers int          // 0: 3
 	Type   kernels.Type // of all matrices
@@ -41,28 +43,35 @@ func (t TinyModel) Write(path string) error {
 	}
 	w := &gguf.Writer{}
 	vocab := FakeTokenizer().Size()
-	meta := []struct {
+	arch := cmp.Or(t.Arch, "llama")
+	type pair struct {
 		key string
 		v   gguf.Value
-	}{
-		{"general.architecture", gguf.ValueOf("llama")},
+	}
+	meta := []pair{
+		{"general.architecture", gguf.ValueOf(arch)},
 		{"general.name", gguf.ValueOf("tiny")},
-		{"llama.block_count", gguf.ValueOf(uint32(layers))},
-		{"llama.context_length", gguf.ValueOf(uint32(2048))},
-		{"llama.embedding_length", gguf.ValueOf(uint32(width))},
-		{"llama.feed_forward_length", gguf.ValueOf(uint32(ffn))},
-		{"llama.attention.head_count", gguf.ValueOf(uint32(heads))},
-		{"llama.attention.head_count_kv", gguf.ValueOf(uint32(kvHeads))},
-		{"llama.attention.key_length", gguf.ValueOf(uint32(headDim))},
-		{"llama.attention.value_length", gguf.ValueOf(uint32(headDim))},
-		{"llama.attention.layer_norm_rms_epsilon", gguf.ValueOf(float32(1e-5))},
-		{"llama.rope.dimension_count", gguf.ValueOf(uint32(headDim))},
-		{"llama.rope.freq_base", gguf.ValueOf(float32(10000))},
+		{arch + ".block_count", gguf.ValueOf(uint32(layers))},
+		{arch + ".context_length", gguf.ValueOf(uint32(2048))},
+		{arch + ".embedding_length", gguf.ValueOf(uint32(width))},
+		{arch + ".feed_forward_length", gguf.ValueOf(uint32(ffn))},
+		{arch + ".attention.head_count", gguf.ValueOf(uint32(heads))},
+		{arch + ".attention.head_count_kv", gguf.ValueOf(uint32(kvHeads))},
+		{arch + ".attention.key_length", gguf.ValueOf(uint32(headDim))},
+		{arch + ".attention.value_length", gguf.ValueOf(uint32(headDim))},
+		{arch + ".attention.layer_norm_rms_epsilon", gguf.ValueOf(float32(1e-5))},
+		{arch + ".rope.dimension_count", gguf.ValueOf(uint32(headDim))},
+		{arch + ".rope.freq_base", gguf.ValueOf(float32(10000))},
 		{"tokenizer.ggml.model", gguf.ValueOf("gpt2")},
 		{"tokenizer.ggml.pre", gguf.ValueOf("gpt-2")},
 		{"tokenizer.ggml.tokens", gguf.ArrayOf(fakeVocab().Tokens)},
 		{"tokenizer.ggml.token_type", gguf.ArrayOf(fakeVocab().Types)},
 		{"tokenizer.ggml.eos_token_id", gguf.ValueOf(uint32(fakeVocab().EOS))},
+	}
+	if arch == "gemma3" {
+		meta = append(meta, pair{"gemma3.attention.sliding_window", gguf.ValueOf(uint32(5))},
+			pair{"gemma3.attention.sliding_window_pattern", gguf.ValueOf(uint32(2))},
+			pair{"gemma3.rope.scaling.type", gguf.ValueOf("linear")}, pair{"gemma3.rope.scaling.factor", gguf.ValueOf(float32(8))})
 	}
 	for _, kv := range meta {
 		if _, replaced := t.Meta[kv.key]; !replaced && kv.key != t.Drop {
@@ -79,16 +88,17 @@ func (t TinyModel) Write(path string) error {
 		}
 		w.AddTensor(name, gguf.Type(t.Type), []uint64{uint64(cols), uint64(rows)}, randomBlocks(rng, t.Type, rows, cols))
 	}
-	norm := func(name string) {
+	vector := func(name string, n int, least float32) {
 		if name == t.Drop {
 			return
 		}
 		var b []byte
-		for range width {
-			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(0.5+rng.Float32()))
+		for range n {
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(least+rng.Float32()))
 		}
-		w.AddTensor(name, gguf.Type(kernels.F32), []uint64{uint64(width)}, b)
+		w.AddTensor(name, gguf.Type(kernels.F32), []uint64{uint64(n)}, b)
 	}
+	norm := func(name string) { vector(name, width, 0.5) }
 	matrix("token_embd.weight", vocab, width)
 	for l := range layers {
 		blk := func(name string) string { return fmt.Sprintf("blk.%d.%s.weight", l, name) }
@@ -101,6 +111,17 @@ func (t TinyModel) Write(path string) error {
 		matrix(blk("ffn_gate"), ffn, width)
 		matrix(blk("ffn_up"), ffn, width)
 		matrix(blk("ffn_down"), width, ffn)
+		switch arch {
+		case "qwen2":
+			vector(fmt.Sprintf("blk.%d.attn_q.bias", l), heads*headDim, -0.5)
+			vector(fmt.Sprintf("blk.%d.attn_k.bias", l), kvHeads*headDim, -0.5)
+			vector(fmt.Sprintf("blk.%d.attn_v.bias", l), kvHeads*headDim, -0.5)
+		case "gemma3":
+			vector(blk("attn_q_norm"), headDim, 0.5)
+			vector(blk("attn_k_norm"), headDim, 0.5)
+			norm(blk("post_attention_norm"))
+			norm(blk("post_ffw_norm"))
+		}
 	}
 	norm("output_norm.weight")
 	if !t.Tied {
