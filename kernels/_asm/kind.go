@@ -1,0 +1,59 @@
+package main
+
+import "strings"
+
+// Offsets that the Go side knows by the same names: kernels/matmul_group.go has panelBytes, kernels/records.go the records.
+const (
+	panelScale = 4096 // K: pairs of scales; others: d, then m, [8][16]float32 each
+	panelM     = panelScale + 512
+	panelMin   = 5120 // Q4_K, Q5_K: pairs of minimums [4][16]; Q6_K: pairs of scales [8][16]
+	panelD     = 5632 // K: d [16]float32
+	panelDmin  = 5696 // K: dmin [16]float32
+	panelTotal = 5760 // scratch: [4][2] registers
+
+	recK, recKSum16, recKSum32, recKD = 320, 256, 288, 304
+	rec32, rec32D, rec32Dsum, rec32S  = 352, 256, 288, 320
+)
+
+// kind describes one quantised weight type to the generator.
+type kind struct {
+	name   string
+	halves int  // d and m (or dmin) at the start of a packed block: [halves][16] binary16
+	dwords int  // dword columns after them: [dwords][16]
+	k      bool // blocks of 256 columns
+	quads  int  // quads of 4 columns whose 16-bit pair sums may be added
+	centre int  // subtracted from every code: 8, 16, 32
+	min    bool // has minimums
+	sub16  bool // scales per 16 columns (Q6_K)
+	signed bool // codes are signed bytes (Q8_0)
+
+	flipped bool // codes are signed bytes, taken as unsigned ones around 128
+}
+
+// five reports whether codes have a fifth bit apart from the low four.
+func (k kind) five() bool { return strings.HasPrefix(k.name, "Q5") }
+
+func (k kind) bytes() int { return 32*k.halves + 64*k.dwords }
+
+var kinds = []kind{
+	{name: "Q4_0", halves: 1, dwords: 4, quads: 8, centre: 8},
+	{name: "Q4_1", halves: 2, dwords: 4, quads: 8, min: true},
+	{name: "Q5_0", halves: 1, dwords: 5, quads: 4, centre: 16},
+	{name: "Q5_1", halves: 2, dwords: 5, quads: 4, min: true},
+	{name: "Q8_0", halves: 1, dwords: 8, quads: 1, signed: true},
+	{name: "Q4_K", halves: 2, dwords: 35, k: true, quads: 8, min: true},
+	{name: "Q5_K", halves: 2, dwords: 43, k: true, quads: 4, min: true},
+	{name: "Q6_K", halves: 1, dwords: 52, k: true, quads: 2, centre: 32, sub16: true},
+}
+
+// K types repeat the same steps in parts of a superblock, except for which of Q5_K's fifth bits they take. parts is their
+// number.
+func (k kind) parts() int {
+	if k.sub16 {
+		return 2
+	}
+	return 4
+}
+
+// partBlocks is the number of blocks of 32 columns in a part.
+func (k kind) partBlocks() int { return 8 / k.parts() }
