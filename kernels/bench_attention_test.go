@@ -144,3 +144,30 @@ func BenchmarkAttendDecode(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkKVBlock stores rows of a head of 128, and turns them to bytes and back.
+func BenchmarkKVBlock(b *testing.B) {
+	const dim, size = 128, 4 * 128
+	r := rand.New(rand.NewPCG(32, 32))
+	kv := (&cache{dim: dim}).heads(r, AttnBlock, 1)[0][0]
+	k, v := normal(r, dim), normal(r, dim)
+	rows := make([]byte, AttnBlock*size)
+	for name, each := range map[string]func(pos int){
+		"Store":   func(pos int) { kv.Store(pos, k, v) },
+		"PutRows": func(pos int) { kv.PutRows(pos, 1, rows[pos*size:], size, 0, size/2) },
+		"SetRows": func(pos int) { kv.SetRows(pos, 1, rows[pos*size:], size, 0, size/2) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			var took best
+			for b.Loop() {
+				took.run(func() {
+					for pos := range AttnBlock {
+						each(pos)
+					}
+				})
+			}
+			b.ReportMetric(took.per(AttnBlock*size), "GB/s")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}

@@ -79,8 +79,8 @@ func (c *Config) attentionScale() float32 { return 1 / float32(math.Sqrt(float64
 func (m *Model) attend(l int, rows []row, dst, q []float32, window int, scale float32) {
 	a := &m.buf.attention
 	a.l, a.rows, a.dst, a.q, a.window, a.scale = l, rows, dst, q, window, scale
-	flops := a.cut()
 	threads := int(m.pool.use.Load())
+	flops := a.cut(2 * threads)
 	switch {
 	case threads == 1 || flops < inlineFlops:
 		for t := range a.units {
@@ -102,8 +102,9 @@ func windowStart(pos, window int) int {
 	return max(pos+1-window, 0)
 }
 
-// cut makes the units, later rows first, as they take longer, and returns the operations of all.
-func (a *attention) cut() (flops int) {
+// cut makes the units, at least want of them if there are rows enough, later rows first, as they take longer; and returns
+// the operations of all.
+func (a *attention) cut(want int) (flops int) {
 	c := &a.m.cfg
 	group := c.Heads / c.KVHeads
 	step := 1 // positions
@@ -111,6 +112,9 @@ func (a *attention) cut() (flops int) {
 		step++
 	}
 	most := max(step, unitRows/group/step*step)
+	for most > step && len(a.rows)/most*c.KVHeads < want {
+		most = max(step, most/2/step*step)
+	}
 	a.units = a.units[:0]
 	for last := len(a.rows); last > 0; {
 		start := last - 1

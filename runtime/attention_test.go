@@ -180,6 +180,10 @@ func TestAttentionSplits(t *testing.T) {
 	if len(a.units) != 14 || a.units[0].last-a.units[0].first != 16 || a.units[0].last != 100 || a.units[6].first != 0 {
 		t.Errorf("100 rows: %d units, the first has rows [%d, %d)", len(a.units), a.units[0].first, a.units[0].last)
 	}
+	m.attend(0, rows[:20], q, q, 0, 1)
+	if len(a.units) != 6 || a.units[0].last-a.units[0].first != 8 {
+		t.Errorf("20 rows: %d units, the first has rows [%d, %d)", len(a.units), a.units[0].first, a.units[0].last)
+	}
 }
 
 // TestAttentionAllocates nothing once it has its memory.
