@@ -76,7 +76,23 @@ func badScale(t Type, row []byte) int {
 	case Q6_K: // the scale is last
 		at = bytesQ6_K - 2
 	}
-	for i := 0; i+size <= len(row); i += size {
+	// Several at once: adding the lowest exponent bit carries out of the exponent, and no further, if all its bits are ones.
+	low, i := exp&-exp, 0
+	switch {
+	case t == F16 || t == BF16:
+		const lanes = 0x0001000100010001
+		exps, lows := uint64(exp)*lanes, uint64(low)*lanes
+		for i+8 <= len(row) && (binary.LittleEndian.Uint64(row[i:])&exps+lows)&(0x8000*lanes) == 0 {
+			i += 8
+		}
+	case n == 2:
+		const lanes = 0x00010001
+		exps, lows := uint32(exp)*lanes, uint32(low)*lanes
+		for i+size <= len(row) && (binary.LittleEndian.Uint32(row[i:])&exps+lows)&(0x8000*lanes) == 0 {
+			i += size
+		}
+	}
+	for ; i+size <= len(row); i += size {
 		for j := 0; j < n; j++ {
 			if binary.LittleEndian.Uint16(row[i+at+2*j:])&exp == exp {
 				return i / size
