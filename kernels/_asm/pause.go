@@ -8,6 +8,6 @@ func pauseAMD64(f *file) { pause(f, "PAUSE") }
 func pauseARM64(f *file) { pause(f, "ISB $15") }
 
 func pause(f *file, instruction string) {
-	f.decl.WriteString("// Pause tells the processor that the caller spins, waiting for another thread: it takes tens of nanoseconds.\nfunc Pause()\n")
+	f.decl.WriteString("// Pause tells the processor that the caller spins, waiting for another thread: it takes tens of nanoseconds.\nfunc Pause()\n\n")
 	f.body.WriteString("// func Pause()\nTEXT ·Pause(SB), NOSPLIT, $0-0\n\t" + instruction + "\n\tRET\n")
 }
