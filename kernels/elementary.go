@@ -41,6 +41,19 @@ func Exp(x float32) float32 {
 	return float32(float32(y*power2(k>>1)) * power2(k-k>>1))
 }
 
+// Exps writes Exp of each value of x to dst[:len(x)]. dst may be x.
+func Exps(dst, x []float32) {
+	dst = dst[:len(x)]
+	n := 0
+	if active.exps != nil {
+		n = len(x) &^ 7
+		active.exps(first(dst), first(x), n)
+	}
+	for i := n; i < len(x); i++ {
+		dst[i] = Exp(x[i])
+	}
+}
+
 // power2 returns 2^k for -126 <= k <= 127.
 func power2(k int32) float32 { return math.Float32frombits(uint32(k+127) << 23) }
 

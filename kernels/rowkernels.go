@@ -13,6 +13,7 @@ type rowKernels struct {
 	norm             func(dst, x, w *float32, n int, s float32)
 	scale            func(dst, x *float32, n int, s float32)
 	add              func(dst, a, b *float32, n int)
+	exps             func(dst, x *float32, n int)
 	mulSiLU, mulGELU func(dst, gate, up *float32, n int)
 	ropeInterleaved  func(x *float32, heads, headDim, pairs int, cos, sin *float32)
 	ropeHalf         func(x *float32, heads, headDim, pairs int, cos, sin *float32)

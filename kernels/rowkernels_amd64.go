@@ -14,6 +14,7 @@ var rowKernelsAVX2 = rowKernels{
 	norm:            normAVX2,
 	scale:           scaleAVX2,
 	add:             addAVX2,
+	exps:            expsAVX2,
 	mulSiLU:         mulSiLUAVX2,
 	mulGELU:         mulGELUAVX2,
 	ropeInterleaved: ropeInterleavedAVX2,

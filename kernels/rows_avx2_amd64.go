@@ -24,6 +24,11 @@ func scaleAVX2(dst *float32, x *float32, n int, s float32)
 //go:noescape
 func addAVX2(dst *float32, a *float32, b *float32, n int)
 
+// expsAVX2 sets dst[i] = Exp(x[i]).
+//
+//go:noescape
+func expsAVX2(dst *float32, x *float32, n int)
+
 // mulSiLUAVX2 sets dst[i] = round(SiLU(gate[i])·up[i]).
 //
 //go:noescape

@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/starling-swarm/starling/kernels"
@@ -79,7 +80,7 @@ func Sample(logits []float32, history []int32, position int, s Sampling) (int32,
 	}
 	penalised := s.penalise(logits, history)
 	if s.Temperature == 0 {
-		return argmax(penalised), nil
+		return int32(kernels.ArgMax(penalised)), nil
 	}
 	cands := s.weigh(order(penalised, s.TopK))
 	total := 0.0
@@ -102,17 +103,6 @@ func Sample(logits []float32, history []int32, position int, s Sampling) (int32,
 		}
 	}
 	return cands[len(cands)-1].id, nil
-}
-
-// argmax returns the index of the largest value, the lowest of equals.
-func argmax(x []float32) int32 {
-	best := 0
-	for i, v := range x {
-		if v > x[best] {
-			best = i
-		}
-	}
-	return int32(best)
 }
 
 // penalise returns the logits after step 1: the same slice where there is no penalty.
@@ -139,23 +129,25 @@ func (c candidate) before(o candidate) bool {
 }
 
 // order returns the first k tokens of step 2's order; all for k = 0. With a small k it keeps a heap of the k best, whose
-// root is the last in order, and so avoids sorting the vocabulary.
+// root is the last in order, and so looks closer only at logits that reach the root's, and sorts few.
 func order(logits []float32, k int) []candidate {
-	if k == 0 || k > len(logits) {
-		k = len(logits)
+	if k == 0 || k >= len(logits) {
+		return orderAll(logits)
 	}
-	heap := make([]candidate, 0, k)
-	for id, logit := range logits {
-		c := candidate{id: int32(id), logit: logit}
-		switch {
-		case len(heap) < k:
-			heap = append(heap, c)
-			if len(heap) == k && k < len(logits) {
-				for i := k/2 - 1; i >= 0; i-- {
-					sift(heap, i)
-				}
-			}
-		case c.before(heap[0]):
+	heap := make([]candidate, k)
+	for id := range heap {
+		heap[id] = candidate{id: int32(id), logit: logits[id]}
+	}
+	for i := k/2 - 1; i >= 0; i-- {
+		sift(heap, i)
+	}
+	for id := k; id < len(logits); id++ {
+		next := kernels.IndexAtLeast(logits[id:], heap[0].logit)
+		if next < 0 {
+			break
+		}
+		id += next
+		if c := (candidate{id: int32(id), logit: logits[id]}); c.before(heap[0]) {
 			heap[0] = c
 			sift(heap, 0)
 		}
@@ -167,6 +159,51 @@ func order(logits []float32, k int) []candidate {
 		return 1
 	})
 	return heap
+}
+
+// orderAll returns all tokens in step 2's order, by a stable radix sort of 11 bits a pass: sorting a vocabulary by
+// comparison would take as long as a small model takes for a token.
+func orderAll(logits []float32) []candidate {
+	const bits, mask = 11, 1<<11 - 1
+	var at [3][mask + 1]int // how many have a digit, then where the next with it goes
+	from, to := make([]uint64, len(logits)), make([]uint64, len(logits))
+	for id, logit := range logits {
+		key := descending(logit)
+		from[id] = uint64(key)<<32 | uint64(id)
+		at[0][key&mask]++
+		at[1][key>>bits&mask]++
+		at[2][key>>(2*bits)]++
+	}
+	for pass := range at {
+		digits, start := &at[pass], 0
+		for d, n := range digits {
+			digits[d], start = start, start+n
+		}
+		for _, k := range from {
+			d := k >> (32 + bits*pass) & mask
+			to[digits[d]] = k
+			digits[d]++
+		}
+		from, to = to, from
+	}
+	cands := make([]candidate, len(logits))
+	for i, k := range from {
+		id := int32(uint32(k))
+		cands[i] = candidate{id: id, logit: logits[id]}
+	}
+	return cands
+}
+
+// descending returns an integer that is smaller for larger f, and the same for both zeros.
+func descending(f float32) uint32 {
+	if f == 0 {
+		return 1<<31 - 1
+	}
+	b := math.Float32bits(f)
+	if b>>31 != 0 {
+		return b
+	}
+	return 1<<31 - 1 - b
 }
 
 // sift moves element i down until neither child comes after it in order.
@@ -189,12 +226,19 @@ func sift(heap []candidate, i int) {
 
 // weigh does steps 4 and 5 on ordered candidates.
 func (s *Sampling) weigh(cands []candidate) []candidate {
+	var p [256]float32
 	largest := cands[0].logit
-	for i := range cands {
-		c := &cands[i]
-		c.p = kernels.Exp((c.logit - largest) / s.Temperature)
-		if c.p < s.MinP {
-			return cands[:i]
+	for at := 0; at < len(cands); at += len(p) {
+		some := cands[at:min(at+len(p), len(cands))]
+		for i := range some {
+			p[i] = (some[i].logit - largest) / s.Temperature
+		}
+		kernels.Exps(p[:len(some)], p[:len(some)])
+		for i := range some {
+			if p[i] < s.MinP {
+				return cands[:at+i]
+			}
+			some[i].p = p[i]
 		}
 	}
 	return cands

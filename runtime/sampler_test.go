@@ -264,3 +264,43 @@ func TestSampleExtremes(t *testing.T) {
 		}
 	}
 }
+
+// TestOrder compares the order of a vocabulary with a sort by comparison, among values of all sizes and many equals.
+func TestOrder(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for trial := range 40 {
+		logits := make([]float32, 1+rng.IntN(5000))
+		for i := range logits {
+			switch {
+			case trial%2 == 0:
+				logits[i] = float32(rng.NormFloat64())
+			case rng.IntN(3) == 0:
+				logits[i] = []float32{0, float32(math.Copysign(0, -1)), 0x1p-149, -0x1p-149, math.MaxFloat32, -math.MaxFloat32}[rng.IntN(6)]
+			default:
+				logits[i] = math.Float32frombits(rng.Uint32()&^0x40000000 | rng.Uint32()&0x3f800000)
+			}
+		}
+		want := make([]int32, len(logits))
+		for i := range want {
+			want[i] = int32(i)
+		}
+		slices.SortStableFunc(want, func(a, b int32) int {
+			switch {
+			case logits[a] > logits[b]:
+				return -1
+			case logits[a] < logits[b]:
+				return 1
+			}
+			return 0
+		})
+		for _, k := range []int{0, 1, 40, len(logits) - 1, len(logits)} {
+			n := min(k, len(logits))
+			if k == 0 {
+				n = len(logits)
+			}
+			if got := runtime.Order(logits, k); !slices.Equal(got, want[:n]) {
+				t.Fatalf("trial %d: the first %d of %d differ", trial, k, len(logits))
+			}
+		}
+	}
+}

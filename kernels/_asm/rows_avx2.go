@@ -14,6 +14,7 @@ func rowsAVX2(f *file) {
 	r.norm()
 	r.scale()
 	r.add()
+	r.exps()
 	r.gates()
 	r.ropes()
 	r.finite()
@@ -104,6 +105,23 @@ func (f elementsAVX2) add() {
 		}
 		for v := range vectors {
 			f.op("VMOVUPS Y%d, %s", v, at4("DI", v))
+		}
+	}, 4, 1)
+	f.ret()
+}
+
+func (f elementsAVX2) exps() {
+	f.fnOf("expsAVX2", "", "sets dst[i] = Exp(x[i]).", "dst *float32 DI", "x *float32 SI", "n int CX")
+	f.loop(func(vectors int) {
+		var regs []expRegs
+		for v := range vectors {
+			r := expRegs{sprintf("Y%d", 3*v), sprintf("Y%d", 3*v+1), sprintf("Y%d", 3*v+2)}
+			regs = append(regs, r)
+			f.op("VMOVUPS %s, %s", at4("SI", v), r.x)
+		}
+		f.exp(false, regs...)
+		for v, r := range regs {
+			f.op("VMOVUPS %s, %s", r.x, at4("DI", v))
 		}
 	}, 4, 1)
 	f.ret()
