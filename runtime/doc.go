@@ -17,5 +17,6 @@
 //   - Backend, Executor, Sequence, Step: the boundary that callers see (backend.go). Model is the Go engine behind it,
 //     runtimetest.Fake an arithmetic toy with the same contract.
 //   - Range: half-open layer numbers [First, Last). People see them inclusive: "layers 0–9 (10)".
+//   - family: one architecture of models. arch_*.go have one each: header, tensors, and the exact order of its operations.
 //   - Profile: what must be equal on two machines before their numbers may be mixed.
 package runtime
