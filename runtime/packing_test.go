@@ -95,7 +95,7 @@ func TestDecodeAllocates(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
-	for _, typ := range []kernels.Type{kernels.Q8_0, kernels.Q4_1, kernels.Q4_K} {
+	for _, typ := range []kernels.Type{kernels.F16, kernels.Q8_0, kernels.Q4_1, kernels.Q4_K} {
 		for _, threads := range []int{1, 2} {
 			m := open(t, runtime.Options{Path: tiny(t, runtimetest.TinyModel{Type: typ}), Threads: threads})
 			seq := sequenceOf(t, m, 256)
