@@ -5,6 +5,14 @@
 #include "go_asm.h"
 #include "textflag.h"
 
+DATA matmul_dotprod_bits0<>+0(SB)/8, $0x0804020108040201
+DATA matmul_dotprod_bits0<>+8(SB)/8, $0x0804020108040201
+GLOBL matmul_dotprod_bits0<>(SB), RODATA|NOPTR, $16
+
+DATA matmul_dotprod_bits1<>+0(SB)/8, $0x8040201080402010
+DATA matmul_dotprod_bits1<>+8(SB)/8, $0x8040201080402010
+GLOBL matmul_dotprod_bits1<>(SB), RODATA|NOPTR, $16
+
 DATA matmul_dotprod_byte0<>+0(SB)/8, $0x0404040400000000
 DATA matmul_dotprod_byte0<>+8(SB)/8, $0x0c0c0c0c08080808
 GLOBL matmul_dotprod_byte0<>(SB), RODATA|NOPTR, $16
@@ -20,14 +28,6 @@ GLOBL matmul_dotprod_byte2<>(SB), RODATA|NOPTR, $16
 DATA matmul_dotprod_byte3<>+0(SB)/8, $0x0707070703030303
 DATA matmul_dotprod_byte3<>+8(SB)/8, $0x0f0f0f0f0b0b0b0b
 GLOBL matmul_dotprod_byte3<>(SB), RODATA|NOPTR, $16
-
-DATA matmul_dotprod_bits0<>+0(SB)/8, $0x0804020108040201
-DATA matmul_dotprod_bits0<>+8(SB)/8, $0x0804020108040201
-GLOBL matmul_dotprod_bits0<>(SB), RODATA|NOPTR, $16
-
-DATA matmul_dotprod_bits1<>+0(SB)/8, $0x8040201080402010
-DATA matmul_dotprod_bits1<>+8(SB)/8, $0x8040201080402010
-GLOBL matmul_dotprod_bits1<>(SB), RODATA|NOPTR, $16
 
 DATA matmul_dotprod_extend0<>+0(SB)/8, $0xffffff04ffffff00
 DATA matmul_dotprod_extend0<>+8(SB)/8, $0xffffff0cffffff08
@@ -62,15 +62,747 @@ TEXT ·groupQ4_0DotProd(SB), NOSPLIT, $0-8
 	MOVD groupArgs_blocks(R0), R4
 super1:
 	CMP $0, R4
-	BLE done2
+	BLE done3
 	MOVD $8, R15
 	CMP R15, R4
 	CSEL LT, R4, R15, R15
+	MOVD groupArgs_rows(R0), R5
+	CMP $4, R5
+	BGT more4
+	MOVD R15, R13
+	MOVD R2, R8
+	MOVD R2, R11
+	ADD $32, R1, R20
+	WORD $0x4f00e5ff // movi v31.16b, #15
+unpack5:
+	PRFM 8192(R1), PLDL1KEEP
+	PRFM 8256(R1), PLDL1KEEP
+	PRFM 8320(R1), PLDL1KEEP
+	PRFM 8384(R1), PLDL1KEEP
+	PRFM 8448(R1), PLDL1KEEP
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d840161 // str q1, [x11, #4096]
+	WORD $0x3d840562 // str q2, [x11, #4112]
+	WORD $0x3dc00420 // ldr q0, [x1, #16]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d840961 // str q1, [x11, #4128]
+	WORD $0x3d840d62 // str q2, [x11, #4144]
+	ADD $288, R1
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, unpack5
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	CMP $4, R5
+	BNE rowsNext6
+	// 4 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass7:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002d0 // ldr q16, [x22, #0]
+	WORD $0x3dc006d1 // ldr q17, [x22, #16]
+	WORD $0x3dc012d2 // ldr q18, [x22, #64]
+	WORD $0x3dc016d3 // ldr q19, [x22, #80]
+	WORD $0x3dc022d4 // ldr q20, [x22, #128]
+	WORD $0x3dc026d5 // ldr q21, [x22, #144]
+	WORD $0x3dc032d6 // ldr q22, [x22, #192]
+	WORD $0x3dc036d7 // ldr q23, [x22, #208]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+block8:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x3dc05942 // ldr q2, [x10, #352]
+	WORD $0x3dc05d43 // ldr q3, [x10, #368]
+	WORD $0x3dc0b144 // ldr q4, [x10, #704]
+	WORD $0x3dc0b545 // ldr q5, [x10, #720]
+	WORD $0x3dc10946 // ldr q6, [x10, #1056]
+	WORD $0x3dc10d47 // ldr q7, [x10, #1072]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00118 // ldr q24, [x8, #0]
+	WORD $0x6f0c0719 // ushr v25.16b, v24.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x4f80e308 // sdot v8.4s, v24.16b, v0.4b[0]
+	WORD $0x4f81e328 // sdot v8.4s, v25.16b, v1.4b[0]
+	WORD $0x4f82e30a // sdot v10.4s, v24.16b, v2.4b[0]
+	WORD $0x4f83e32a // sdot v10.4s, v25.16b, v3.4b[0]
+	WORD $0x4f84e30c // sdot v12.4s, v24.16b, v4.4b[0]
+	WORD $0x4f85e32c // sdot v12.4s, v25.16b, v5.4b[0]
+	WORD $0x4f86e30e // sdot v14.4s, v24.16b, v6.4b[0]
+	WORD $0x4f87e32e // sdot v14.4s, v25.16b, v7.4b[0]
+	WORD $0x3dc0111a // ldr q26, [x8, #64]
+	WORD $0x6f0c075b // ushr v27.16b, v26.16b, #4
+	WORD $0x4e3f1f5a // and v26.16b, v26.16b, v31.16b
+	WORD $0x4fa0e348 // sdot v8.4s, v26.16b, v0.4b[1]
+	WORD $0x4fa1e368 // sdot v8.4s, v27.16b, v1.4b[1]
+	WORD $0x4fa2e34a // sdot v10.4s, v26.16b, v2.4b[1]
+	WORD $0x4fa3e36a // sdot v10.4s, v27.16b, v3.4b[1]
+	WORD $0x4fa4e34c // sdot v12.4s, v26.16b, v4.4b[1]
+	WORD $0x4fa5e36c // sdot v12.4s, v27.16b, v5.4b[1]
+	WORD $0x4fa6e34e // sdot v14.4s, v26.16b, v6.4b[1]
+	WORD $0x4fa7e36e // sdot v14.4s, v27.16b, v7.4b[1]
+	WORD $0x3dc02118 // ldr q24, [x8, #128]
+	WORD $0x6f0c0719 // ushr v25.16b, v24.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x4f80eb08 // sdot v8.4s, v24.16b, v0.4b[2]
+	WORD $0x4f81eb28 // sdot v8.4s, v25.16b, v1.4b[2]
+	WORD $0x4f82eb0a // sdot v10.4s, v24.16b, v2.4b[2]
+	WORD $0x4f83eb2a // sdot v10.4s, v25.16b, v3.4b[2]
+	WORD $0x4f84eb0c // sdot v12.4s, v24.16b, v4.4b[2]
+	WORD $0x4f85eb2c // sdot v12.4s, v25.16b, v5.4b[2]
+	WORD $0x4f86eb0e // sdot v14.4s, v24.16b, v6.4b[2]
+	WORD $0x4f87eb2e // sdot v14.4s, v25.16b, v7.4b[2]
+	WORD $0x3dc0311a // ldr q26, [x8, #192]
+	WORD $0x6f0c075b // ushr v27.16b, v26.16b, #4
+	WORD $0x4e3f1f5a // and v26.16b, v26.16b, v31.16b
+	WORD $0x4fa0eb48 // sdot v8.4s, v26.16b, v0.4b[3]
+	WORD $0x4fa1eb68 // sdot v8.4s, v27.16b, v1.4b[3]
+	WORD $0x4fa2eb4a // sdot v10.4s, v26.16b, v2.4b[3]
+	WORD $0x4fa3eb6a // sdot v10.4s, v27.16b, v3.4b[3]
+	WORD $0x4fa4eb4c // sdot v12.4s, v26.16b, v4.4b[3]
+	WORD $0x4fa5eb6c // sdot v12.4s, v27.16b, v5.4b[3]
+	WORD $0x4fa6eb4e // sdot v14.4s, v26.16b, v6.4b[3]
+	WORD $0x4fa7eb6e // sdot v14.4s, v27.16b, v7.4b[3]
+	WORD $0x3dc00518 // ldr q24, [x8, #16]
+	WORD $0x6f0c0719 // ushr v25.16b, v24.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x4f80e309 // sdot v9.4s, v24.16b, v0.4b[0]
+	WORD $0x4f81e329 // sdot v9.4s, v25.16b, v1.4b[0]
+	WORD $0x4f82e30b // sdot v11.4s, v24.16b, v2.4b[0]
+	WORD $0x4f83e32b // sdot v11.4s, v25.16b, v3.4b[0]
+	WORD $0x4f84e30d // sdot v13.4s, v24.16b, v4.4b[0]
+	WORD $0x4f85e32d // sdot v13.4s, v25.16b, v5.4b[0]
+	WORD $0x4f86e30f // sdot v15.4s, v24.16b, v6.4b[0]
+	WORD $0x4f87e32f // sdot v15.4s, v25.16b, v7.4b[0]
+	WORD $0x3dc0151a // ldr q26, [x8, #80]
+	WORD $0x6f0c075b // ushr v27.16b, v26.16b, #4
+	WORD $0x4e3f1f5a // and v26.16b, v26.16b, v31.16b
+	WORD $0x4fa0e349 // sdot v9.4s, v26.16b, v0.4b[1]
+	WORD $0x4fa1e369 // sdot v9.4s, v27.16b, v1.4b[1]
+	WORD $0x4fa2e34b // sdot v11.4s, v26.16b, v2.4b[1]
+	WORD $0x4fa3e36b // sdot v11.4s, v27.16b, v3.4b[1]
+	WORD $0x4fa4e34d // sdot v13.4s, v26.16b, v4.4b[1]
+	WORD $0x4fa5e36d // sdot v13.4s, v27.16b, v5.4b[1]
+	WORD $0x4fa6e34f // sdot v15.4s, v26.16b, v6.4b[1]
+	WORD $0x4fa7e36f // sdot v15.4s, v27.16b, v7.4b[1]
+	WORD $0x3dc02518 // ldr q24, [x8, #144]
+	WORD $0x6f0c0719 // ushr v25.16b, v24.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x4f80eb09 // sdot v9.4s, v24.16b, v0.4b[2]
+	WORD $0x4f81eb29 // sdot v9.4s, v25.16b, v1.4b[2]
+	WORD $0x4f82eb0b // sdot v11.4s, v24.16b, v2.4b[2]
+	WORD $0x4f83eb2b // sdot v11.4s, v25.16b, v3.4b[2]
+	WORD $0x4f84eb0d // sdot v13.4s, v24.16b, v4.4b[2]
+	WORD $0x4f85eb2d // sdot v13.4s, v25.16b, v5.4b[2]
+	WORD $0x4f86eb0f // sdot v15.4s, v24.16b, v6.4b[2]
+	WORD $0x4f87eb2f // sdot v15.4s, v25.16b, v7.4b[2]
+	WORD $0x3dc0351a // ldr q26, [x8, #208]
+	WORD $0x6f0c075b // ushr v27.16b, v26.16b, #4
+	WORD $0x4e3f1f5a // and v26.16b, v26.16b, v31.16b
+	WORD $0x4fa0eb49 // sdot v9.4s, v26.16b, v0.4b[3]
+	WORD $0x4fa1eb69 // sdot v9.4s, v27.16b, v1.4b[3]
+	WORD $0x4fa2eb4b // sdot v11.4s, v26.16b, v2.4b[3]
+	WORD $0x4fa3eb6b // sdot v11.4s, v27.16b, v3.4b[3]
+	WORD $0x4fa4eb4d // sdot v13.4s, v26.16b, v4.4b[3]
+	WORD $0x4fa5eb6d // sdot v13.4s, v27.16b, v5.4b[3]
+	WORD $0x4fa6eb4f // sdot v15.4s, v26.16b, v6.4b[3]
+	WORD $0x4fa7eb6f // sdot v15.4s, v27.16b, v7.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd414184 // ldr s4, [x12, #320]
+	WORD $0xbd426181 // ldr s1, [x12, #608]
+	WORD $0xbd42a185 // ldr s5, [x12, #672]
+	WORD $0xbd43c182 // ldr s2, [x12, #960]
+	WORD $0xbd440186 // ldr s6, [x12, #1024]
+	WORD $0xbd452183 // ldr s3, [x12, #1312]
+	WORD $0xbd456187 // ldr s7, [x12, #1376]
+	WORD $0x4f00051a // movi v26.4s, #8, lsl #0
+	WORD $0x3dc40178 // ldr q24, [x11, #4096]
+	WORD $0x6f844348 // mls v8.4s, v26.4s, v4.s[0]
+	WORD $0x4f809319 // fmul v25.4s, v24.4s, v0.s[0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4e28cf30 // fmla v16.4s, v25.4s, v8.4s
+	WORD $0x6f85434a // mls v10.4s, v26.4s, v5.s[0]
+	WORD $0x4f819319 // fmul v25.4s, v24.4s, v1.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2acf32 // fmla v18.4s, v25.4s, v10.4s
+	WORD $0x6f86434c // mls v12.4s, v26.4s, v6.s[0]
+	WORD $0x4f829319 // fmul v25.4s, v24.4s, v2.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2ccf34 // fmla v20.4s, v25.4s, v12.4s
+	WORD $0x6f87434e // mls v14.4s, v26.4s, v7.s[0]
+	WORD $0x4f839319 // fmul v25.4s, v24.4s, v3.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2ecf36 // fmla v22.4s, v25.4s, v14.4s
+	WORD $0x3dc40578 // ldr q24, [x11, #4112]
+	WORD $0x6f844349 // mls v9.4s, v26.4s, v4.s[0]
+	WORD $0x4f809319 // fmul v25.4s, v24.4s, v0.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4e29cf31 // fmla v17.4s, v25.4s, v9.4s
+	WORD $0x6f85434b // mls v11.4s, v26.4s, v5.s[0]
+	WORD $0x4f819319 // fmul v25.4s, v24.4s, v1.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bcf33 // fmla v19.4s, v25.4s, v11.4s
+	WORD $0x6f86434d // mls v13.4s, v26.4s, v6.s[0]
+	WORD $0x4f829319 // fmul v25.4s, v24.4s, v2.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dcf35 // fmla v21.4s, v25.4s, v13.4s
+	WORD $0x6f87434f // mls v15.4s, v26.4s, v7.s[0]
+	WORD $0x4f839319 // fmul v25.4s, v24.4s, v3.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fcf37 // fmla v23.4s, v25.4s, v15.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $288, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block8
+	WORD $0x3d8002d0 // str q16, [x22, #0]
+	WORD $0x3d8006d1 // str q17, [x22, #16]
+	WORD $0x3d8012d2 // str q18, [x22, #64]
+	WORD $0x3d8016d3 // str q19, [x22, #80]
+	WORD $0x3d8022d4 // str q20, [x22, #128]
+	WORD $0x3d8026d5 // str q21, [x22, #144]
+	WORD $0x3d8032d6 // str q22, [x22, #192]
+	WORD $0x3d8036d7 // str q23, [x22, #208]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $128, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass7
+	JMP next2
+rowsNext6:
+	CMP $3, R5
+	BNE rowsNext9
+	// 3 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass10:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002cc // ldr q12, [x22, #0]
+	WORD $0x3dc006cd // ldr q13, [x22, #16]
+	WORD $0x3dc012ce // ldr q14, [x22, #64]
+	WORD $0x3dc016cf // ldr q15, [x22, #80]
+	WORD $0x3dc022d0 // ldr q16, [x22, #128]
+	WORD $0x3dc026d1 // ldr q17, [x22, #144]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+block11:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x3dc05942 // ldr q2, [x10, #352]
+	WORD $0x3dc05d43 // ldr q3, [x10, #368]
+	WORD $0x3dc0b144 // ldr q4, [x10, #704]
+	WORD $0x3dc0b545 // ldr q5, [x10, #720]
+	WORD $0x4f00e406 // movi v6.16b, #0
+	WORD $0x4f00e407 // movi v7.16b, #0
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00112 // ldr q18, [x8, #0]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4f80e246 // sdot v6.4s, v18.16b, v0.4b[0]
+	WORD $0x4f81e266 // sdot v6.4s, v19.16b, v1.4b[0]
+	WORD $0x4f82e248 // sdot v8.4s, v18.16b, v2.4b[0]
+	WORD $0x4f83e268 // sdot v8.4s, v19.16b, v3.4b[0]
+	WORD $0x4f84e24a // sdot v10.4s, v18.16b, v4.4b[0]
+	WORD $0x4f85e26a // sdot v10.4s, v19.16b, v5.4b[0]
+	WORD $0x3dc01114 // ldr q20, [x8, #64]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4fa0e286 // sdot v6.4s, v20.16b, v0.4b[1]
+	WORD $0x4fa1e2a6 // sdot v6.4s, v21.16b, v1.4b[1]
+	WORD $0x4fa2e288 // sdot v8.4s, v20.16b, v2.4b[1]
+	WORD $0x4fa3e2a8 // sdot v8.4s, v21.16b, v3.4b[1]
+	WORD $0x4fa4e28a // sdot v10.4s, v20.16b, v4.4b[1]
+	WORD $0x4fa5e2aa // sdot v10.4s, v21.16b, v5.4b[1]
+	WORD $0x3dc02112 // ldr q18, [x8, #128]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4f80ea46 // sdot v6.4s, v18.16b, v0.4b[2]
+	WORD $0x4f81ea66 // sdot v6.4s, v19.16b, v1.4b[2]
+	WORD $0x4f82ea48 // sdot v8.4s, v18.16b, v2.4b[2]
+	WORD $0x4f83ea68 // sdot v8.4s, v19.16b, v3.4b[2]
+	WORD $0x4f84ea4a // sdot v10.4s, v18.16b, v4.4b[2]
+	WORD $0x4f85ea6a // sdot v10.4s, v19.16b, v5.4b[2]
+	WORD $0x3dc03114 // ldr q20, [x8, #192]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4fa0ea86 // sdot v6.4s, v20.16b, v0.4b[3]
+	WORD $0x4fa1eaa6 // sdot v6.4s, v21.16b, v1.4b[3]
+	WORD $0x4fa2ea88 // sdot v8.4s, v20.16b, v2.4b[3]
+	WORD $0x4fa3eaa8 // sdot v8.4s, v21.16b, v3.4b[3]
+	WORD $0x4fa4ea8a // sdot v10.4s, v20.16b, v4.4b[3]
+	WORD $0x4fa5eaaa // sdot v10.4s, v21.16b, v5.4b[3]
+	WORD $0x3dc00512 // ldr q18, [x8, #16]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4f80e247 // sdot v7.4s, v18.16b, v0.4b[0]
+	WORD $0x4f81e267 // sdot v7.4s, v19.16b, v1.4b[0]
+	WORD $0x4f82e249 // sdot v9.4s, v18.16b, v2.4b[0]
+	WORD $0x4f83e269 // sdot v9.4s, v19.16b, v3.4b[0]
+	WORD $0x4f84e24b // sdot v11.4s, v18.16b, v4.4b[0]
+	WORD $0x4f85e26b // sdot v11.4s, v19.16b, v5.4b[0]
+	WORD $0x3dc01514 // ldr q20, [x8, #80]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4fa0e287 // sdot v7.4s, v20.16b, v0.4b[1]
+	WORD $0x4fa1e2a7 // sdot v7.4s, v21.16b, v1.4b[1]
+	WORD $0x4fa2e289 // sdot v9.4s, v20.16b, v2.4b[1]
+	WORD $0x4fa3e2a9 // sdot v9.4s, v21.16b, v3.4b[1]
+	WORD $0x4fa4e28b // sdot v11.4s, v20.16b, v4.4b[1]
+	WORD $0x4fa5e2ab // sdot v11.4s, v21.16b, v5.4b[1]
+	WORD $0x3dc02512 // ldr q18, [x8, #144]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4f80ea47 // sdot v7.4s, v18.16b, v0.4b[2]
+	WORD $0x4f81ea67 // sdot v7.4s, v19.16b, v1.4b[2]
+	WORD $0x4f82ea49 // sdot v9.4s, v18.16b, v2.4b[2]
+	WORD $0x4f83ea69 // sdot v9.4s, v19.16b, v3.4b[2]
+	WORD $0x4f84ea4b // sdot v11.4s, v18.16b, v4.4b[2]
+	WORD $0x4f85ea6b // sdot v11.4s, v19.16b, v5.4b[2]
+	WORD $0x3dc03514 // ldr q20, [x8, #208]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4fa0ea87 // sdot v7.4s, v20.16b, v0.4b[3]
+	WORD $0x4fa1eaa7 // sdot v7.4s, v21.16b, v1.4b[3]
+	WORD $0x4fa2ea89 // sdot v9.4s, v20.16b, v2.4b[3]
+	WORD $0x4fa3eaa9 // sdot v9.4s, v21.16b, v3.4b[3]
+	WORD $0x4fa4ea8b // sdot v11.4s, v20.16b, v4.4b[3]
+	WORD $0x4fa5eaab // sdot v11.4s, v21.16b, v5.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd414183 // ldr s3, [x12, #320]
+	WORD $0xbd426181 // ldr s1, [x12, #608]
+	WORD $0xbd42a184 // ldr s4, [x12, #672]
+	WORD $0xbd43c182 // ldr s2, [x12, #960]
+	WORD $0xbd440185 // ldr s5, [x12, #1024]
+	WORD $0x4f000514 // movi v20.4s, #8, lsl #0
+	WORD $0x3dc40172 // ldr q18, [x11, #4096]
+	WORD $0x6f834286 // mls v6.4s, v20.4s, v3.s[0]
+	WORD $0x4f809253 // fmul v19.4s, v18.4s, v0.s[0]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4e26ce6c // fmla v12.4s, v19.4s, v6.4s
+	WORD $0x6f844288 // mls v8.4s, v20.4s, v4.s[0]
+	WORD $0x4f819253 // fmul v19.4s, v18.4s, v1.s[0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4e28ce6e // fmla v14.4s, v19.4s, v8.4s
+	WORD $0x6f85428a // mls v10.4s, v20.4s, v5.s[0]
+	WORD $0x4f829253 // fmul v19.4s, v18.4s, v2.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2ace70 // fmla v16.4s, v19.4s, v10.4s
+	WORD $0x3dc40572 // ldr q18, [x11, #4112]
+	WORD $0x6f834287 // mls v7.4s, v20.4s, v3.s[0]
+	WORD $0x4f809253 // fmul v19.4s, v18.4s, v0.s[0]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4e27ce6d // fmla v13.4s, v19.4s, v7.4s
+	WORD $0x6f844289 // mls v9.4s, v20.4s, v4.s[0]
+	WORD $0x4f819253 // fmul v19.4s, v18.4s, v1.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4e29ce6f // fmla v15.4s, v19.4s, v9.4s
+	WORD $0x6f85428b // mls v11.4s, v20.4s, v5.s[0]
+	WORD $0x4f829253 // fmul v19.4s, v18.4s, v2.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bce71 // fmla v17.4s, v19.4s, v11.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $288, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block11
+	WORD $0x3d8002cc // str q12, [x22, #0]
+	WORD $0x3d8006cd // str q13, [x22, #16]
+	WORD $0x3d8012ce // str q14, [x22, #64]
+	WORD $0x3d8016cf // str q15, [x22, #80]
+	WORD $0x3d8022d0 // str q16, [x22, #128]
+	WORD $0x3d8026d1 // str q17, [x22, #144]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $128, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass10
+	JMP next2
+rowsNext9:
+	CMP $2, R5
+	BNE rowsNext12
+	// 2 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002cc // ldr q12, [x22, #0]
+	WORD $0x3dc006cd // ldr q13, [x22, #16]
+	WORD $0x3dc00ace // ldr q14, [x22, #32]
+	WORD $0x3dc00ecf // ldr q15, [x22, #48]
+	WORD $0x3dc012d0 // ldr q16, [x22, #64]
+	WORD $0x3dc016d1 // ldr q17, [x22, #80]
+	WORD $0x3dc01ad2 // ldr q18, [x22, #96]
+	WORD $0x3dc01ed3 // ldr q19, [x22, #112]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+block14:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x3dc05942 // ldr q2, [x10, #352]
+	WORD $0x3dc05d43 // ldr q3, [x10, #368]
+	WORD $0x4f00e404 // movi v4.16b, #0
+	WORD $0x4f00e405 // movi v5.16b, #0
+	WORD $0x4f00e406 // movi v6.16b, #0
+	WORD $0x4f00e407 // movi v7.16b, #0
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00114 // ldr q20, [x8, #0]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4f80e284 // sdot v4.4s, v20.16b, v0.4b[0]
+	WORD $0x4f81e2a4 // sdot v4.4s, v21.16b, v1.4b[0]
+	WORD $0x4f82e288 // sdot v8.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2a8 // sdot v8.4s, v21.16b, v3.4b[0]
+	WORD $0x3dc01116 // ldr q22, [x8, #64]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4fa0e2c4 // sdot v4.4s, v22.16b, v0.4b[1]
+	WORD $0x4fa1e2e4 // sdot v4.4s, v23.16b, v1.4b[1]
+	WORD $0x4fa2e2c8 // sdot v8.4s, v22.16b, v2.4b[1]
+	WORD $0x4fa3e2e8 // sdot v8.4s, v23.16b, v3.4b[1]
+	WORD $0x3dc02114 // ldr q20, [x8, #128]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4f80ea84 // sdot v4.4s, v20.16b, v0.4b[2]
+	WORD $0x4f81eaa4 // sdot v4.4s, v21.16b, v1.4b[2]
+	WORD $0x4f82ea88 // sdot v8.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaa8 // sdot v8.4s, v21.16b, v3.4b[2]
+	WORD $0x3dc03116 // ldr q22, [x8, #192]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4fa0eac4 // sdot v4.4s, v22.16b, v0.4b[3]
+	WORD $0x4fa1eae4 // sdot v4.4s, v23.16b, v1.4b[3]
+	WORD $0x4fa2eac8 // sdot v8.4s, v22.16b, v2.4b[3]
+	WORD $0x4fa3eae8 // sdot v8.4s, v23.16b, v3.4b[3]
+	WORD $0x3dc00514 // ldr q20, [x8, #16]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4f80e285 // sdot v5.4s, v20.16b, v0.4b[0]
+	WORD $0x4f81e2a5 // sdot v5.4s, v21.16b, v1.4b[0]
+	WORD $0x4f82e289 // sdot v9.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2a9 // sdot v9.4s, v21.16b, v3.4b[0]
+	WORD $0x3dc01516 // ldr q22, [x8, #80]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4fa0e2c5 // sdot v5.4s, v22.16b, v0.4b[1]
+	WORD $0x4fa1e2e5 // sdot v5.4s, v23.16b, v1.4b[1]
+	WORD $0x4fa2e2c9 // sdot v9.4s, v22.16b, v2.4b[1]
+	WORD $0x4fa3e2e9 // sdot v9.4s, v23.16b, v3.4b[1]
+	WORD $0x3dc02514 // ldr q20, [x8, #144]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4f80ea85 // sdot v5.4s, v20.16b, v0.4b[2]
+	WORD $0x4f81eaa5 // sdot v5.4s, v21.16b, v1.4b[2]
+	WORD $0x4f82ea89 // sdot v9.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaa9 // sdot v9.4s, v21.16b, v3.4b[2]
+	WORD $0x3dc03516 // ldr q22, [x8, #208]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4fa0eac5 // sdot v5.4s, v22.16b, v0.4b[3]
+	WORD $0x4fa1eae5 // sdot v5.4s, v23.16b, v1.4b[3]
+	WORD $0x4fa2eac9 // sdot v9.4s, v22.16b, v2.4b[3]
+	WORD $0x4fa3eae9 // sdot v9.4s, v23.16b, v3.4b[3]
+	WORD $0x3dc00914 // ldr q20, [x8, #32]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4f80e286 // sdot v6.4s, v20.16b, v0.4b[0]
+	WORD $0x4f81e2a6 // sdot v6.4s, v21.16b, v1.4b[0]
+	WORD $0x4f82e28a // sdot v10.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2aa // sdot v10.4s, v21.16b, v3.4b[0]
+	WORD $0x3dc01916 // ldr q22, [x8, #96]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4fa0e2c6 // sdot v6.4s, v22.16b, v0.4b[1]
+	WORD $0x4fa1e2e6 // sdot v6.4s, v23.16b, v1.4b[1]
+	WORD $0x4fa2e2ca // sdot v10.4s, v22.16b, v2.4b[1]
+	WORD $0x4fa3e2ea // sdot v10.4s, v23.16b, v3.4b[1]
+	WORD $0x3dc02914 // ldr q20, [x8, #160]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4f80ea86 // sdot v6.4s, v20.16b, v0.4b[2]
+	WORD $0x4f81eaa6 // sdot v6.4s, v21.16b, v1.4b[2]
+	WORD $0x4f82ea8a // sdot v10.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaaa // sdot v10.4s, v21.16b, v3.4b[2]
+	WORD $0x3dc03916 // ldr q22, [x8, #224]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4fa0eac6 // sdot v6.4s, v22.16b, v0.4b[3]
+	WORD $0x4fa1eae6 // sdot v6.4s, v23.16b, v1.4b[3]
+	WORD $0x4fa2eaca // sdot v10.4s, v22.16b, v2.4b[3]
+	WORD $0x4fa3eaea // sdot v10.4s, v23.16b, v3.4b[3]
+	WORD $0x3dc00d14 // ldr q20, [x8, #48]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4f80e287 // sdot v7.4s, v20.16b, v0.4b[0]
+	WORD $0x4f81e2a7 // sdot v7.4s, v21.16b, v1.4b[0]
+	WORD $0x4f82e28b // sdot v11.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2ab // sdot v11.4s, v21.16b, v3.4b[0]
+	WORD $0x3dc01d16 // ldr q22, [x8, #112]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4fa0e2c7 // sdot v7.4s, v22.16b, v0.4b[1]
+	WORD $0x4fa1e2e7 // sdot v7.4s, v23.16b, v1.4b[1]
+	WORD $0x4fa2e2cb // sdot v11.4s, v22.16b, v2.4b[1]
+	WORD $0x4fa3e2eb // sdot v11.4s, v23.16b, v3.4b[1]
+	WORD $0x3dc02d14 // ldr q20, [x8, #176]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4f80ea87 // sdot v7.4s, v20.16b, v0.4b[2]
+	WORD $0x4f81eaa7 // sdot v7.4s, v21.16b, v1.4b[2]
+	WORD $0x4f82ea8b // sdot v11.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaab // sdot v11.4s, v21.16b, v3.4b[2]
+	WORD $0x3dc03d16 // ldr q22, [x8, #240]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4fa0eac7 // sdot v7.4s, v22.16b, v0.4b[3]
+	WORD $0x4fa1eae7 // sdot v7.4s, v23.16b, v1.4b[3]
+	WORD $0x4fa2eacb // sdot v11.4s, v22.16b, v2.4b[3]
+	WORD $0x4fa3eaeb // sdot v11.4s, v23.16b, v3.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd414182 // ldr s2, [x12, #320]
+	WORD $0xbd426181 // ldr s1, [x12, #608]
+	WORD $0xbd42a183 // ldr s3, [x12, #672]
+	WORD $0x4f000516 // movi v22.4s, #8, lsl #0
+	WORD $0x3dc40174 // ldr q20, [x11, #4096]
+	WORD $0x6f8242c4 // mls v4.4s, v22.4s, v2.s[0]
+	WORD $0x4f809295 // fmul v21.4s, v20.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e24ceac // fmla v12.4s, v21.4s, v4.4s
+	WORD $0x6f8342c8 // mls v8.4s, v22.4s, v3.s[0]
+	WORD $0x4f819295 // fmul v21.4s, v20.4s, v1.s[0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4e28ceb0 // fmla v16.4s, v21.4s, v8.4s
+	WORD $0x3dc40574 // ldr q20, [x11, #4112]
+	WORD $0x6f8242c5 // mls v5.4s, v22.4s, v2.s[0]
+	WORD $0x4f809295 // fmul v21.4s, v20.4s, v0.s[0]
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e25cead // fmla v13.4s, v21.4s, v5.4s
+	WORD $0x6f8342c9 // mls v9.4s, v22.4s, v3.s[0]
+	WORD $0x4f819295 // fmul v21.4s, v20.4s, v1.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4e29ceb1 // fmla v17.4s, v21.4s, v9.4s
+	WORD $0x3dc40974 // ldr q20, [x11, #4128]
+	WORD $0x6f8242c6 // mls v6.4s, v22.4s, v2.s[0]
+	WORD $0x4f809295 // fmul v21.4s, v20.4s, v0.s[0]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4e26ceae // fmla v14.4s, v21.4s, v6.4s
+	WORD $0x6f8342ca // mls v10.4s, v22.4s, v3.s[0]
+	WORD $0x4f819295 // fmul v21.4s, v20.4s, v1.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2aceb2 // fmla v18.4s, v21.4s, v10.4s
+	WORD $0x3dc40d74 // ldr q20, [x11, #4144]
+	WORD $0x6f8242c7 // mls v7.4s, v22.4s, v2.s[0]
+	WORD $0x4f809295 // fmul v21.4s, v20.4s, v0.s[0]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4e27ceaf // fmla v15.4s, v21.4s, v7.4s
+	WORD $0x6f8342cb // mls v11.4s, v22.4s, v3.s[0]
+	WORD $0x4f819295 // fmul v21.4s, v20.4s, v1.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bceb3 // fmla v19.4s, v21.4s, v11.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $288, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block14
+	WORD $0x3d8002cc // str q12, [x22, #0]
+	WORD $0x3d8006cd // str q13, [x22, #16]
+	WORD $0x3d800ace // str q14, [x22, #32]
+	WORD $0x3d800ecf // str q15, [x22, #48]
+	WORD $0x3d8012d0 // str q16, [x22, #64]
+	WORD $0x3d8016d1 // str q17, [x22, #80]
+	WORD $0x3d801ad2 // str q18, [x22, #96]
+	WORD $0x3d801ed3 // str q19, [x22, #112]
+	JMP next2
+rowsNext12:
+	CMP $1, R5
+	BNE rowsNext15
+	// 1 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002c6 // ldr q6, [x22, #0]
+	WORD $0x3dc006c7 // ldr q7, [x22, #16]
+	WORD $0x3dc00ac8 // ldr q8, [x22, #32]
+	WORD $0x3dc00ec9 // ldr q9, [x22, #48]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+block17:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x4f00e402 // movi v2.16b, #0
+	WORD $0x4f00e403 // movi v3.16b, #0
+	WORD $0x4f00e404 // movi v4.16b, #0
+	WORD $0x4f00e405 // movi v5.16b, #0
+	WORD $0x3dc0010a // ldr q10, [x8, #0]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4f80e142 // sdot v2.4s, v10.16b, v0.4b[0]
+	WORD $0x4f81e162 // sdot v2.4s, v11.16b, v1.4b[0]
+	WORD $0x3dc0110c // ldr q12, [x8, #64]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4fa0e182 // sdot v2.4s, v12.16b, v0.4b[1]
+	WORD $0x4fa1e1a2 // sdot v2.4s, v13.16b, v1.4b[1]
+	WORD $0x3dc0210a // ldr q10, [x8, #128]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4f80e942 // sdot v2.4s, v10.16b, v0.4b[2]
+	WORD $0x4f81e962 // sdot v2.4s, v11.16b, v1.4b[2]
+	WORD $0x3dc0310c // ldr q12, [x8, #192]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4fa0e982 // sdot v2.4s, v12.16b, v0.4b[3]
+	WORD $0x4fa1e9a2 // sdot v2.4s, v13.16b, v1.4b[3]
+	WORD $0x3dc0050a // ldr q10, [x8, #16]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4f80e143 // sdot v3.4s, v10.16b, v0.4b[0]
+	WORD $0x4f81e163 // sdot v3.4s, v11.16b, v1.4b[0]
+	WORD $0x3dc0150c // ldr q12, [x8, #80]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4fa0e183 // sdot v3.4s, v12.16b, v0.4b[1]
+	WORD $0x4fa1e1a3 // sdot v3.4s, v13.16b, v1.4b[1]
+	WORD $0x3dc0250a // ldr q10, [x8, #144]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4f80e943 // sdot v3.4s, v10.16b, v0.4b[2]
+	WORD $0x4f81e963 // sdot v3.4s, v11.16b, v1.4b[2]
+	WORD $0x3dc0350c // ldr q12, [x8, #208]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4fa0e983 // sdot v3.4s, v12.16b, v0.4b[3]
+	WORD $0x4fa1e9a3 // sdot v3.4s, v13.16b, v1.4b[3]
+	WORD $0x3dc0090a // ldr q10, [x8, #32]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4f80e144 // sdot v4.4s, v10.16b, v0.4b[0]
+	WORD $0x4f81e164 // sdot v4.4s, v11.16b, v1.4b[0]
+	WORD $0x3dc0190c // ldr q12, [x8, #96]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4fa0e184 // sdot v4.4s, v12.16b, v0.4b[1]
+	WORD $0x4fa1e1a4 // sdot v4.4s, v13.16b, v1.4b[1]
+	WORD $0x3dc0290a // ldr q10, [x8, #160]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4f80e944 // sdot v4.4s, v10.16b, v0.4b[2]
+	WORD $0x4f81e964 // sdot v4.4s, v11.16b, v1.4b[2]
+	WORD $0x3dc0390c // ldr q12, [x8, #224]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4fa0e984 // sdot v4.4s, v12.16b, v0.4b[3]
+	WORD $0x4fa1e9a4 // sdot v4.4s, v13.16b, v1.4b[3]
+	WORD $0x3dc00d0a // ldr q10, [x8, #48]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4f80e145 // sdot v5.4s, v10.16b, v0.4b[0]
+	WORD $0x4f81e165 // sdot v5.4s, v11.16b, v1.4b[0]
+	WORD $0x3dc01d0c // ldr q12, [x8, #112]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4fa0e185 // sdot v5.4s, v12.16b, v0.4b[1]
+	WORD $0x4fa1e1a5 // sdot v5.4s, v13.16b, v1.4b[1]
+	WORD $0x3dc02d0a // ldr q10, [x8, #176]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4f80e945 // sdot v5.4s, v10.16b, v0.4b[2]
+	WORD $0x4f81e965 // sdot v5.4s, v11.16b, v1.4b[2]
+	WORD $0x3dc03d0c // ldr q12, [x8, #240]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4fa0e985 // sdot v5.4s, v12.16b, v0.4b[3]
+	WORD $0x4fa1e9a5 // sdot v5.4s, v13.16b, v1.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd414181 // ldr s1, [x12, #320]
+	WORD $0x4f00050c // movi v12.4s, #8, lsl #0
+	WORD $0x3dc4016a // ldr q10, [x11, #4096]
+	WORD $0x6f814182 // mls v2.4s, v12.4s, v1.s[0]
+	WORD $0x4f80914b // fmul v11.4s, v10.4s, v0.s[0]
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4e22cd66 // fmla v6.4s, v11.4s, v2.4s
+	WORD $0x3dc4056a // ldr q10, [x11, #4112]
+	WORD $0x6f814183 // mls v3.4s, v12.4s, v1.s[0]
+	WORD $0x4f80914b // fmul v11.4s, v10.4s, v0.s[0]
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4e23cd67 // fmla v7.4s, v11.4s, v3.4s
+	WORD $0x3dc4096a // ldr q10, [x11, #4128]
+	WORD $0x6f814184 // mls v4.4s, v12.4s, v1.s[0]
+	WORD $0x4f80914b // fmul v11.4s, v10.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e24cd68 // fmla v8.4s, v11.4s, v4.4s
+	WORD $0x3dc40d6a // ldr q10, [x11, #4144]
+	WORD $0x6f814185 // mls v5.4s, v12.4s, v1.s[0]
+	WORD $0x4f80914b // fmul v11.4s, v10.4s, v0.s[0]
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e25cd69 // fmla v9.4s, v11.4s, v5.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $288, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block17
+	WORD $0x3d8002c6 // str q6, [x22, #0]
+	WORD $0x3d8006c7 // str q7, [x22, #16]
+	WORD $0x3d800ac8 // str q8, [x22, #32]
+	WORD $0x3d800ec9 // str q9, [x22, #48]
+	JMP next2
+rowsNext15:
+more4:
 	MOVD R15, R13
 	MOVD R2, R8
 	MOVD R2, R11
 	WORD $0x4f00e5ff // movi v31.16b, #15
-unpack3:
+unpack18:
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -170,13 +902,13 @@ unpack3:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, unpack3
+	CBNZ R13, unpack18
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_5:
+rows4_20:
 	CMP $4, R5
-	BLT rowsNext4
+	BLT rowsNext19
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -184,7 +916,7 @@ rows4_5:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass6:
+pass21:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R6, R12
@@ -198,7 +930,7 @@ pass6:
 	WORD $0x3dc026d5 // ldr q21, [x22, #144]
 	WORD $0x3dc032d6 // ldr q22, [x22, #192]
 	WORD $0x3dc036d7 // ldr q23, [x22, #208]
-block7:
+block22:
 	WORD $0x4f00e408 // movi v8.16b, #0
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
@@ -338,652 +1070,6 @@ block7:
 	WORD $0x4f839319 // fmul v25.4s, v24.4s, v3.s[0]
 	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
 	WORD $0x4e2fcf37 // fmla v23.4s, v25.4s, v15.4s
-	ADD $32, R10
-	ADD $4, R12
-	ADD $512, R8
-	ADD $64, R11
-	SUB $1, R13
-	CBNZ R13, block7
-	WORD $0x3d8002d0 // str q16, [x22, #0]
-	WORD $0x3d8006d1 // str q17, [x22, #16]
-	WORD $0x3d8012d2 // str q18, [x22, #64]
-	WORD $0x3d8016d3 // str q19, [x22, #80]
-	WORD $0x3d8022d4 // str q20, [x22, #128]
-	WORD $0x3d8026d5 // str q21, [x22, #144]
-	WORD $0x3d8032d6 // str q22, [x22, #192]
-	WORD $0x3d8036d7 // str q23, [x22, #208]
-	ADD $32, R21
-	ADD $32, R22
-	ADD $32, R23
-	ADD $128, R25
-	ADD $32, R26
-	SUB $1, R24
-	CBNZ R24, pass6
-	ADD $1408, R6
-	ADD $256, R7
-	SUB $4, R5
-	JMP rows4_5
-rowsNext4:
-rows2_9:
-	CMP $2, R5
-	BLT rowsNext8
-	// 2 rows
-	MOVD R2, R21
-	MOVD R7, R22
-	MOVD R2, R23
-	MOVD R2, R25
-	MOVD R2, R26
-	MOVD R21, R8
-	MOVD R6, R10
-	MOVD R6, R12
-	MOVD R23, R11
-	MOVD R15, R13
-	WORD $0x3dc002d2 // ldr q18, [x22, #0]
-	WORD $0x3dc006d3 // ldr q19, [x22, #16]
-	WORD $0x3dc00ad4 // ldr q20, [x22, #32]
-	WORD $0x3dc00ed5 // ldr q21, [x22, #48]
-	WORD $0x3dc012d6 // ldr q22, [x22, #64]
-	WORD $0x3dc016d7 // ldr q23, [x22, #80]
-	WORD $0x3dc01ad8 // ldr q24, [x22, #96]
-	WORD $0x3dc01ed9 // ldr q25, [x22, #112]
-block11:
-	WORD $0x4f00e40a // movi v10.16b, #0
-	WORD $0x4f00e40b // movi v11.16b, #0
-	WORD $0x4f00e40c // movi v12.16b, #0
-	WORD $0x4f00e40d // movi v13.16b, #0
-	WORD $0x4f00e40e // movi v14.16b, #0
-	WORD $0x4f00e40f // movi v15.16b, #0
-	WORD $0x4f00e410 // movi v16.16b, #0
-	WORD $0x4f00e411 // movi v17.16b, #0
-	WORD $0x3dc00140 // ldr q0, [x10, #0]
-	WORD $0x3dc05941 // ldr q1, [x10, #352]
-	WORD $0x3dc00102 // ldr q2, [x8, #0]
-	WORD $0x3dc00503 // ldr q3, [x8, #16]
-	WORD $0x3dc00904 // ldr q4, [x8, #32]
-	WORD $0x3dc00d05 // ldr q5, [x8, #48]
-	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
-	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
-	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
-	WORD $0x4f80e0ad // sdot v13.4s, v5.16b, v0.4b[0]
-	WORD $0x4f81e04e // sdot v14.4s, v2.16b, v1.4b[0]
-	WORD $0x4f81e06f // sdot v15.4s, v3.16b, v1.4b[0]
-	WORD $0x4f81e090 // sdot v16.4s, v4.16b, v1.4b[0]
-	WORD $0x4f81e0b1 // sdot v17.4s, v5.16b, v1.4b[0]
-	WORD $0x3dc01106 // ldr q6, [x8, #64]
-	WORD $0x3dc01507 // ldr q7, [x8, #80]
-	WORD $0x3dc01908 // ldr q8, [x8, #96]
-	WORD $0x3dc01d09 // ldr q9, [x8, #112]
-	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
-	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
-	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
-	WORD $0x4fa0e12d // sdot v13.4s, v9.16b, v0.4b[1]
-	WORD $0x4fa1e0ce // sdot v14.4s, v6.16b, v1.4b[1]
-	WORD $0x4fa1e0ef // sdot v15.4s, v7.16b, v1.4b[1]
-	WORD $0x4fa1e110 // sdot v16.4s, v8.16b, v1.4b[1]
-	WORD $0x4fa1e131 // sdot v17.4s, v9.16b, v1.4b[1]
-	WORD $0x3dc02102 // ldr q2, [x8, #128]
-	WORD $0x3dc02503 // ldr q3, [x8, #144]
-	WORD $0x3dc02904 // ldr q4, [x8, #160]
-	WORD $0x3dc02d05 // ldr q5, [x8, #176]
-	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
-	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
-	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
-	WORD $0x4f80e8ad // sdot v13.4s, v5.16b, v0.4b[2]
-	WORD $0x4f81e84e // sdot v14.4s, v2.16b, v1.4b[2]
-	WORD $0x4f81e86f // sdot v15.4s, v3.16b, v1.4b[2]
-	WORD $0x4f81e890 // sdot v16.4s, v4.16b, v1.4b[2]
-	WORD $0x4f81e8b1 // sdot v17.4s, v5.16b, v1.4b[2]
-	WORD $0x3dc03106 // ldr q6, [x8, #192]
-	WORD $0x3dc03507 // ldr q7, [x8, #208]
-	WORD $0x3dc03908 // ldr q8, [x8, #224]
-	WORD $0x3dc03d09 // ldr q9, [x8, #240]
-	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
-	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
-	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
-	WORD $0x4fa0e92d // sdot v13.4s, v9.16b, v0.4b[3]
-	WORD $0x4fa1e8ce // sdot v14.4s, v6.16b, v1.4b[3]
-	WORD $0x4fa1e8ef // sdot v15.4s, v7.16b, v1.4b[3]
-	WORD $0x4fa1e910 // sdot v16.4s, v8.16b, v1.4b[3]
-	WORD $0x4fa1e931 // sdot v17.4s, v9.16b, v1.4b[3]
-	WORD $0x3dc00540 // ldr q0, [x10, #16]
-	WORD $0x3dc05d41 // ldr q1, [x10, #368]
-	WORD $0x3dc04102 // ldr q2, [x8, #256]
-	WORD $0x3dc04503 // ldr q3, [x8, #272]
-	WORD $0x3dc04904 // ldr q4, [x8, #288]
-	WORD $0x3dc04d05 // ldr q5, [x8, #304]
-	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
-	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
-	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
-	WORD $0x4f80e0ad // sdot v13.4s, v5.16b, v0.4b[0]
-	WORD $0x4f81e04e // sdot v14.4s, v2.16b, v1.4b[0]
-	WORD $0x4f81e06f // sdot v15.4s, v3.16b, v1.4b[0]
-	WORD $0x4f81e090 // sdot v16.4s, v4.16b, v1.4b[0]
-	WORD $0x4f81e0b1 // sdot v17.4s, v5.16b, v1.4b[0]
-	WORD $0x3dc05106 // ldr q6, [x8, #320]
-	WORD $0x3dc05507 // ldr q7, [x8, #336]
-	WORD $0x3dc05908 // ldr q8, [x8, #352]
-	WORD $0x3dc05d09 // ldr q9, [x8, #368]
-	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
-	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
-	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
-	WORD $0x4fa0e12d // sdot v13.4s, v9.16b, v0.4b[1]
-	WORD $0x4fa1e0ce // sdot v14.4s, v6.16b, v1.4b[1]
-	WORD $0x4fa1e0ef // sdot v15.4s, v7.16b, v1.4b[1]
-	WORD $0x4fa1e110 // sdot v16.4s, v8.16b, v1.4b[1]
-	WORD $0x4fa1e131 // sdot v17.4s, v9.16b, v1.4b[1]
-	WORD $0x3dc06102 // ldr q2, [x8, #384]
-	WORD $0x3dc06503 // ldr q3, [x8, #400]
-	WORD $0x3dc06904 // ldr q4, [x8, #416]
-	WORD $0x3dc06d05 // ldr q5, [x8, #432]
-	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
-	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
-	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
-	WORD $0x4f80e8ad // sdot v13.4s, v5.16b, v0.4b[2]
-	WORD $0x4f81e84e // sdot v14.4s, v2.16b, v1.4b[2]
-	WORD $0x4f81e86f // sdot v15.4s, v3.16b, v1.4b[2]
-	WORD $0x4f81e890 // sdot v16.4s, v4.16b, v1.4b[2]
-	WORD $0x4f81e8b1 // sdot v17.4s, v5.16b, v1.4b[2]
-	WORD $0x3dc07106 // ldr q6, [x8, #448]
-	WORD $0x3dc07507 // ldr q7, [x8, #464]
-	WORD $0x3dc07908 // ldr q8, [x8, #480]
-	WORD $0x3dc07d09 // ldr q9, [x8, #496]
-	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
-	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
-	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
-	WORD $0x4fa0e92d // sdot v13.4s, v9.16b, v0.4b[3]
-	WORD $0x4fa1e8ce // sdot v14.4s, v6.16b, v1.4b[3]
-	WORD $0x4fa1e8ef // sdot v15.4s, v7.16b, v1.4b[3]
-	WORD $0x4fa1e910 // sdot v16.4s, v8.16b, v1.4b[3]
-	WORD $0x4fa1e931 // sdot v17.4s, v9.16b, v1.4b[3]
-	WORD $0xbd410180 // ldr s0, [x12, #256]
-	WORD $0xbd414182 // ldr s2, [x12, #320]
-	WORD $0xbd426181 // ldr s1, [x12, #608]
-	WORD $0xbd42a183 // ldr s3, [x12, #672]
-	WORD $0x4f000506 // movi v6.4s, #8, lsl #0
-	WORD $0x3dc40164 // ldr q4, [x11, #4096]
-	WORD $0x6f8240ca // mls v10.4s, v6.4s, v2.s[0]
-	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4e2accb2 // fmla v18.4s, v5.4s, v10.4s
-	WORD $0x6f8340ce // mls v14.4s, v6.4s, v3.s[0]
-	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4e2eccb6 // fmla v22.4s, v5.4s, v14.4s
-	WORD $0x3dc40564 // ldr q4, [x11, #4112]
-	WORD $0x6f8240cb // mls v11.4s, v6.4s, v2.s[0]
-	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4e2bccb3 // fmla v19.4s, v5.4s, v11.4s
-	WORD $0x6f8340cf // mls v15.4s, v6.4s, v3.s[0]
-	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4e2fccb7 // fmla v23.4s, v5.4s, v15.4s
-	WORD $0x3dc40964 // ldr q4, [x11, #4128]
-	WORD $0x6f8240cc // mls v12.4s, v6.4s, v2.s[0]
-	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4e2cccb4 // fmla v20.4s, v5.4s, v12.4s
-	WORD $0x6f8340d0 // mls v16.4s, v6.4s, v3.s[0]
-	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
-	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
-	WORD $0x4e30ccb8 // fmla v24.4s, v5.4s, v16.4s
-	WORD $0x3dc40d64 // ldr q4, [x11, #4144]
-	WORD $0x6f8240cd // mls v13.4s, v6.4s, v2.s[0]
-	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4e2dccb5 // fmla v21.4s, v5.4s, v13.4s
-	WORD $0x6f8340d1 // mls v17.4s, v6.4s, v3.s[0]
-	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
-	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
-	WORD $0x4e31ccb9 // fmla v25.4s, v5.4s, v17.4s
-	ADD $32, R10
-	ADD $4, R12
-	ADD $512, R8
-	ADD $64, R11
-	SUB $1, R13
-	CBNZ R13, block11
-	WORD $0x3d8002d2 // str q18, [x22, #0]
-	WORD $0x3d8006d3 // str q19, [x22, #16]
-	WORD $0x3d800ad4 // str q20, [x22, #32]
-	WORD $0x3d800ed5 // str q21, [x22, #48]
-	WORD $0x3d8012d6 // str q22, [x22, #64]
-	WORD $0x3d8016d7 // str q23, [x22, #80]
-	WORD $0x3d801ad8 // str q24, [x22, #96]
-	WORD $0x3d801ed9 // str q25, [x22, #112]
-	ADD $704, R6
-	ADD $128, R7
-	SUB $2, R5
-	JMP rows2_9
-rowsNext8:
-rows1_13:
-	CMP $1, R5
-	BLT rowsNext12
-	// 1 rows
-	MOVD R2, R21
-	MOVD R7, R22
-	MOVD R2, R23
-	MOVD R2, R25
-	MOVD R2, R26
-	MOVD R21, R8
-	MOVD R6, R10
-	MOVD R6, R12
-	MOVD R23, R11
-	MOVD R15, R13
-	WORD $0x3dc002cd // ldr q13, [x22, #0]
-	WORD $0x3dc006ce // ldr q14, [x22, #16]
-	WORD $0x3dc00acf // ldr q15, [x22, #32]
-	WORD $0x3dc00ed0 // ldr q16, [x22, #48]
-block15:
-	WORD $0x4f00e409 // movi v9.16b, #0
-	WORD $0x4f00e40a // movi v10.16b, #0
-	WORD $0x4f00e40b // movi v11.16b, #0
-	WORD $0x4f00e40c // movi v12.16b, #0
-	WORD $0x3dc00140 // ldr q0, [x10, #0]
-	WORD $0x3dc00101 // ldr q1, [x8, #0]
-	WORD $0x3dc00502 // ldr q2, [x8, #16]
-	WORD $0x3dc00903 // ldr q3, [x8, #32]
-	WORD $0x3dc00d04 // ldr q4, [x8, #48]
-	WORD $0x4f80e029 // sdot v9.4s, v1.16b, v0.4b[0]
-	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
-	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
-	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
-	WORD $0x3dc01105 // ldr q5, [x8, #64]
-	WORD $0x3dc01506 // ldr q6, [x8, #80]
-	WORD $0x3dc01907 // ldr q7, [x8, #96]
-	WORD $0x3dc01d08 // ldr q8, [x8, #112]
-	WORD $0x4fa0e0a9 // sdot v9.4s, v5.16b, v0.4b[1]
-	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
-	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
-	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
-	WORD $0x3dc02101 // ldr q1, [x8, #128]
-	WORD $0x3dc02502 // ldr q2, [x8, #144]
-	WORD $0x3dc02903 // ldr q3, [x8, #160]
-	WORD $0x3dc02d04 // ldr q4, [x8, #176]
-	WORD $0x4f80e829 // sdot v9.4s, v1.16b, v0.4b[2]
-	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
-	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
-	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
-	WORD $0x3dc03105 // ldr q5, [x8, #192]
-	WORD $0x3dc03506 // ldr q6, [x8, #208]
-	WORD $0x3dc03907 // ldr q7, [x8, #224]
-	WORD $0x3dc03d08 // ldr q8, [x8, #240]
-	WORD $0x4fa0e8a9 // sdot v9.4s, v5.16b, v0.4b[3]
-	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
-	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
-	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
-	WORD $0x3dc00540 // ldr q0, [x10, #16]
-	WORD $0x3dc04101 // ldr q1, [x8, #256]
-	WORD $0x3dc04502 // ldr q2, [x8, #272]
-	WORD $0x3dc04903 // ldr q3, [x8, #288]
-	WORD $0x3dc04d04 // ldr q4, [x8, #304]
-	WORD $0x4f80e029 // sdot v9.4s, v1.16b, v0.4b[0]
-	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
-	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
-	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
-	WORD $0x3dc05105 // ldr q5, [x8, #320]
-	WORD $0x3dc05506 // ldr q6, [x8, #336]
-	WORD $0x3dc05907 // ldr q7, [x8, #352]
-	WORD $0x3dc05d08 // ldr q8, [x8, #368]
-	WORD $0x4fa0e0a9 // sdot v9.4s, v5.16b, v0.4b[1]
-	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
-	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
-	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
-	WORD $0x3dc06101 // ldr q1, [x8, #384]
-	WORD $0x3dc06502 // ldr q2, [x8, #400]
-	WORD $0x3dc06903 // ldr q3, [x8, #416]
-	WORD $0x3dc06d04 // ldr q4, [x8, #432]
-	WORD $0x4f80e829 // sdot v9.4s, v1.16b, v0.4b[2]
-	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
-	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
-	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
-	WORD $0x3dc07105 // ldr q5, [x8, #448]
-	WORD $0x3dc07506 // ldr q6, [x8, #464]
-	WORD $0x3dc07907 // ldr q7, [x8, #480]
-	WORD $0x3dc07d08 // ldr q8, [x8, #496]
-	WORD $0x4fa0e8a9 // sdot v9.4s, v5.16b, v0.4b[3]
-	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
-	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
-	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
-	WORD $0xbd410180 // ldr s0, [x12, #256]
-	WORD $0xbd414181 // ldr s1, [x12, #320]
-	WORD $0x4f000504 // movi v4.4s, #8, lsl #0
-	WORD $0x3dc40162 // ldr q2, [x11, #4096]
-	WORD $0x6f814089 // mls v9.4s, v4.4s, v1.s[0]
-	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4e29cc6d // fmla v13.4s, v3.4s, v9.4s
-	WORD $0x3dc40562 // ldr q2, [x11, #4112]
-	WORD $0x6f81408a // mls v10.4s, v4.4s, v1.s[0]
-	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4e2acc6e // fmla v14.4s, v3.4s, v10.4s
-	WORD $0x3dc40962 // ldr q2, [x11, #4128]
-	WORD $0x6f81408b // mls v11.4s, v4.4s, v1.s[0]
-	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4e2bcc6f // fmla v15.4s, v3.4s, v11.4s
-	WORD $0x3dc40d62 // ldr q2, [x11, #4144]
-	WORD $0x6f81408c // mls v12.4s, v4.4s, v1.s[0]
-	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4e2ccc70 // fmla v16.4s, v3.4s, v12.4s
-	ADD $32, R10
-	ADD $4, R12
-	ADD $512, R8
-	ADD $64, R11
-	SUB $1, R13
-	CBNZ R13, block15
-	WORD $0x3d8002cd // str q13, [x22, #0]
-	WORD $0x3d8006ce // str q14, [x22, #16]
-	WORD $0x3d800acf // str q15, [x22, #32]
-	WORD $0x3d800ed0 // str q16, [x22, #48]
-	ADD $352, R6
-	ADD $64, R7
-	SUB $1, R5
-rowsNext12:
-	MOVD groupArgs_next(R0), R8
-	ADD R8, R3
-	SUB $8, R4
-	JMP super1
-done2:
-	RET
-
-// func groupQ4_1DotProd(a *groupArgs)
-TEXT ·groupQ4_1DotProd(SB), NOSPLIT, $0-8
-	MOVD a+0(FP), R0
-	MOVD groupArgs_w(R0), R1
-	MOVD groupArgs_panel(R0), R2
-	MOVD groupArgs_acts(R0), R3
-	MOVD groupArgs_blocks(R0), R4
-super16:
-	CMP $0, R4
-	BLE done17
-	MOVD $8, R15
-	CMP R15, R4
-	CSEL LT, R4, R15, R15
-	MOVD R15, R13
-	MOVD R2, R8
-	MOVD R2, R11
-	WORD $0x4f00e5ff // movi v31.16b, #15
-unpack18:
-	PRFM 8192(R1), PLDL1KEEP
-	PRFM 8256(R1), PLDL1KEEP
-	PRFM 8320(R1), PLDL1KEEP
-	PRFM 8384(R1), PLDL1KEEP
-	PRFM 8448(R1), PLDL1KEEP
-	WORD $0x3dc00020 // ldr q0, [x1, #0]
-	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
-	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d840161 // str q1, [x11, #4096]
-	WORD $0x3d840562 // str q2, [x11, #4112]
-	WORD $0x3dc00420 // ldr q0, [x1, #16]
-	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
-	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d840961 // str q1, [x11, #4128]
-	WORD $0x3d840d62 // str q2, [x11, #4144]
-	WORD $0x3dc00820 // ldr q0, [x1, #32]
-	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
-	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d848161 // str q1, [x11, #4608]
-	WORD $0x3d848562 // str q2, [x11, #4624]
-	WORD $0x3dc00c20 // ldr q0, [x1, #48]
-	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
-	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d848961 // str q1, [x11, #4640]
-	WORD $0x3d848d62 // str q2, [x11, #4656]
-	WORD $0x3dc01025 // ldr q5, [x1, #64]
-	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
-	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
-	WORD $0x3dc02025 // ldr q5, [x1, #128]
-	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
-	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
-	WORD $0x3d800100 // str q0, [x8, #0]
-	WORD $0x3d801101 // str q1, [x8, #64]
-	WORD $0x3d804102 // str q2, [x8, #256]
-	WORD $0x3d805103 // str q3, [x8, #320]
-	WORD $0x3dc03025 // ldr q5, [x1, #192]
-	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
-	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
-	WORD $0x3dc04025 // ldr q5, [x1, #256]
-	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
-	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
-	WORD $0x3d802100 // str q0, [x8, #128]
-	WORD $0x3d803101 // str q1, [x8, #192]
-	WORD $0x3d806102 // str q2, [x8, #384]
-	WORD $0x3d807103 // str q3, [x8, #448]
-	WORD $0x3dc01425 // ldr q5, [x1, #80]
-	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
-	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
-	WORD $0x3dc02425 // ldr q5, [x1, #144]
-	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
-	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
-	WORD $0x3d800500 // str q0, [x8, #16]
-	WORD $0x3d801501 // str q1, [x8, #80]
-	WORD $0x3d804502 // str q2, [x8, #272]
-	WORD $0x3d805503 // str q3, [x8, #336]
-	WORD $0x3dc03425 // ldr q5, [x1, #208]
-	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
-	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
-	WORD $0x3dc04425 // ldr q5, [x1, #272]
-	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
-	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
-	WORD $0x3d802500 // str q0, [x8, #144]
-	WORD $0x3d803501 // str q1, [x8, #208]
-	WORD $0x3d806502 // str q2, [x8, #400]
-	WORD $0x3d807503 // str q3, [x8, #464]
-	WORD $0x3dc01825 // ldr q5, [x1, #96]
-	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
-	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
-	WORD $0x3dc02825 // ldr q5, [x1, #160]
-	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
-	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
-	WORD $0x3d800900 // str q0, [x8, #32]
-	WORD $0x3d801901 // str q1, [x8, #96]
-	WORD $0x3d804902 // str q2, [x8, #288]
-	WORD $0x3d805903 // str q3, [x8, #352]
-	WORD $0x3dc03825 // ldr q5, [x1, #224]
-	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
-	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
-	WORD $0x3dc04825 // ldr q5, [x1, #288]
-	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
-	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
-	WORD $0x3d802900 // str q0, [x8, #160]
-	WORD $0x3d803901 // str q1, [x8, #224]
-	WORD $0x3d806902 // str q2, [x8, #416]
-	WORD $0x3d807903 // str q3, [x8, #480]
-	WORD $0x3dc01c25 // ldr q5, [x1, #112]
-	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
-	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
-	WORD $0x3dc02c25 // ldr q5, [x1, #176]
-	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
-	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
-	WORD $0x3d800d00 // str q0, [x8, #48]
-	WORD $0x3d801d01 // str q1, [x8, #112]
-	WORD $0x3d804d02 // str q2, [x8, #304]
-	WORD $0x3d805d03 // str q3, [x8, #368]
-	WORD $0x3dc03c25 // ldr q5, [x1, #240]
-	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
-	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
-	WORD $0x3dc04c25 // ldr q5, [x1, #304]
-	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
-	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
-	WORD $0x3d802d00 // str q0, [x8, #176]
-	WORD $0x3d803d01 // str q1, [x8, #240]
-	WORD $0x3d806d02 // str q2, [x8, #432]
-	WORD $0x3d807d03 // str q3, [x8, #496]
-	ADD $320, R1
-	ADD $512, R8
-	ADD $64, R11
-	SUB $1, R13
-	CBNZ R13, unpack18
-	MOVD R3, R6
-	MOVD groupArgs_acc(R0), R7
-	MOVD groupArgs_rows(R0), R5
-rows4_20:
-	CMP $4, R5
-	BLT rowsNext19
-	// 4 rows
-	MOVD R2, R21
-	MOVD R7, R22
-	MOVD R2, R23
-	MOVD R2, R25
-	MOVD R2, R26
-	MOVD $2, R24
-pass21:
-	MOVD R21, R8
-	MOVD R6, R10
-	MOVD R6, R12
-	MOVD R23, R11
-	MOVD R15, R13
-	WORD $0x3dc002d0 // ldr q16, [x22, #0]
-	WORD $0x3dc006d1 // ldr q17, [x22, #16]
-	WORD $0x3dc012d2 // ldr q18, [x22, #64]
-	WORD $0x3dc016d3 // ldr q19, [x22, #80]
-	WORD $0x3dc022d4 // ldr q20, [x22, #128]
-	WORD $0x3dc026d5 // ldr q21, [x22, #144]
-	WORD $0x3dc032d6 // ldr q22, [x22, #192]
-	WORD $0x3dc036d7 // ldr q23, [x22, #208]
-block22:
-	WORD $0x4f00e408 // movi v8.16b, #0
-	WORD $0x4f00e409 // movi v9.16b, #0
-	WORD $0x4f00e40a // movi v10.16b, #0
-	WORD $0x4f00e40b // movi v11.16b, #0
-	WORD $0x4f00e40c // movi v12.16b, #0
-	WORD $0x4f00e40d // movi v13.16b, #0
-	WORD $0x4f00e40e // movi v14.16b, #0
-	WORD $0x4f00e40f // movi v15.16b, #0
-	WORD $0x3dc00140 // ldr q0, [x10, #0]
-	WORD $0x3dc05941 // ldr q1, [x10, #352]
-	WORD $0x3dc0b142 // ldr q2, [x10, #704]
-	WORD $0x3dc10943 // ldr q3, [x10, #1056]
-	WORD $0x3dc00104 // ldr q4, [x8, #0]
-	WORD $0x3dc00505 // ldr q5, [x8, #16]
-	WORD $0x4f80e088 // sdot v8.4s, v4.16b, v0.4b[0]
-	WORD $0x4f80e0a9 // sdot v9.4s, v5.16b, v0.4b[0]
-	WORD $0x4f81e08a // sdot v10.4s, v4.16b, v1.4b[0]
-	WORD $0x4f81e0ab // sdot v11.4s, v5.16b, v1.4b[0]
-	WORD $0x4f82e08c // sdot v12.4s, v4.16b, v2.4b[0]
-	WORD $0x4f82e0ad // sdot v13.4s, v5.16b, v2.4b[0]
-	WORD $0x4f83e08e // sdot v14.4s, v4.16b, v3.4b[0]
-	WORD $0x4f83e0af // sdot v15.4s, v5.16b, v3.4b[0]
-	WORD $0x3dc01106 // ldr q6, [x8, #64]
-	WORD $0x3dc01507 // ldr q7, [x8, #80]
-	WORD $0x4fa0e0c8 // sdot v8.4s, v6.16b, v0.4b[1]
-	WORD $0x4fa0e0e9 // sdot v9.4s, v7.16b, v0.4b[1]
-	WORD $0x4fa1e0ca // sdot v10.4s, v6.16b, v1.4b[1]
-	WORD $0x4fa1e0eb // sdot v11.4s, v7.16b, v1.4b[1]
-	WORD $0x4fa2e0cc // sdot v12.4s, v6.16b, v2.4b[1]
-	WORD $0x4fa2e0ed // sdot v13.4s, v7.16b, v2.4b[1]
-	WORD $0x4fa3e0ce // sdot v14.4s, v6.16b, v3.4b[1]
-	WORD $0x4fa3e0ef // sdot v15.4s, v7.16b, v3.4b[1]
-	WORD $0x3dc02104 // ldr q4, [x8, #128]
-	WORD $0x3dc02505 // ldr q5, [x8, #144]
-	WORD $0x4f80e888 // sdot v8.4s, v4.16b, v0.4b[2]
-	WORD $0x4f80e8a9 // sdot v9.4s, v5.16b, v0.4b[2]
-	WORD $0x4f81e88a // sdot v10.4s, v4.16b, v1.4b[2]
-	WORD $0x4f81e8ab // sdot v11.4s, v5.16b, v1.4b[2]
-	WORD $0x4f82e88c // sdot v12.4s, v4.16b, v2.4b[2]
-	WORD $0x4f82e8ad // sdot v13.4s, v5.16b, v2.4b[2]
-	WORD $0x4f83e88e // sdot v14.4s, v4.16b, v3.4b[2]
-	WORD $0x4f83e8af // sdot v15.4s, v5.16b, v3.4b[2]
-	WORD $0x3dc03106 // ldr q6, [x8, #192]
-	WORD $0x3dc03507 // ldr q7, [x8, #208]
-	WORD $0x4fa0e8c8 // sdot v8.4s, v6.16b, v0.4b[3]
-	WORD $0x4fa0e8e9 // sdot v9.4s, v7.16b, v0.4b[3]
-	WORD $0x4fa1e8ca // sdot v10.4s, v6.16b, v1.4b[3]
-	WORD $0x4fa1e8eb // sdot v11.4s, v7.16b, v1.4b[3]
-	WORD $0x4fa2e8cc // sdot v12.4s, v6.16b, v2.4b[3]
-	WORD $0x4fa2e8ed // sdot v13.4s, v7.16b, v2.4b[3]
-	WORD $0x4fa3e8ce // sdot v14.4s, v6.16b, v3.4b[3]
-	WORD $0x4fa3e8ef // sdot v15.4s, v7.16b, v3.4b[3]
-	WORD $0x3dc00540 // ldr q0, [x10, #16]
-	WORD $0x3dc05d41 // ldr q1, [x10, #368]
-	WORD $0x3dc0b542 // ldr q2, [x10, #720]
-	WORD $0x3dc10d43 // ldr q3, [x10, #1072]
-	WORD $0x3dc04104 // ldr q4, [x8, #256]
-	WORD $0x3dc04505 // ldr q5, [x8, #272]
-	WORD $0x4f80e088 // sdot v8.4s, v4.16b, v0.4b[0]
-	WORD $0x4f80e0a9 // sdot v9.4s, v5.16b, v0.4b[0]
-	WORD $0x4f81e08a // sdot v10.4s, v4.16b, v1.4b[0]
-	WORD $0x4f81e0ab // sdot v11.4s, v5.16b, v1.4b[0]
-	WORD $0x4f82e08c // sdot v12.4s, v4.16b, v2.4b[0]
-	WORD $0x4f82e0ad // sdot v13.4s, v5.16b, v2.4b[0]
-	WORD $0x4f83e08e // sdot v14.4s, v4.16b, v3.4b[0]
-	WORD $0x4f83e0af // sdot v15.4s, v5.16b, v3.4b[0]
-	WORD $0x3dc05106 // ldr q6, [x8, #320]
-	WORD $0x3dc05507 // ldr q7, [x8, #336]
-	WORD $0x4fa0e0c8 // sdot v8.4s, v6.16b, v0.4b[1]
-	WORD $0x4fa0e0e9 // sdot v9.4s, v7.16b, v0.4b[1]
-	WORD $0x4fa1e0ca // sdot v10.4s, v6.16b, v1.4b[1]
-	WORD $0x4fa1e0eb // sdot v11.4s, v7.16b, v1.4b[1]
-	WORD $0x4fa2e0cc // sdot v12.4s, v6.16b, v2.4b[1]
-	WORD $0x4fa2e0ed // sdot v13.4s, v7.16b, v2.4b[1]
-	WORD $0x4fa3e0ce // sdot v14.4s, v6.16b, v3.4b[1]
-	WORD $0x4fa3e0ef // sdot v15.4s, v7.16b, v3.4b[1]
-	WORD $0x3dc06104 // ldr q4, [x8, #384]
-	WORD $0x3dc06505 // ldr q5, [x8, #400]
-	WORD $0x4f80e888 // sdot v8.4s, v4.16b, v0.4b[2]
-	WORD $0x4f80e8a9 // sdot v9.4s, v5.16b, v0.4b[2]
-	WORD $0x4f81e88a // sdot v10.4s, v4.16b, v1.4b[2]
-	WORD $0x4f81e8ab // sdot v11.4s, v5.16b, v1.4b[2]
-	WORD $0x4f82e88c // sdot v12.4s, v4.16b, v2.4b[2]
-	WORD $0x4f82e8ad // sdot v13.4s, v5.16b, v2.4b[2]
-	WORD $0x4f83e88e // sdot v14.4s, v4.16b, v3.4b[2]
-	WORD $0x4f83e8af // sdot v15.4s, v5.16b, v3.4b[2]
-	WORD $0x3dc07106 // ldr q6, [x8, #448]
-	WORD $0x3dc07507 // ldr q7, [x8, #464]
-	WORD $0x4fa0e8c8 // sdot v8.4s, v6.16b, v0.4b[3]
-	WORD $0x4fa0e8e9 // sdot v9.4s, v7.16b, v0.4b[3]
-	WORD $0x4fa1e8ca // sdot v10.4s, v6.16b, v1.4b[3]
-	WORD $0x4fa1e8eb // sdot v11.4s, v7.16b, v1.4b[3]
-	WORD $0x4fa2e8cc // sdot v12.4s, v6.16b, v2.4b[3]
-	WORD $0x4fa2e8ed // sdot v13.4s, v7.16b, v2.4b[3]
-	WORD $0x4fa3e8ce // sdot v14.4s, v6.16b, v3.4b[3]
-	WORD $0x4fa3e8ef // sdot v15.4s, v7.16b, v3.4b[3]
-	WORD $0xbd410180 // ldr s0, [x12, #256]
-	WORD $0xbd412184 // ldr s4, [x12, #288]
-	WORD $0xbd426181 // ldr s1, [x12, #608]
-	WORD $0xbd428185 // ldr s5, [x12, #640]
-	WORD $0xbd43c182 // ldr s2, [x12, #960]
-	WORD $0xbd43e186 // ldr s6, [x12, #992]
-	WORD $0xbd452183 // ldr s3, [x12, #1312]
-	WORD $0xbd454187 // ldr s7, [x12, #1344]
-	WORD $0x3dc40178 // ldr q24, [x11, #4096]
-	WORD $0x3dc4817a // ldr q26, [x11, #4608]
-	WORD $0x4f809319 // fmul v25.4s, v24.4s, v0.s[0]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4e28cf30 // fmla v16.4s, v25.4s, v8.4s
-	WORD $0x4f841350 // fmla v16.4s, v26.4s, v4.s[0]
-	WORD $0x4f819319 // fmul v25.4s, v24.4s, v1.s[0]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4e2acf32 // fmla v18.4s, v25.4s, v10.4s
-	WORD $0x4f851352 // fmla v18.4s, v26.4s, v5.s[0]
-	WORD $0x4f829319 // fmul v25.4s, v24.4s, v2.s[0]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4e2ccf34 // fmla v20.4s, v25.4s, v12.4s
-	WORD $0x4f861354 // fmla v20.4s, v26.4s, v6.s[0]
-	WORD $0x4f839319 // fmul v25.4s, v24.4s, v3.s[0]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4e2ecf36 // fmla v22.4s, v25.4s, v14.4s
-	WORD $0x4f871356 // fmla v22.4s, v26.4s, v7.s[0]
-	WORD $0x3dc40578 // ldr q24, [x11, #4112]
-	WORD $0x3dc4857a // ldr q26, [x11, #4624]
-	WORD $0x4f809319 // fmul v25.4s, v24.4s, v0.s[0]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4e29cf31 // fmla v17.4s, v25.4s, v9.4s
-	WORD $0x4f841351 // fmla v17.4s, v26.4s, v4.s[0]
-	WORD $0x4f819319 // fmul v25.4s, v24.4s, v1.s[0]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4e2bcf33 // fmla v19.4s, v25.4s, v11.4s
-	WORD $0x4f851353 // fmla v19.4s, v26.4s, v5.s[0]
-	WORD $0x4f829319 // fmul v25.4s, v24.4s, v2.s[0]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4e2dcf35 // fmla v21.4s, v25.4s, v13.4s
-	WORD $0x4f861355 // fmla v21.4s, v26.4s, v6.s[0]
-	WORD $0x4f839319 // fmul v25.4s, v24.4s, v3.s[0]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4e2fcf37 // fmla v23.4s, v25.4s, v15.4s
-	WORD $0x4f871357 // fmla v23.4s, v26.4s, v7.s[0]
 	ADD $32, R10
 	ADD $4, R12
 	ADD $512, R8
@@ -1142,49 +1228,46 @@ block26:
 	WORD $0x4fa1e910 // sdot v16.4s, v8.16b, v1.4b[3]
 	WORD $0x4fa1e931 // sdot v17.4s, v9.16b, v1.4b[3]
 	WORD $0xbd410180 // ldr s0, [x12, #256]
-	WORD $0xbd412182 // ldr s2, [x12, #288]
+	WORD $0xbd414182 // ldr s2, [x12, #320]
 	WORD $0xbd426181 // ldr s1, [x12, #608]
-	WORD $0xbd428183 // ldr s3, [x12, #640]
+	WORD $0xbd42a183 // ldr s3, [x12, #672]
+	WORD $0x4f000506 // movi v6.4s, #8, lsl #0
 	WORD $0x3dc40164 // ldr q4, [x11, #4096]
-	WORD $0x3dc48166 // ldr q6, [x11, #4608]
+	WORD $0x6f8240ca // mls v10.4s, v6.4s, v2.s[0]
 	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
 	WORD $0x4e2accb2 // fmla v18.4s, v5.4s, v10.4s
-	WORD $0x4f8210d2 // fmla v18.4s, v6.4s, v2.s[0]
+	WORD $0x6f8340ce // mls v14.4s, v6.4s, v3.s[0]
 	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
 	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
 	WORD $0x4e2eccb6 // fmla v22.4s, v5.4s, v14.4s
-	WORD $0x4f8310d6 // fmla v22.4s, v6.4s, v3.s[0]
 	WORD $0x3dc40564 // ldr q4, [x11, #4112]
-	WORD $0x3dc48566 // ldr q6, [x11, #4624]
+	WORD $0x6f8240cb // mls v11.4s, v6.4s, v2.s[0]
 	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
 	WORD $0x4e2bccb3 // fmla v19.4s, v5.4s, v11.4s
-	WORD $0x4f8210d3 // fmla v19.4s, v6.4s, v2.s[0]
+	WORD $0x6f8340cf // mls v15.4s, v6.4s, v3.s[0]
 	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
 	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
 	WORD $0x4e2fccb7 // fmla v23.4s, v5.4s, v15.4s
-	WORD $0x4f8310d7 // fmla v23.4s, v6.4s, v3.s[0]
 	WORD $0x3dc40964 // ldr q4, [x11, #4128]
-	WORD $0x3dc48966 // ldr q6, [x11, #4640]
+	WORD $0x6f8240cc // mls v12.4s, v6.4s, v2.s[0]
 	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
 	WORD $0x4e2cccb4 // fmla v20.4s, v5.4s, v12.4s
-	WORD $0x4f8210d4 // fmla v20.4s, v6.4s, v2.s[0]
+	WORD $0x6f8340d0 // mls v16.4s, v6.4s, v3.s[0]
 	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
 	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
 	WORD $0x4e30ccb8 // fmla v24.4s, v5.4s, v16.4s
-	WORD $0x4f8310d8 // fmla v24.4s, v6.4s, v3.s[0]
 	WORD $0x3dc40d64 // ldr q4, [x11, #4144]
-	WORD $0x3dc48d66 // ldr q6, [x11, #4656]
+	WORD $0x6f8240cd // mls v13.4s, v6.4s, v2.s[0]
 	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
 	WORD $0x4e2dccb5 // fmla v21.4s, v5.4s, v13.4s
-	WORD $0x4f8210d5 // fmla v21.4s, v6.4s, v2.s[0]
+	WORD $0x6f8340d1 // mls v17.4s, v6.4s, v3.s[0]
 	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
 	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
 	WORD $0x4e31ccb9 // fmla v25.4s, v5.4s, v17.4s
-	WORD $0x4f8310d9 // fmla v25.4s, v6.4s, v3.s[0]
 	ADD $32, R10
 	ADD $4, R12
 	ADD $512, R8
@@ -1294,744 +1377,8 @@ block30:
 	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
 	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
 	WORD $0xbd410180 // ldr s0, [x12, #256]
-	WORD $0xbd412181 // ldr s1, [x12, #288]
-	WORD $0x3dc40162 // ldr q2, [x11, #4096]
-	WORD $0x3dc48164 // ldr q4, [x11, #4608]
-	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4e29cc6d // fmla v13.4s, v3.4s, v9.4s
-	WORD $0x4f81108d // fmla v13.4s, v4.4s, v1.s[0]
-	WORD $0x3dc40562 // ldr q2, [x11, #4112]
-	WORD $0x3dc48564 // ldr q4, [x11, #4624]
-	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4e2acc6e // fmla v14.4s, v3.4s, v10.4s
-	WORD $0x4f81108e // fmla v14.4s, v4.4s, v1.s[0]
-	WORD $0x3dc40962 // ldr q2, [x11, #4128]
-	WORD $0x3dc48964 // ldr q4, [x11, #4640]
-	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4e2bcc6f // fmla v15.4s, v3.4s, v11.4s
-	WORD $0x4f81108f // fmla v15.4s, v4.4s, v1.s[0]
-	WORD $0x3dc40d62 // ldr q2, [x11, #4144]
-	WORD $0x3dc48d64 // ldr q4, [x11, #4656]
-	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4e2ccc70 // fmla v16.4s, v3.4s, v12.4s
-	WORD $0x4f811090 // fmla v16.4s, v4.4s, v1.s[0]
-	ADD $32, R10
-	ADD $4, R12
-	ADD $512, R8
-	ADD $64, R11
-	SUB $1, R13
-	CBNZ R13, block30
-	WORD $0x3d8002cd // str q13, [x22, #0]
-	WORD $0x3d8006ce // str q14, [x22, #16]
-	WORD $0x3d800acf // str q15, [x22, #32]
-	WORD $0x3d800ed0 // str q16, [x22, #48]
-	ADD $352, R6
-	ADD $64, R7
-	SUB $1, R5
-rowsNext27:
-	MOVD groupArgs_next(R0), R8
-	ADD R8, R3
-	SUB $8, R4
-	JMP super16
-done17:
-	RET
-
-// func groupQ5_0DotProd(a *groupArgs)
-TEXT ·groupQ5_0DotProd(SB), NOSPLIT, $0-8
-	MOVD a+0(FP), R0
-	MOVD groupArgs_w(R0), R1
-	MOVD groupArgs_panel(R0), R2
-	MOVD groupArgs_acts(R0), R3
-	MOVD groupArgs_blocks(R0), R4
-super31:
-	CMP $0, R4
-	BLE done32
-	MOVD $8, R15
-	CMP R15, R4
-	CSEL LT, R4, R15, R15
-	MOVD R15, R13
-	MOVD R2, R8
-	MOVD R2, R11
-	WORD $0x4f00e5ff // movi v31.16b, #15
-	MOVD $matmul_dotprod_byte0<>(SB), R19
-	WORD $0x3dc0027b // ldr q27, [x19, #0]
-	MOVD $matmul_dotprod_byte1<>(SB), R19
-	WORD $0x3dc0027c // ldr q28, [x19, #0]
-	MOVD $matmul_dotprod_byte2<>(SB), R19
-	WORD $0x3dc0027d // ldr q29, [x19, #0]
-	MOVD $matmul_dotprod_byte3<>(SB), R19
-	WORD $0x3dc0027e // ldr q30, [x19, #0]
-	MOVD $matmul_dotprod_bits0<>(SB), R19
-	WORD $0x3dc00279 // ldr q25, [x19, #0]
-	MOVD $matmul_dotprod_bits1<>(SB), R19
-	WORD $0x3dc0027a // ldr q26, [x19, #0]
-	WORD $0x4f00e618 // movi v24.16b, #16
-unpack33:
-	PRFM 8192(R1), PLDL1KEEP
-	PRFM 8256(R1), PLDL1KEEP
-	PRFM 8320(R1), PLDL1KEEP
-	PRFM 8384(R1), PLDL1KEEP
-	PRFM 8448(R1), PLDL1KEEP
-	PRFM 8512(R1), PLDL1KEEP
-	WORD $0x3dc00020 // ldr q0, [x1, #0]
-	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
-	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d840161 // str q1, [x11, #4096]
-	WORD $0x3d840562 // str q2, [x11, #4112]
-	WORD $0x3dc00420 // ldr q0, [x1, #16]
-	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
-	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d840961 // str q1, [x11, #4128]
-	WORD $0x3d840d62 // str q2, [x11, #4144]
-	WORD $0x3dc00824 // ldr q4, [x1, #32]
-	WORD $0x3dc01825 // ldr q5, [x1, #96]
-	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
-	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
-	WORD $0x3dc02825 // ldr q5, [x1, #160]
-	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
-	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
-	WORD $0x4e1b0086 // tbl v6.16b, {v4.16b}, v27.16b
-	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
-	WORD $0x6e3894e0 // mls v0.16b, v7.16b, v24.16b
-	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
-	WORD $0x6e3894e1 // mls v1.16b, v7.16b, v24.16b
-	WORD $0x3d800100 // str q0, [x8, #0]
-	WORD $0x3d801101 // str q1, [x8, #64]
-	WORD $0x4e1d0086 // tbl v6.16b, {v4.16b}, v29.16b
-	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
-	WORD $0x6e3894e2 // mls v2.16b, v7.16b, v24.16b
-	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
-	WORD $0x6e3894e3 // mls v3.16b, v7.16b, v24.16b
-	WORD $0x3d804102 // str q2, [x8, #256]
-	WORD $0x3d805103 // str q3, [x8, #320]
-	WORD $0x3dc03825 // ldr q5, [x1, #224]
-	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
-	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
-	WORD $0x3dc04825 // ldr q5, [x1, #288]
-	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
-	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
-	WORD $0x4e1c0086 // tbl v6.16b, {v4.16b}, v28.16b
-	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
-	WORD $0x6e3894e0 // mls v0.16b, v7.16b, v24.16b
-	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
-	WORD $0x6e3894e1 // mls v1.16b, v7.16b, v24.16b
-	WORD $0x3d802100 // str q0, [x8, #128]
-	WORD $0x3d803101 // str q1, [x8, #192]
-	WORD $0x4e1e0086 // tbl v6.16b, {v4.16b}, v30.16b
-	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
-	WORD $0x6e3894e2 // mls v2.16b, v7.16b, v24.16b
-	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
-	WORD $0x6e3894e3 // mls v3.16b, v7.16b, v24.16b
-	WORD $0x3d806102 // str q2, [x8, #384]
-	WORD $0x3d807103 // str q3, [x8, #448]
-	WORD $0x3dc00c24 // ldr q4, [x1, #48]
-	WORD $0x3dc01c25 // ldr q5, [x1, #112]
-	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
-	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
-	WORD $0x3dc02c25 // ldr q5, [x1, #176]
-	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
-	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
-	WORD $0x4e1b0086 // tbl v6.16b, {v4.16b}, v27.16b
-	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
-	WORD $0x6e3894e0 // mls v0.16b, v7.16b, v24.16b
-	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
-	WORD $0x6e3894e1 // mls v1.16b, v7.16b, v24.16b
-	WORD $0x3d800500 // str q0, [x8, #16]
-	WORD $0x3d801501 // str q1, [x8, #80]
-	WORD $0x4e1d0086 // tbl v6.16b, {v4.16b}, v29.16b
-	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
-	WORD $0x6e3894e2 // mls v2.16b, v7.16b, v24.16b
-	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
-	WORD $0x6e3894e3 // mls v3.16b, v7.16b, v24.16b
-	WORD $0x3d804502 // str q2, [x8, #272]
-	WORD $0x3d805503 // str q3, [x8, #336]
-	WORD $0x3dc03c25 // ldr q5, [x1, #240]
-	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
-	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
-	WORD $0x3dc04c25 // ldr q5, [x1, #304]
-	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
-	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
-	WORD $0x4e1c0086 // tbl v6.16b, {v4.16b}, v28.16b
-	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
-	WORD $0x6e3894e0 // mls v0.16b, v7.16b, v24.16b
-	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
-	WORD $0x6e3894e1 // mls v1.16b, v7.16b, v24.16b
-	WORD $0x3d802500 // str q0, [x8, #144]
-	WORD $0x3d803501 // str q1, [x8, #208]
-	WORD $0x4e1e0086 // tbl v6.16b, {v4.16b}, v30.16b
-	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
-	WORD $0x6e3894e2 // mls v2.16b, v7.16b, v24.16b
-	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
-	WORD $0x6e3894e3 // mls v3.16b, v7.16b, v24.16b
-	WORD $0x3d806502 // str q2, [x8, #400]
-	WORD $0x3d807503 // str q3, [x8, #464]
-	WORD $0x3dc01024 // ldr q4, [x1, #64]
-	WORD $0x3dc02025 // ldr q5, [x1, #128]
-	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
-	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
-	WORD $0x3dc03025 // ldr q5, [x1, #192]
-	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
-	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
-	WORD $0x4e1b0086 // tbl v6.16b, {v4.16b}, v27.16b
-	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
-	WORD $0x6e3894e0 // mls v0.16b, v7.16b, v24.16b
-	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
-	WORD $0x6e3894e1 // mls v1.16b, v7.16b, v24.16b
-	WORD $0x3d800900 // str q0, [x8, #32]
-	WORD $0x3d801901 // str q1, [x8, #96]
-	WORD $0x4e1d0086 // tbl v6.16b, {v4.16b}, v29.16b
-	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
-	WORD $0x6e3894e2 // mls v2.16b, v7.16b, v24.16b
-	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
-	WORD $0x6e3894e3 // mls v3.16b, v7.16b, v24.16b
-	WORD $0x3d804902 // str q2, [x8, #288]
-	WORD $0x3d805903 // str q3, [x8, #352]
-	WORD $0x3dc04025 // ldr q5, [x1, #256]
-	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
-	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
-	WORD $0x3dc05025 // ldr q5, [x1, #320]
-	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
-	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
-	WORD $0x4e1c0086 // tbl v6.16b, {v4.16b}, v28.16b
-	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
-	WORD $0x6e3894e0 // mls v0.16b, v7.16b, v24.16b
-	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
-	WORD $0x6e3894e1 // mls v1.16b, v7.16b, v24.16b
-	WORD $0x3d802900 // str q0, [x8, #160]
-	WORD $0x3d803901 // str q1, [x8, #224]
-	WORD $0x4e1e0086 // tbl v6.16b, {v4.16b}, v30.16b
-	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
-	WORD $0x6e3894e2 // mls v2.16b, v7.16b, v24.16b
-	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
-	WORD $0x6e3894e3 // mls v3.16b, v7.16b, v24.16b
-	WORD $0x3d806902 // str q2, [x8, #416]
-	WORD $0x3d807903 // str q3, [x8, #480]
-	WORD $0x3dc01424 // ldr q4, [x1, #80]
-	WORD $0x3dc02425 // ldr q5, [x1, #144]
-	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
-	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
-	WORD $0x3dc03425 // ldr q5, [x1, #208]
-	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
-	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
-	WORD $0x4e1b0086 // tbl v6.16b, {v4.16b}, v27.16b
-	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
-	WORD $0x6e3894e0 // mls v0.16b, v7.16b, v24.16b
-	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
-	WORD $0x6e3894e1 // mls v1.16b, v7.16b, v24.16b
-	WORD $0x3d800d00 // str q0, [x8, #48]
-	WORD $0x3d801d01 // str q1, [x8, #112]
-	WORD $0x4e1d0086 // tbl v6.16b, {v4.16b}, v29.16b
-	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
-	WORD $0x6e3894e2 // mls v2.16b, v7.16b, v24.16b
-	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
-	WORD $0x6e3894e3 // mls v3.16b, v7.16b, v24.16b
-	WORD $0x3d804d02 // str q2, [x8, #304]
-	WORD $0x3d805d03 // str q3, [x8, #368]
-	WORD $0x3dc04425 // ldr q5, [x1, #272]
-	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
-	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
-	WORD $0x3dc05425 // ldr q5, [x1, #336]
-	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
-	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
-	WORD $0x4e1c0086 // tbl v6.16b, {v4.16b}, v28.16b
-	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
-	WORD $0x6e3894e0 // mls v0.16b, v7.16b, v24.16b
-	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
-	WORD $0x6e3894e1 // mls v1.16b, v7.16b, v24.16b
-	WORD $0x3d802d00 // str q0, [x8, #176]
-	WORD $0x3d803d01 // str q1, [x8, #240]
-	WORD $0x4e1e0086 // tbl v6.16b, {v4.16b}, v30.16b
-	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
-	WORD $0x6e3894e2 // mls v2.16b, v7.16b, v24.16b
-	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
-	WORD $0x6e3894e3 // mls v3.16b, v7.16b, v24.16b
-	WORD $0x3d806d02 // str q2, [x8, #432]
-	WORD $0x3d807d03 // str q3, [x8, #496]
-	ADD $352, R1
-	ADD $512, R8
-	ADD $64, R11
-	SUB $1, R13
-	CBNZ R13, unpack33
-	MOVD R3, R6
-	MOVD groupArgs_acc(R0), R7
-	MOVD groupArgs_rows(R0), R5
-rows4_35:
-	CMP $4, R5
-	BLT rowsNext34
-	// 4 rows
-	MOVD R2, R21
-	MOVD R7, R22
-	MOVD R2, R23
-	MOVD R2, R25
-	MOVD R2, R26
-	MOVD $2, R24
-pass36:
-	MOVD R21, R8
-	MOVD R6, R10
-	MOVD R6, R12
-	MOVD R23, R11
-	MOVD R15, R13
-	WORD $0x3dc002d0 // ldr q16, [x22, #0]
-	WORD $0x3dc006d1 // ldr q17, [x22, #16]
-	WORD $0x3dc012d2 // ldr q18, [x22, #64]
-	WORD $0x3dc016d3 // ldr q19, [x22, #80]
-	WORD $0x3dc022d4 // ldr q20, [x22, #128]
-	WORD $0x3dc026d5 // ldr q21, [x22, #144]
-	WORD $0x3dc032d6 // ldr q22, [x22, #192]
-	WORD $0x3dc036d7 // ldr q23, [x22, #208]
-block37:
-	WORD $0x4f00e408 // movi v8.16b, #0
-	WORD $0x4f00e409 // movi v9.16b, #0
-	WORD $0x4f00e40a // movi v10.16b, #0
-	WORD $0x4f00e40b // movi v11.16b, #0
-	WORD $0x4f00e40c // movi v12.16b, #0
-	WORD $0x4f00e40d // movi v13.16b, #0
-	WORD $0x4f00e40e // movi v14.16b, #0
-	WORD $0x4f00e40f // movi v15.16b, #0
-	WORD $0x3dc00140 // ldr q0, [x10, #0]
-	WORD $0x3dc05941 // ldr q1, [x10, #352]
-	WORD $0x3dc0b142 // ldr q2, [x10, #704]
-	WORD $0x3dc10943 // ldr q3, [x10, #1056]
-	WORD $0x3dc00104 // ldr q4, [x8, #0]
-	WORD $0x3dc00505 // ldr q5, [x8, #16]
-	WORD $0x4f80e088 // sdot v8.4s, v4.16b, v0.4b[0]
-	WORD $0x4f80e0a9 // sdot v9.4s, v5.16b, v0.4b[0]
-	WORD $0x4f81e08a // sdot v10.4s, v4.16b, v1.4b[0]
-	WORD $0x4f81e0ab // sdot v11.4s, v5.16b, v1.4b[0]
-	WORD $0x4f82e08c // sdot v12.4s, v4.16b, v2.4b[0]
-	WORD $0x4f82e0ad // sdot v13.4s, v5.16b, v2.4b[0]
-	WORD $0x4f83e08e // sdot v14.4s, v4.16b, v3.4b[0]
-	WORD $0x4f83e0af // sdot v15.4s, v5.16b, v3.4b[0]
-	WORD $0x3dc01106 // ldr q6, [x8, #64]
-	WORD $0x3dc01507 // ldr q7, [x8, #80]
-	WORD $0x4fa0e0c8 // sdot v8.4s, v6.16b, v0.4b[1]
-	WORD $0x4fa0e0e9 // sdot v9.4s, v7.16b, v0.4b[1]
-	WORD $0x4fa1e0ca // sdot v10.4s, v6.16b, v1.4b[1]
-	WORD $0x4fa1e0eb // sdot v11.4s, v7.16b, v1.4b[1]
-	WORD $0x4fa2e0cc // sdot v12.4s, v6.16b, v2.4b[1]
-	WORD $0x4fa2e0ed // sdot v13.4s, v7.16b, v2.4b[1]
-	WORD $0x4fa3e0ce // sdot v14.4s, v6.16b, v3.4b[1]
-	WORD $0x4fa3e0ef // sdot v15.4s, v7.16b, v3.4b[1]
-	WORD $0x3dc02104 // ldr q4, [x8, #128]
-	WORD $0x3dc02505 // ldr q5, [x8, #144]
-	WORD $0x4f80e888 // sdot v8.4s, v4.16b, v0.4b[2]
-	WORD $0x4f80e8a9 // sdot v9.4s, v5.16b, v0.4b[2]
-	WORD $0x4f81e88a // sdot v10.4s, v4.16b, v1.4b[2]
-	WORD $0x4f81e8ab // sdot v11.4s, v5.16b, v1.4b[2]
-	WORD $0x4f82e88c // sdot v12.4s, v4.16b, v2.4b[2]
-	WORD $0x4f82e8ad // sdot v13.4s, v5.16b, v2.4b[2]
-	WORD $0x4f83e88e // sdot v14.4s, v4.16b, v3.4b[2]
-	WORD $0x4f83e8af // sdot v15.4s, v5.16b, v3.4b[2]
-	WORD $0x3dc03106 // ldr q6, [x8, #192]
-	WORD $0x3dc03507 // ldr q7, [x8, #208]
-	WORD $0x4fa0e8c8 // sdot v8.4s, v6.16b, v0.4b[3]
-	WORD $0x4fa0e8e9 // sdot v9.4s, v7.16b, v0.4b[3]
-	WORD $0x4fa1e8ca // sdot v10.4s, v6.16b, v1.4b[3]
-	WORD $0x4fa1e8eb // sdot v11.4s, v7.16b, v1.4b[3]
-	WORD $0x4fa2e8cc // sdot v12.4s, v6.16b, v2.4b[3]
-	WORD $0x4fa2e8ed // sdot v13.4s, v7.16b, v2.4b[3]
-	WORD $0x4fa3e8ce // sdot v14.4s, v6.16b, v3.4b[3]
-	WORD $0x4fa3e8ef // sdot v15.4s, v7.16b, v3.4b[3]
-	WORD $0x3dc00540 // ldr q0, [x10, #16]
-	WORD $0x3dc05d41 // ldr q1, [x10, #368]
-	WORD $0x3dc0b542 // ldr q2, [x10, #720]
-	WORD $0x3dc10d43 // ldr q3, [x10, #1072]
-	WORD $0x3dc04104 // ldr q4, [x8, #256]
-	WORD $0x3dc04505 // ldr q5, [x8, #272]
-	WORD $0x4f80e088 // sdot v8.4s, v4.16b, v0.4b[0]
-	WORD $0x4f80e0a9 // sdot v9.4s, v5.16b, v0.4b[0]
-	WORD $0x4f81e08a // sdot v10.4s, v4.16b, v1.4b[0]
-	WORD $0x4f81e0ab // sdot v11.4s, v5.16b, v1.4b[0]
-	WORD $0x4f82e08c // sdot v12.4s, v4.16b, v2.4b[0]
-	WORD $0x4f82e0ad // sdot v13.4s, v5.16b, v2.4b[0]
-	WORD $0x4f83e08e // sdot v14.4s, v4.16b, v3.4b[0]
-	WORD $0x4f83e0af // sdot v15.4s, v5.16b, v3.4b[0]
-	WORD $0x3dc05106 // ldr q6, [x8, #320]
-	WORD $0x3dc05507 // ldr q7, [x8, #336]
-	WORD $0x4fa0e0c8 // sdot v8.4s, v6.16b, v0.4b[1]
-	WORD $0x4fa0e0e9 // sdot v9.4s, v7.16b, v0.4b[1]
-	WORD $0x4fa1e0ca // sdot v10.4s, v6.16b, v1.4b[1]
-	WORD $0x4fa1e0eb // sdot v11.4s, v7.16b, v1.4b[1]
-	WORD $0x4fa2e0cc // sdot v12.4s, v6.16b, v2.4b[1]
-	WORD $0x4fa2e0ed // sdot v13.4s, v7.16b, v2.4b[1]
-	WORD $0x4fa3e0ce // sdot v14.4s, v6.16b, v3.4b[1]
-	WORD $0x4fa3e0ef // sdot v15.4s, v7.16b, v3.4b[1]
-	WORD $0x3dc06104 // ldr q4, [x8, #384]
-	WORD $0x3dc06505 // ldr q5, [x8, #400]
-	WORD $0x4f80e888 // sdot v8.4s, v4.16b, v0.4b[2]
-	WORD $0x4f80e8a9 // sdot v9.4s, v5.16b, v0.4b[2]
-	WORD $0x4f81e88a // sdot v10.4s, v4.16b, v1.4b[2]
-	WORD $0x4f81e8ab // sdot v11.4s, v5.16b, v1.4b[2]
-	WORD $0x4f82e88c // sdot v12.4s, v4.16b, v2.4b[2]
-	WORD $0x4f82e8ad // sdot v13.4s, v5.16b, v2.4b[2]
-	WORD $0x4f83e88e // sdot v14.4s, v4.16b, v3.4b[2]
-	WORD $0x4f83e8af // sdot v15.4s, v5.16b, v3.4b[2]
-	WORD $0x3dc07106 // ldr q6, [x8, #448]
-	WORD $0x3dc07507 // ldr q7, [x8, #464]
-	WORD $0x4fa0e8c8 // sdot v8.4s, v6.16b, v0.4b[3]
-	WORD $0x4fa0e8e9 // sdot v9.4s, v7.16b, v0.4b[3]
-	WORD $0x4fa1e8ca // sdot v10.4s, v6.16b, v1.4b[3]
-	WORD $0x4fa1e8eb // sdot v11.4s, v7.16b, v1.4b[3]
-	WORD $0x4fa2e8cc // sdot v12.4s, v6.16b, v2.4b[3]
-	WORD $0x4fa2e8ed // sdot v13.4s, v7.16b, v2.4b[3]
-	WORD $0x4fa3e8ce // sdot v14.4s, v6.16b, v3.4b[3]
-	WORD $0x4fa3e8ef // sdot v15.4s, v7.16b, v3.4b[3]
-	WORD $0xbd410180 // ldr s0, [x12, #256]
-	WORD $0xbd414184 // ldr s4, [x12, #320]
-	WORD $0xbd426181 // ldr s1, [x12, #608]
-	WORD $0xbd42a185 // ldr s5, [x12, #672]
-	WORD $0xbd43c182 // ldr s2, [x12, #960]
-	WORD $0xbd440186 // ldr s6, [x12, #1024]
-	WORD $0xbd452183 // ldr s3, [x12, #1312]
-	WORD $0xbd456187 // ldr s7, [x12, #1376]
-	WORD $0x4f00061a // movi v26.4s, #16, lsl #0
-	WORD $0x3dc40178 // ldr q24, [x11, #4096]
-	WORD $0x6f844348 // mls v8.4s, v26.4s, v4.s[0]
-	WORD $0x4f809319 // fmul v25.4s, v24.4s, v0.s[0]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4e28cf30 // fmla v16.4s, v25.4s, v8.4s
-	WORD $0x6f85434a // mls v10.4s, v26.4s, v5.s[0]
-	WORD $0x4f819319 // fmul v25.4s, v24.4s, v1.s[0]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4e2acf32 // fmla v18.4s, v25.4s, v10.4s
-	WORD $0x6f86434c // mls v12.4s, v26.4s, v6.s[0]
-	WORD $0x4f829319 // fmul v25.4s, v24.4s, v2.s[0]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4e2ccf34 // fmla v20.4s, v25.4s, v12.4s
-	WORD $0x6f87434e // mls v14.4s, v26.4s, v7.s[0]
-	WORD $0x4f839319 // fmul v25.4s, v24.4s, v3.s[0]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4e2ecf36 // fmla v22.4s, v25.4s, v14.4s
-	WORD $0x3dc40578 // ldr q24, [x11, #4112]
-	WORD $0x6f844349 // mls v9.4s, v26.4s, v4.s[0]
-	WORD $0x4f809319 // fmul v25.4s, v24.4s, v0.s[0]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4e29cf31 // fmla v17.4s, v25.4s, v9.4s
-	WORD $0x6f85434b // mls v11.4s, v26.4s, v5.s[0]
-	WORD $0x4f819319 // fmul v25.4s, v24.4s, v1.s[0]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4e2bcf33 // fmla v19.4s, v25.4s, v11.4s
-	WORD $0x6f86434d // mls v13.4s, v26.4s, v6.s[0]
-	WORD $0x4f829319 // fmul v25.4s, v24.4s, v2.s[0]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4e2dcf35 // fmla v21.4s, v25.4s, v13.4s
-	WORD $0x6f87434f // mls v15.4s, v26.4s, v7.s[0]
-	WORD $0x4f839319 // fmul v25.4s, v24.4s, v3.s[0]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4e2fcf37 // fmla v23.4s, v25.4s, v15.4s
-	ADD $32, R10
-	ADD $4, R12
-	ADD $512, R8
-	ADD $64, R11
-	SUB $1, R13
-	CBNZ R13, block37
-	WORD $0x3d8002d0 // str q16, [x22, #0]
-	WORD $0x3d8006d1 // str q17, [x22, #16]
-	WORD $0x3d8012d2 // str q18, [x22, #64]
-	WORD $0x3d8016d3 // str q19, [x22, #80]
-	WORD $0x3d8022d4 // str q20, [x22, #128]
-	WORD $0x3d8026d5 // str q21, [x22, #144]
-	WORD $0x3d8032d6 // str q22, [x22, #192]
-	WORD $0x3d8036d7 // str q23, [x22, #208]
-	ADD $32, R21
-	ADD $32, R22
-	ADD $32, R23
-	ADD $128, R25
-	ADD $32, R26
-	SUB $1, R24
-	CBNZ R24, pass36
-	ADD $1408, R6
-	ADD $256, R7
-	SUB $4, R5
-	JMP rows4_35
-rowsNext34:
-rows2_39:
-	CMP $2, R5
-	BLT rowsNext38
-	// 2 rows
-	MOVD R2, R21
-	MOVD R7, R22
-	MOVD R2, R23
-	MOVD R2, R25
-	MOVD R2, R26
-	MOVD R21, R8
-	MOVD R6, R10
-	MOVD R6, R12
-	MOVD R23, R11
-	MOVD R15, R13
-	WORD $0x3dc002d2 // ldr q18, [x22, #0]
-	WORD $0x3dc006d3 // ldr q19, [x22, #16]
-	WORD $0x3dc00ad4 // ldr q20, [x22, #32]
-	WORD $0x3dc00ed5 // ldr q21, [x22, #48]
-	WORD $0x3dc012d6 // ldr q22, [x22, #64]
-	WORD $0x3dc016d7 // ldr q23, [x22, #80]
-	WORD $0x3dc01ad8 // ldr q24, [x22, #96]
-	WORD $0x3dc01ed9 // ldr q25, [x22, #112]
-block41:
-	WORD $0x4f00e40a // movi v10.16b, #0
-	WORD $0x4f00e40b // movi v11.16b, #0
-	WORD $0x4f00e40c // movi v12.16b, #0
-	WORD $0x4f00e40d // movi v13.16b, #0
-	WORD $0x4f00e40e // movi v14.16b, #0
-	WORD $0x4f00e40f // movi v15.16b, #0
-	WORD $0x4f00e410 // movi v16.16b, #0
-	WORD $0x4f00e411 // movi v17.16b, #0
-	WORD $0x3dc00140 // ldr q0, [x10, #0]
-	WORD $0x3dc05941 // ldr q1, [x10, #352]
-	WORD $0x3dc00102 // ldr q2, [x8, #0]
-	WORD $0x3dc00503 // ldr q3, [x8, #16]
-	WORD $0x3dc00904 // ldr q4, [x8, #32]
-	WORD $0x3dc00d05 // ldr q5, [x8, #48]
-	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
-	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
-	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
-	WORD $0x4f80e0ad // sdot v13.4s, v5.16b, v0.4b[0]
-	WORD $0x4f81e04e // sdot v14.4s, v2.16b, v1.4b[0]
-	WORD $0x4f81e06f // sdot v15.4s, v3.16b, v1.4b[0]
-	WORD $0x4f81e090 // sdot v16.4s, v4.16b, v1.4b[0]
-	WORD $0x4f81e0b1 // sdot v17.4s, v5.16b, v1.4b[0]
-	WORD $0x3dc01106 // ldr q6, [x8, #64]
-	WORD $0x3dc01507 // ldr q7, [x8, #80]
-	WORD $0x3dc01908 // ldr q8, [x8, #96]
-	WORD $0x3dc01d09 // ldr q9, [x8, #112]
-	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
-	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
-	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
-	WORD $0x4fa0e12d // sdot v13.4s, v9.16b, v0.4b[1]
-	WORD $0x4fa1e0ce // sdot v14.4s, v6.16b, v1.4b[1]
-	WORD $0x4fa1e0ef // sdot v15.4s, v7.16b, v1.4b[1]
-	WORD $0x4fa1e110 // sdot v16.4s, v8.16b, v1.4b[1]
-	WORD $0x4fa1e131 // sdot v17.4s, v9.16b, v1.4b[1]
-	WORD $0x3dc02102 // ldr q2, [x8, #128]
-	WORD $0x3dc02503 // ldr q3, [x8, #144]
-	WORD $0x3dc02904 // ldr q4, [x8, #160]
-	WORD $0x3dc02d05 // ldr q5, [x8, #176]
-	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
-	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
-	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
-	WORD $0x4f80e8ad // sdot v13.4s, v5.16b, v0.4b[2]
-	WORD $0x4f81e84e // sdot v14.4s, v2.16b, v1.4b[2]
-	WORD $0x4f81e86f // sdot v15.4s, v3.16b, v1.4b[2]
-	WORD $0x4f81e890 // sdot v16.4s, v4.16b, v1.4b[2]
-	WORD $0x4f81e8b1 // sdot v17.4s, v5.16b, v1.4b[2]
-	WORD $0x3dc03106 // ldr q6, [x8, #192]
-	WORD $0x3dc03507 // ldr q7, [x8, #208]
-	WORD $0x3dc03908 // ldr q8, [x8, #224]
-	WORD $0x3dc03d09 // ldr q9, [x8, #240]
-	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
-	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
-	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
-	WORD $0x4fa0e92d // sdot v13.4s, v9.16b, v0.4b[3]
-	WORD $0x4fa1e8ce // sdot v14.4s, v6.16b, v1.4b[3]
-	WORD $0x4fa1e8ef // sdot v15.4s, v7.16b, v1.4b[3]
-	WORD $0x4fa1e910 // sdot v16.4s, v8.16b, v1.4b[3]
-	WORD $0x4fa1e931 // sdot v17.4s, v9.16b, v1.4b[3]
-	WORD $0x3dc00540 // ldr q0, [x10, #16]
-	WORD $0x3dc05d41 // ldr q1, [x10, #368]
-	WORD $0x3dc04102 // ldr q2, [x8, #256]
-	WORD $0x3dc04503 // ldr q3, [x8, #272]
-	WORD $0x3dc04904 // ldr q4, [x8, #288]
-	WORD $0x3dc04d05 // ldr q5, [x8, #304]
-	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
-	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
-	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
-	WORD $0x4f80e0ad // sdot v13.4s, v5.16b, v0.4b[0]
-	WORD $0x4f81e04e // sdot v14.4s, v2.16b, v1.4b[0]
-	WORD $0x4f81e06f // sdot v15.4s, v3.16b, v1.4b[0]
-	WORD $0x4f81e090 // sdot v16.4s, v4.16b, v1.4b[0]
-	WORD $0x4f81e0b1 // sdot v17.4s, v5.16b, v1.4b[0]
-	WORD $0x3dc05106 // ldr q6, [x8, #320]
-	WORD $0x3dc05507 // ldr q7, [x8, #336]
-	WORD $0x3dc05908 // ldr q8, [x8, #352]
-	WORD $0x3dc05d09 // ldr q9, [x8, #368]
-	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
-	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
-	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
-	WORD $0x4fa0e12d // sdot v13.4s, v9.16b, v0.4b[1]
-	WORD $0x4fa1e0ce // sdot v14.4s, v6.16b, v1.4b[1]
-	WORD $0x4fa1e0ef // sdot v15.4s, v7.16b, v1.4b[1]
-	WORD $0x4fa1e110 // sdot v16.4s, v8.16b, v1.4b[1]
-	WORD $0x4fa1e131 // sdot v17.4s, v9.16b, v1.4b[1]
-	WORD $0x3dc06102 // ldr q2, [x8, #384]
-	WORD $0x3dc06503 // ldr q3, [x8, #400]
-	WORD $0x3dc06904 // ldr q4, [x8, #416]
-	WORD $0x3dc06d05 // ldr q5, [x8, #432]
-	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
-	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
-	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
-	WORD $0x4f80e8ad // sdot v13.4s, v5.16b, v0.4b[2]
-	WORD $0x4f81e84e // sdot v14.4s, v2.16b, v1.4b[2]
-	WORD $0x4f81e86f // sdot v15.4s, v3.16b, v1.4b[2]
-	WORD $0x4f81e890 // sdot v16.4s, v4.16b, v1.4b[2]
-	WORD $0x4f81e8b1 // sdot v17.4s, v5.16b, v1.4b[2]
-	WORD $0x3dc07106 // ldr q6, [x8, #448]
-	WORD $0x3dc07507 // ldr q7, [x8, #464]
-	WORD $0x3dc07908 // ldr q8, [x8, #480]
-	WORD $0x3dc07d09 // ldr q9, [x8, #496]
-	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
-	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
-	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
-	WORD $0x4fa0e92d // sdot v13.4s, v9.16b, v0.4b[3]
-	WORD $0x4fa1e8ce // sdot v14.4s, v6.16b, v1.4b[3]
-	WORD $0x4fa1e8ef // sdot v15.4s, v7.16b, v1.4b[3]
-	WORD $0x4fa1e910 // sdot v16.4s, v8.16b, v1.4b[3]
-	WORD $0x4fa1e931 // sdot v17.4s, v9.16b, v1.4b[3]
-	WORD $0xbd410180 // ldr s0, [x12, #256]
-	WORD $0xbd414182 // ldr s2, [x12, #320]
-	WORD $0xbd426181 // ldr s1, [x12, #608]
-	WORD $0xbd42a183 // ldr s3, [x12, #672]
-	WORD $0x4f000606 // movi v6.4s, #16, lsl #0
-	WORD $0x3dc40164 // ldr q4, [x11, #4096]
-	WORD $0x6f8240ca // mls v10.4s, v6.4s, v2.s[0]
-	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4e2accb2 // fmla v18.4s, v5.4s, v10.4s
-	WORD $0x6f8340ce // mls v14.4s, v6.4s, v3.s[0]
-	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
-	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4e2eccb6 // fmla v22.4s, v5.4s, v14.4s
-	WORD $0x3dc40564 // ldr q4, [x11, #4112]
-	WORD $0x6f8240cb // mls v11.4s, v6.4s, v2.s[0]
-	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4e2bccb3 // fmla v19.4s, v5.4s, v11.4s
-	WORD $0x6f8340cf // mls v15.4s, v6.4s, v3.s[0]
-	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
-	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
-	WORD $0x4e2fccb7 // fmla v23.4s, v5.4s, v15.4s
-	WORD $0x3dc40964 // ldr q4, [x11, #4128]
-	WORD $0x6f8240cc // mls v12.4s, v6.4s, v2.s[0]
-	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4e2cccb4 // fmla v20.4s, v5.4s, v12.4s
-	WORD $0x6f8340d0 // mls v16.4s, v6.4s, v3.s[0]
-	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
-	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
-	WORD $0x4e30ccb8 // fmla v24.4s, v5.4s, v16.4s
-	WORD $0x3dc40d64 // ldr q4, [x11, #4144]
-	WORD $0x6f8240cd // mls v13.4s, v6.4s, v2.s[0]
-	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
-	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4e2dccb5 // fmla v21.4s, v5.4s, v13.4s
-	WORD $0x6f8340d1 // mls v17.4s, v6.4s, v3.s[0]
-	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
-	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
-	WORD $0x4e31ccb9 // fmla v25.4s, v5.4s, v17.4s
-	ADD $32, R10
-	ADD $4, R12
-	ADD $512, R8
-	ADD $64, R11
-	SUB $1, R13
-	CBNZ R13, block41
-	WORD $0x3d8002d2 // str q18, [x22, #0]
-	WORD $0x3d8006d3 // str q19, [x22, #16]
-	WORD $0x3d800ad4 // str q20, [x22, #32]
-	WORD $0x3d800ed5 // str q21, [x22, #48]
-	WORD $0x3d8012d6 // str q22, [x22, #64]
-	WORD $0x3d8016d7 // str q23, [x22, #80]
-	WORD $0x3d801ad8 // str q24, [x22, #96]
-	WORD $0x3d801ed9 // str q25, [x22, #112]
-	ADD $704, R6
-	ADD $128, R7
-	SUB $2, R5
-	JMP rows2_39
-rowsNext38:
-rows1_43:
-	CMP $1, R5
-	BLT rowsNext42
-	// 1 rows
-	MOVD R2, R21
-	MOVD R7, R22
-	MOVD R2, R23
-	MOVD R2, R25
-	MOVD R2, R26
-	MOVD R21, R8
-	MOVD R6, R10
-	MOVD R6, R12
-	MOVD R23, R11
-	MOVD R15, R13
-	WORD $0x3dc002cd // ldr q13, [x22, #0]
-	WORD $0x3dc006ce // ldr q14, [x22, #16]
-	WORD $0x3dc00acf // ldr q15, [x22, #32]
-	WORD $0x3dc00ed0 // ldr q16, [x22, #48]
-block45:
-	WORD $0x4f00e409 // movi v9.16b, #0
-	WORD $0x4f00e40a // movi v10.16b, #0
-	WORD $0x4f00e40b // movi v11.16b, #0
-	WORD $0x4f00e40c // movi v12.16b, #0
-	WORD $0x3dc00140 // ldr q0, [x10, #0]
-	WORD $0x3dc00101 // ldr q1, [x8, #0]
-	WORD $0x3dc00502 // ldr q2, [x8, #16]
-	WORD $0x3dc00903 // ldr q3, [x8, #32]
-	WORD $0x3dc00d04 // ldr q4, [x8, #48]
-	WORD $0x4f80e029 // sdot v9.4s, v1.16b, v0.4b[0]
-	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
-	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
-	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
-	WORD $0x3dc01105 // ldr q5, [x8, #64]
-	WORD $0x3dc01506 // ldr q6, [x8, #80]
-	WORD $0x3dc01907 // ldr q7, [x8, #96]
-	WORD $0x3dc01d08 // ldr q8, [x8, #112]
-	WORD $0x4fa0e0a9 // sdot v9.4s, v5.16b, v0.4b[1]
-	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
-	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
-	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
-	WORD $0x3dc02101 // ldr q1, [x8, #128]
-	WORD $0x3dc02502 // ldr q2, [x8, #144]
-	WORD $0x3dc02903 // ldr q3, [x8, #160]
-	WORD $0x3dc02d04 // ldr q4, [x8, #176]
-	WORD $0x4f80e829 // sdot v9.4s, v1.16b, v0.4b[2]
-	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
-	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
-	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
-	WORD $0x3dc03105 // ldr q5, [x8, #192]
-	WORD $0x3dc03506 // ldr q6, [x8, #208]
-	WORD $0x3dc03907 // ldr q7, [x8, #224]
-	WORD $0x3dc03d08 // ldr q8, [x8, #240]
-	WORD $0x4fa0e8a9 // sdot v9.4s, v5.16b, v0.4b[3]
-	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
-	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
-	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
-	WORD $0x3dc00540 // ldr q0, [x10, #16]
-	WORD $0x3dc04101 // ldr q1, [x8, #256]
-	WORD $0x3dc04502 // ldr q2, [x8, #272]
-	WORD $0x3dc04903 // ldr q3, [x8, #288]
-	WORD $0x3dc04d04 // ldr q4, [x8, #304]
-	WORD $0x4f80e029 // sdot v9.4s, v1.16b, v0.4b[0]
-	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
-	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
-	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
-	WORD $0x3dc05105 // ldr q5, [x8, #320]
-	WORD $0x3dc05506 // ldr q6, [x8, #336]
-	WORD $0x3dc05907 // ldr q7, [x8, #352]
-	WORD $0x3dc05d08 // ldr q8, [x8, #368]
-	WORD $0x4fa0e0a9 // sdot v9.4s, v5.16b, v0.4b[1]
-	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
-	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
-	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
-	WORD $0x3dc06101 // ldr q1, [x8, #384]
-	WORD $0x3dc06502 // ldr q2, [x8, #400]
-	WORD $0x3dc06903 // ldr q3, [x8, #416]
-	WORD $0x3dc06d04 // ldr q4, [x8, #432]
-	WORD $0x4f80e829 // sdot v9.4s, v1.16b, v0.4b[2]
-	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
-	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
-	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
-	WORD $0x3dc07105 // ldr q5, [x8, #448]
-	WORD $0x3dc07506 // ldr q6, [x8, #464]
-	WORD $0x3dc07907 // ldr q7, [x8, #480]
-	WORD $0x3dc07d08 // ldr q8, [x8, #496]
-	WORD $0x4fa0e8a9 // sdot v9.4s, v5.16b, v0.4b[3]
-	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
-	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
-	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
-	WORD $0xbd410180 // ldr s0, [x12, #256]
 	WORD $0xbd414181 // ldr s1, [x12, #320]
-	WORD $0x4f000604 // movi v4.4s, #16, lsl #0
+	WORD $0x4f000504 // movi v4.4s, #8, lsl #0
 	WORD $0x3dc40162 // ldr q2, [x11, #4096]
 	WORD $0x6f814089 // mls v9.4s, v4.4s, v1.s[0]
 	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
@@ -2057,7 +1404,7 @@ block45:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block45
+	CBNZ R13, block30
 	WORD $0x3d8002cd // str q13, [x22, #0]
 	WORD $0x3d8006ce // str q14, [x22, #16]
 	WORD $0x3d800acf // str q15, [x22, #32]
@@ -2065,51 +1412,42 @@ block45:
 	ADD $352, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext42:
+rowsNext27:
+next2:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $8, R4
-	JMP super31
-done32:
+	JMP super1
+done3:
 	RET
 
-// func groupQ5_1DotProd(a *groupArgs)
-TEXT ·groupQ5_1DotProd(SB), NOSPLIT, $0-8
+// func groupQ4_1DotProd(a *groupArgs)
+TEXT ·groupQ4_1DotProd(SB), NOSPLIT, $0-8
 	MOVD a+0(FP), R0
 	MOVD groupArgs_w(R0), R1
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super46:
+super31:
 	CMP $0, R4
-	BLE done47
+	BLE done33
 	MOVD $8, R15
 	CMP R15, R4
 	CSEL LT, R4, R15, R15
+	MOVD groupArgs_rows(R0), R5
+	CMP $4, R5
+	BGT more34
 	MOVD R15, R13
 	MOVD R2, R8
 	MOVD R2, R11
+	ADD $64, R1, R20
 	WORD $0x4f00e5ff // movi v31.16b, #15
-	MOVD $matmul_dotprod_byte0<>(SB), R19
-	WORD $0x3dc0027b // ldr q27, [x19, #0]
-	MOVD $matmul_dotprod_byte1<>(SB), R19
-	WORD $0x3dc0027c // ldr q28, [x19, #0]
-	MOVD $matmul_dotprod_byte2<>(SB), R19
-	WORD $0x3dc0027d // ldr q29, [x19, #0]
-	MOVD $matmul_dotprod_byte3<>(SB), R19
-	WORD $0x3dc0027e // ldr q30, [x19, #0]
-	MOVD $matmul_dotprod_bits0<>(SB), R19
-	WORD $0x3dc00279 // ldr q25, [x19, #0]
-	MOVD $matmul_dotprod_bits1<>(SB), R19
-	WORD $0x3dc0027a // ldr q26, [x19, #0]
-	WORD $0x4f00e618 // movi v24.16b, #16
-unpack48:
+unpack35:
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
 	PRFM 8384(R1), PLDL1KEEP
 	PRFM 8448(R1), PLDL1KEEP
-	PRFM 8512(R1), PLDL1KEEP
 	WORD $0x3dc00020 // ldr q0, [x1, #0]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
@@ -2130,171 +1468,833 @@ unpack48:
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
 	WORD $0x3d848961 // str q1, [x11, #4640]
 	WORD $0x3d848d62 // str q2, [x11, #4656]
-	WORD $0x3dc01024 // ldr q4, [x1, #64]
-	WORD $0x3dc02025 // ldr q5, [x1, #128]
+	ADD $320, R1
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, unpack35
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	CMP $4, R5
+	BNE rowsNext36
+	// 4 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass37:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002d0 // ldr q16, [x22, #0]
+	WORD $0x3dc006d1 // ldr q17, [x22, #16]
+	WORD $0x3dc012d2 // ldr q18, [x22, #64]
+	WORD $0x3dc016d3 // ldr q19, [x22, #80]
+	WORD $0x3dc022d4 // ldr q20, [x22, #128]
+	WORD $0x3dc026d5 // ldr q21, [x22, #144]
+	WORD $0x3dc032d6 // ldr q22, [x22, #192]
+	WORD $0x3dc036d7 // ldr q23, [x22, #208]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+block38:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x3dc05942 // ldr q2, [x10, #352]
+	WORD $0x3dc05d43 // ldr q3, [x10, #368]
+	WORD $0x3dc0b144 // ldr q4, [x10, #704]
+	WORD $0x3dc0b545 // ldr q5, [x10, #720]
+	WORD $0x3dc10946 // ldr q6, [x10, #1056]
+	WORD $0x3dc10d47 // ldr q7, [x10, #1072]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00118 // ldr q24, [x8, #0]
+	WORD $0x6f0c0719 // ushr v25.16b, v24.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x4f80e308 // sdot v8.4s, v24.16b, v0.4b[0]
+	WORD $0x4f81e328 // sdot v8.4s, v25.16b, v1.4b[0]
+	WORD $0x4f82e30a // sdot v10.4s, v24.16b, v2.4b[0]
+	WORD $0x4f83e32a // sdot v10.4s, v25.16b, v3.4b[0]
+	WORD $0x4f84e30c // sdot v12.4s, v24.16b, v4.4b[0]
+	WORD $0x4f85e32c // sdot v12.4s, v25.16b, v5.4b[0]
+	WORD $0x4f86e30e // sdot v14.4s, v24.16b, v6.4b[0]
+	WORD $0x4f87e32e // sdot v14.4s, v25.16b, v7.4b[0]
+	WORD $0x3dc0111a // ldr q26, [x8, #64]
+	WORD $0x6f0c075b // ushr v27.16b, v26.16b, #4
+	WORD $0x4e3f1f5a // and v26.16b, v26.16b, v31.16b
+	WORD $0x4fa0e348 // sdot v8.4s, v26.16b, v0.4b[1]
+	WORD $0x4fa1e368 // sdot v8.4s, v27.16b, v1.4b[1]
+	WORD $0x4fa2e34a // sdot v10.4s, v26.16b, v2.4b[1]
+	WORD $0x4fa3e36a // sdot v10.4s, v27.16b, v3.4b[1]
+	WORD $0x4fa4e34c // sdot v12.4s, v26.16b, v4.4b[1]
+	WORD $0x4fa5e36c // sdot v12.4s, v27.16b, v5.4b[1]
+	WORD $0x4fa6e34e // sdot v14.4s, v26.16b, v6.4b[1]
+	WORD $0x4fa7e36e // sdot v14.4s, v27.16b, v7.4b[1]
+	WORD $0x3dc02118 // ldr q24, [x8, #128]
+	WORD $0x6f0c0719 // ushr v25.16b, v24.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x4f80eb08 // sdot v8.4s, v24.16b, v0.4b[2]
+	WORD $0x4f81eb28 // sdot v8.4s, v25.16b, v1.4b[2]
+	WORD $0x4f82eb0a // sdot v10.4s, v24.16b, v2.4b[2]
+	WORD $0x4f83eb2a // sdot v10.4s, v25.16b, v3.4b[2]
+	WORD $0x4f84eb0c // sdot v12.4s, v24.16b, v4.4b[2]
+	WORD $0x4f85eb2c // sdot v12.4s, v25.16b, v5.4b[2]
+	WORD $0x4f86eb0e // sdot v14.4s, v24.16b, v6.4b[2]
+	WORD $0x4f87eb2e // sdot v14.4s, v25.16b, v7.4b[2]
+	WORD $0x3dc0311a // ldr q26, [x8, #192]
+	WORD $0x6f0c075b // ushr v27.16b, v26.16b, #4
+	WORD $0x4e3f1f5a // and v26.16b, v26.16b, v31.16b
+	WORD $0x4fa0eb48 // sdot v8.4s, v26.16b, v0.4b[3]
+	WORD $0x4fa1eb68 // sdot v8.4s, v27.16b, v1.4b[3]
+	WORD $0x4fa2eb4a // sdot v10.4s, v26.16b, v2.4b[3]
+	WORD $0x4fa3eb6a // sdot v10.4s, v27.16b, v3.4b[3]
+	WORD $0x4fa4eb4c // sdot v12.4s, v26.16b, v4.4b[3]
+	WORD $0x4fa5eb6c // sdot v12.4s, v27.16b, v5.4b[3]
+	WORD $0x4fa6eb4e // sdot v14.4s, v26.16b, v6.4b[3]
+	WORD $0x4fa7eb6e // sdot v14.4s, v27.16b, v7.4b[3]
+	WORD $0x3dc00518 // ldr q24, [x8, #16]
+	WORD $0x6f0c0719 // ushr v25.16b, v24.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x4f80e309 // sdot v9.4s, v24.16b, v0.4b[0]
+	WORD $0x4f81e329 // sdot v9.4s, v25.16b, v1.4b[0]
+	WORD $0x4f82e30b // sdot v11.4s, v24.16b, v2.4b[0]
+	WORD $0x4f83e32b // sdot v11.4s, v25.16b, v3.4b[0]
+	WORD $0x4f84e30d // sdot v13.4s, v24.16b, v4.4b[0]
+	WORD $0x4f85e32d // sdot v13.4s, v25.16b, v5.4b[0]
+	WORD $0x4f86e30f // sdot v15.4s, v24.16b, v6.4b[0]
+	WORD $0x4f87e32f // sdot v15.4s, v25.16b, v7.4b[0]
+	WORD $0x3dc0151a // ldr q26, [x8, #80]
+	WORD $0x6f0c075b // ushr v27.16b, v26.16b, #4
+	WORD $0x4e3f1f5a // and v26.16b, v26.16b, v31.16b
+	WORD $0x4fa0e349 // sdot v9.4s, v26.16b, v0.4b[1]
+	WORD $0x4fa1e369 // sdot v9.4s, v27.16b, v1.4b[1]
+	WORD $0x4fa2e34b // sdot v11.4s, v26.16b, v2.4b[1]
+	WORD $0x4fa3e36b // sdot v11.4s, v27.16b, v3.4b[1]
+	WORD $0x4fa4e34d // sdot v13.4s, v26.16b, v4.4b[1]
+	WORD $0x4fa5e36d // sdot v13.4s, v27.16b, v5.4b[1]
+	WORD $0x4fa6e34f // sdot v15.4s, v26.16b, v6.4b[1]
+	WORD $0x4fa7e36f // sdot v15.4s, v27.16b, v7.4b[1]
+	WORD $0x3dc02518 // ldr q24, [x8, #144]
+	WORD $0x6f0c0719 // ushr v25.16b, v24.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x4f80eb09 // sdot v9.4s, v24.16b, v0.4b[2]
+	WORD $0x4f81eb29 // sdot v9.4s, v25.16b, v1.4b[2]
+	WORD $0x4f82eb0b // sdot v11.4s, v24.16b, v2.4b[2]
+	WORD $0x4f83eb2b // sdot v11.4s, v25.16b, v3.4b[2]
+	WORD $0x4f84eb0d // sdot v13.4s, v24.16b, v4.4b[2]
+	WORD $0x4f85eb2d // sdot v13.4s, v25.16b, v5.4b[2]
+	WORD $0x4f86eb0f // sdot v15.4s, v24.16b, v6.4b[2]
+	WORD $0x4f87eb2f // sdot v15.4s, v25.16b, v7.4b[2]
+	WORD $0x3dc0351a // ldr q26, [x8, #208]
+	WORD $0x6f0c075b // ushr v27.16b, v26.16b, #4
+	WORD $0x4e3f1f5a // and v26.16b, v26.16b, v31.16b
+	WORD $0x4fa0eb49 // sdot v9.4s, v26.16b, v0.4b[3]
+	WORD $0x4fa1eb69 // sdot v9.4s, v27.16b, v1.4b[3]
+	WORD $0x4fa2eb4b // sdot v11.4s, v26.16b, v2.4b[3]
+	WORD $0x4fa3eb6b // sdot v11.4s, v27.16b, v3.4b[3]
+	WORD $0x4fa4eb4d // sdot v13.4s, v26.16b, v4.4b[3]
+	WORD $0x4fa5eb6d // sdot v13.4s, v27.16b, v5.4b[3]
+	WORD $0x4fa6eb4f // sdot v15.4s, v26.16b, v6.4b[3]
+	WORD $0x4fa7eb6f // sdot v15.4s, v27.16b, v7.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd412184 // ldr s4, [x12, #288]
+	WORD $0xbd426181 // ldr s1, [x12, #608]
+	WORD $0xbd428185 // ldr s5, [x12, #640]
+	WORD $0xbd43c182 // ldr s2, [x12, #960]
+	WORD $0xbd43e186 // ldr s6, [x12, #992]
+	WORD $0xbd452183 // ldr s3, [x12, #1312]
+	WORD $0xbd454187 // ldr s7, [x12, #1344]
+	WORD $0x3dc40178 // ldr q24, [x11, #4096]
+	WORD $0x3dc4817a // ldr q26, [x11, #4608]
+	WORD $0x4f809319 // fmul v25.4s, v24.4s, v0.s[0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4e28cf30 // fmla v16.4s, v25.4s, v8.4s
+	WORD $0x4f841350 // fmla v16.4s, v26.4s, v4.s[0]
+	WORD $0x4f819319 // fmul v25.4s, v24.4s, v1.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2acf32 // fmla v18.4s, v25.4s, v10.4s
+	WORD $0x4f851352 // fmla v18.4s, v26.4s, v5.s[0]
+	WORD $0x4f829319 // fmul v25.4s, v24.4s, v2.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2ccf34 // fmla v20.4s, v25.4s, v12.4s
+	WORD $0x4f861354 // fmla v20.4s, v26.4s, v6.s[0]
+	WORD $0x4f839319 // fmul v25.4s, v24.4s, v3.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2ecf36 // fmla v22.4s, v25.4s, v14.4s
+	WORD $0x4f871356 // fmla v22.4s, v26.4s, v7.s[0]
+	WORD $0x3dc40578 // ldr q24, [x11, #4112]
+	WORD $0x3dc4857a // ldr q26, [x11, #4624]
+	WORD $0x4f809319 // fmul v25.4s, v24.4s, v0.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4e29cf31 // fmla v17.4s, v25.4s, v9.4s
+	WORD $0x4f841351 // fmla v17.4s, v26.4s, v4.s[0]
+	WORD $0x4f819319 // fmul v25.4s, v24.4s, v1.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bcf33 // fmla v19.4s, v25.4s, v11.4s
+	WORD $0x4f851353 // fmla v19.4s, v26.4s, v5.s[0]
+	WORD $0x4f829319 // fmul v25.4s, v24.4s, v2.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dcf35 // fmla v21.4s, v25.4s, v13.4s
+	WORD $0x4f861355 // fmla v21.4s, v26.4s, v6.s[0]
+	WORD $0x4f839319 // fmul v25.4s, v24.4s, v3.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fcf37 // fmla v23.4s, v25.4s, v15.4s
+	WORD $0x4f871357 // fmla v23.4s, v26.4s, v7.s[0]
+	ADD $32, R10
+	ADD $4, R12
+	ADD $320, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block38
+	WORD $0x3d8002d0 // str q16, [x22, #0]
+	WORD $0x3d8006d1 // str q17, [x22, #16]
+	WORD $0x3d8012d2 // str q18, [x22, #64]
+	WORD $0x3d8016d3 // str q19, [x22, #80]
+	WORD $0x3d8022d4 // str q20, [x22, #128]
+	WORD $0x3d8026d5 // str q21, [x22, #144]
+	WORD $0x3d8032d6 // str q22, [x22, #192]
+	WORD $0x3d8036d7 // str q23, [x22, #208]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $128, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass37
+	JMP next32
+rowsNext36:
+	CMP $3, R5
+	BNE rowsNext39
+	// 3 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass40:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002cc // ldr q12, [x22, #0]
+	WORD $0x3dc006cd // ldr q13, [x22, #16]
+	WORD $0x3dc012ce // ldr q14, [x22, #64]
+	WORD $0x3dc016cf // ldr q15, [x22, #80]
+	WORD $0x3dc022d0 // ldr q16, [x22, #128]
+	WORD $0x3dc026d1 // ldr q17, [x22, #144]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+block41:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x3dc05942 // ldr q2, [x10, #352]
+	WORD $0x3dc05d43 // ldr q3, [x10, #368]
+	WORD $0x3dc0b144 // ldr q4, [x10, #704]
+	WORD $0x3dc0b545 // ldr q5, [x10, #720]
+	WORD $0x4f00e406 // movi v6.16b, #0
+	WORD $0x4f00e407 // movi v7.16b, #0
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00112 // ldr q18, [x8, #0]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4f80e246 // sdot v6.4s, v18.16b, v0.4b[0]
+	WORD $0x4f81e266 // sdot v6.4s, v19.16b, v1.4b[0]
+	WORD $0x4f82e248 // sdot v8.4s, v18.16b, v2.4b[0]
+	WORD $0x4f83e268 // sdot v8.4s, v19.16b, v3.4b[0]
+	WORD $0x4f84e24a // sdot v10.4s, v18.16b, v4.4b[0]
+	WORD $0x4f85e26a // sdot v10.4s, v19.16b, v5.4b[0]
+	WORD $0x3dc01114 // ldr q20, [x8, #64]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4fa0e286 // sdot v6.4s, v20.16b, v0.4b[1]
+	WORD $0x4fa1e2a6 // sdot v6.4s, v21.16b, v1.4b[1]
+	WORD $0x4fa2e288 // sdot v8.4s, v20.16b, v2.4b[1]
+	WORD $0x4fa3e2a8 // sdot v8.4s, v21.16b, v3.4b[1]
+	WORD $0x4fa4e28a // sdot v10.4s, v20.16b, v4.4b[1]
+	WORD $0x4fa5e2aa // sdot v10.4s, v21.16b, v5.4b[1]
+	WORD $0x3dc02112 // ldr q18, [x8, #128]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4f80ea46 // sdot v6.4s, v18.16b, v0.4b[2]
+	WORD $0x4f81ea66 // sdot v6.4s, v19.16b, v1.4b[2]
+	WORD $0x4f82ea48 // sdot v8.4s, v18.16b, v2.4b[2]
+	WORD $0x4f83ea68 // sdot v8.4s, v19.16b, v3.4b[2]
+	WORD $0x4f84ea4a // sdot v10.4s, v18.16b, v4.4b[2]
+	WORD $0x4f85ea6a // sdot v10.4s, v19.16b, v5.4b[2]
+	WORD $0x3dc03114 // ldr q20, [x8, #192]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4fa0ea86 // sdot v6.4s, v20.16b, v0.4b[3]
+	WORD $0x4fa1eaa6 // sdot v6.4s, v21.16b, v1.4b[3]
+	WORD $0x4fa2ea88 // sdot v8.4s, v20.16b, v2.4b[3]
+	WORD $0x4fa3eaa8 // sdot v8.4s, v21.16b, v3.4b[3]
+	WORD $0x4fa4ea8a // sdot v10.4s, v20.16b, v4.4b[3]
+	WORD $0x4fa5eaaa // sdot v10.4s, v21.16b, v5.4b[3]
+	WORD $0x3dc00512 // ldr q18, [x8, #16]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4f80e247 // sdot v7.4s, v18.16b, v0.4b[0]
+	WORD $0x4f81e267 // sdot v7.4s, v19.16b, v1.4b[0]
+	WORD $0x4f82e249 // sdot v9.4s, v18.16b, v2.4b[0]
+	WORD $0x4f83e269 // sdot v9.4s, v19.16b, v3.4b[0]
+	WORD $0x4f84e24b // sdot v11.4s, v18.16b, v4.4b[0]
+	WORD $0x4f85e26b // sdot v11.4s, v19.16b, v5.4b[0]
+	WORD $0x3dc01514 // ldr q20, [x8, #80]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4fa0e287 // sdot v7.4s, v20.16b, v0.4b[1]
+	WORD $0x4fa1e2a7 // sdot v7.4s, v21.16b, v1.4b[1]
+	WORD $0x4fa2e289 // sdot v9.4s, v20.16b, v2.4b[1]
+	WORD $0x4fa3e2a9 // sdot v9.4s, v21.16b, v3.4b[1]
+	WORD $0x4fa4e28b // sdot v11.4s, v20.16b, v4.4b[1]
+	WORD $0x4fa5e2ab // sdot v11.4s, v21.16b, v5.4b[1]
+	WORD $0x3dc02512 // ldr q18, [x8, #144]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4f80ea47 // sdot v7.4s, v18.16b, v0.4b[2]
+	WORD $0x4f81ea67 // sdot v7.4s, v19.16b, v1.4b[2]
+	WORD $0x4f82ea49 // sdot v9.4s, v18.16b, v2.4b[2]
+	WORD $0x4f83ea69 // sdot v9.4s, v19.16b, v3.4b[2]
+	WORD $0x4f84ea4b // sdot v11.4s, v18.16b, v4.4b[2]
+	WORD $0x4f85ea6b // sdot v11.4s, v19.16b, v5.4b[2]
+	WORD $0x3dc03514 // ldr q20, [x8, #208]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4fa0ea87 // sdot v7.4s, v20.16b, v0.4b[3]
+	WORD $0x4fa1eaa7 // sdot v7.4s, v21.16b, v1.4b[3]
+	WORD $0x4fa2ea89 // sdot v9.4s, v20.16b, v2.4b[3]
+	WORD $0x4fa3eaa9 // sdot v9.4s, v21.16b, v3.4b[3]
+	WORD $0x4fa4ea8b // sdot v11.4s, v20.16b, v4.4b[3]
+	WORD $0x4fa5eaab // sdot v11.4s, v21.16b, v5.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd412183 // ldr s3, [x12, #288]
+	WORD $0xbd426181 // ldr s1, [x12, #608]
+	WORD $0xbd428184 // ldr s4, [x12, #640]
+	WORD $0xbd43c182 // ldr s2, [x12, #960]
+	WORD $0xbd43e185 // ldr s5, [x12, #992]
+	WORD $0x3dc40172 // ldr q18, [x11, #4096]
+	WORD $0x3dc48174 // ldr q20, [x11, #4608]
+	WORD $0x4f809253 // fmul v19.4s, v18.4s, v0.s[0]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4e26ce6c // fmla v12.4s, v19.4s, v6.4s
+	WORD $0x4f83128c // fmla v12.4s, v20.4s, v3.s[0]
+	WORD $0x4f819253 // fmul v19.4s, v18.4s, v1.s[0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4e28ce6e // fmla v14.4s, v19.4s, v8.4s
+	WORD $0x4f84128e // fmla v14.4s, v20.4s, v4.s[0]
+	WORD $0x4f829253 // fmul v19.4s, v18.4s, v2.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2ace70 // fmla v16.4s, v19.4s, v10.4s
+	WORD $0x4f851290 // fmla v16.4s, v20.4s, v5.s[0]
+	WORD $0x3dc40572 // ldr q18, [x11, #4112]
+	WORD $0x3dc48574 // ldr q20, [x11, #4624]
+	WORD $0x4f809253 // fmul v19.4s, v18.4s, v0.s[0]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4e27ce6d // fmla v13.4s, v19.4s, v7.4s
+	WORD $0x4f83128d // fmla v13.4s, v20.4s, v3.s[0]
+	WORD $0x4f819253 // fmul v19.4s, v18.4s, v1.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4e29ce6f // fmla v15.4s, v19.4s, v9.4s
+	WORD $0x4f84128f // fmla v15.4s, v20.4s, v4.s[0]
+	WORD $0x4f829253 // fmul v19.4s, v18.4s, v2.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bce71 // fmla v17.4s, v19.4s, v11.4s
+	WORD $0x4f851291 // fmla v17.4s, v20.4s, v5.s[0]
+	ADD $32, R10
+	ADD $4, R12
+	ADD $320, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block41
+	WORD $0x3d8002cc // str q12, [x22, #0]
+	WORD $0x3d8006cd // str q13, [x22, #16]
+	WORD $0x3d8012ce // str q14, [x22, #64]
+	WORD $0x3d8016cf // str q15, [x22, #80]
+	WORD $0x3d8022d0 // str q16, [x22, #128]
+	WORD $0x3d8026d1 // str q17, [x22, #144]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $128, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass40
+	JMP next32
+rowsNext39:
+	CMP $2, R5
+	BNE rowsNext42
+	// 2 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002cc // ldr q12, [x22, #0]
+	WORD $0x3dc006cd // ldr q13, [x22, #16]
+	WORD $0x3dc00ace // ldr q14, [x22, #32]
+	WORD $0x3dc00ecf // ldr q15, [x22, #48]
+	WORD $0x3dc012d0 // ldr q16, [x22, #64]
+	WORD $0x3dc016d1 // ldr q17, [x22, #80]
+	WORD $0x3dc01ad2 // ldr q18, [x22, #96]
+	WORD $0x3dc01ed3 // ldr q19, [x22, #112]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+block44:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x3dc05942 // ldr q2, [x10, #352]
+	WORD $0x3dc05d43 // ldr q3, [x10, #368]
+	WORD $0x4f00e404 // movi v4.16b, #0
+	WORD $0x4f00e405 // movi v5.16b, #0
+	WORD $0x4f00e406 // movi v6.16b, #0
+	WORD $0x4f00e407 // movi v7.16b, #0
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00114 // ldr q20, [x8, #0]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4f80e284 // sdot v4.4s, v20.16b, v0.4b[0]
+	WORD $0x4f81e2a4 // sdot v4.4s, v21.16b, v1.4b[0]
+	WORD $0x4f82e288 // sdot v8.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2a8 // sdot v8.4s, v21.16b, v3.4b[0]
+	WORD $0x3dc01116 // ldr q22, [x8, #64]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4fa0e2c4 // sdot v4.4s, v22.16b, v0.4b[1]
+	WORD $0x4fa1e2e4 // sdot v4.4s, v23.16b, v1.4b[1]
+	WORD $0x4fa2e2c8 // sdot v8.4s, v22.16b, v2.4b[1]
+	WORD $0x4fa3e2e8 // sdot v8.4s, v23.16b, v3.4b[1]
+	WORD $0x3dc02114 // ldr q20, [x8, #128]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4f80ea84 // sdot v4.4s, v20.16b, v0.4b[2]
+	WORD $0x4f81eaa4 // sdot v4.4s, v21.16b, v1.4b[2]
+	WORD $0x4f82ea88 // sdot v8.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaa8 // sdot v8.4s, v21.16b, v3.4b[2]
+	WORD $0x3dc03116 // ldr q22, [x8, #192]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4fa0eac4 // sdot v4.4s, v22.16b, v0.4b[3]
+	WORD $0x4fa1eae4 // sdot v4.4s, v23.16b, v1.4b[3]
+	WORD $0x4fa2eac8 // sdot v8.4s, v22.16b, v2.4b[3]
+	WORD $0x4fa3eae8 // sdot v8.4s, v23.16b, v3.4b[3]
+	WORD $0x3dc00514 // ldr q20, [x8, #16]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4f80e285 // sdot v5.4s, v20.16b, v0.4b[0]
+	WORD $0x4f81e2a5 // sdot v5.4s, v21.16b, v1.4b[0]
+	WORD $0x4f82e289 // sdot v9.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2a9 // sdot v9.4s, v21.16b, v3.4b[0]
+	WORD $0x3dc01516 // ldr q22, [x8, #80]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4fa0e2c5 // sdot v5.4s, v22.16b, v0.4b[1]
+	WORD $0x4fa1e2e5 // sdot v5.4s, v23.16b, v1.4b[1]
+	WORD $0x4fa2e2c9 // sdot v9.4s, v22.16b, v2.4b[1]
+	WORD $0x4fa3e2e9 // sdot v9.4s, v23.16b, v3.4b[1]
+	WORD $0x3dc02514 // ldr q20, [x8, #144]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4f80ea85 // sdot v5.4s, v20.16b, v0.4b[2]
+	WORD $0x4f81eaa5 // sdot v5.4s, v21.16b, v1.4b[2]
+	WORD $0x4f82ea89 // sdot v9.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaa9 // sdot v9.4s, v21.16b, v3.4b[2]
+	WORD $0x3dc03516 // ldr q22, [x8, #208]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4fa0eac5 // sdot v5.4s, v22.16b, v0.4b[3]
+	WORD $0x4fa1eae5 // sdot v5.4s, v23.16b, v1.4b[3]
+	WORD $0x4fa2eac9 // sdot v9.4s, v22.16b, v2.4b[3]
+	WORD $0x4fa3eae9 // sdot v9.4s, v23.16b, v3.4b[3]
+	WORD $0x3dc00914 // ldr q20, [x8, #32]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4f80e286 // sdot v6.4s, v20.16b, v0.4b[0]
+	WORD $0x4f81e2a6 // sdot v6.4s, v21.16b, v1.4b[0]
+	WORD $0x4f82e28a // sdot v10.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2aa // sdot v10.4s, v21.16b, v3.4b[0]
+	WORD $0x3dc01916 // ldr q22, [x8, #96]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4fa0e2c6 // sdot v6.4s, v22.16b, v0.4b[1]
+	WORD $0x4fa1e2e6 // sdot v6.4s, v23.16b, v1.4b[1]
+	WORD $0x4fa2e2ca // sdot v10.4s, v22.16b, v2.4b[1]
+	WORD $0x4fa3e2ea // sdot v10.4s, v23.16b, v3.4b[1]
+	WORD $0x3dc02914 // ldr q20, [x8, #160]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4f80ea86 // sdot v6.4s, v20.16b, v0.4b[2]
+	WORD $0x4f81eaa6 // sdot v6.4s, v21.16b, v1.4b[2]
+	WORD $0x4f82ea8a // sdot v10.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaaa // sdot v10.4s, v21.16b, v3.4b[2]
+	WORD $0x3dc03916 // ldr q22, [x8, #224]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4fa0eac6 // sdot v6.4s, v22.16b, v0.4b[3]
+	WORD $0x4fa1eae6 // sdot v6.4s, v23.16b, v1.4b[3]
+	WORD $0x4fa2eaca // sdot v10.4s, v22.16b, v2.4b[3]
+	WORD $0x4fa3eaea // sdot v10.4s, v23.16b, v3.4b[3]
+	WORD $0x3dc00d14 // ldr q20, [x8, #48]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4f80e287 // sdot v7.4s, v20.16b, v0.4b[0]
+	WORD $0x4f81e2a7 // sdot v7.4s, v21.16b, v1.4b[0]
+	WORD $0x4f82e28b // sdot v11.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2ab // sdot v11.4s, v21.16b, v3.4b[0]
+	WORD $0x3dc01d16 // ldr q22, [x8, #112]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4fa0e2c7 // sdot v7.4s, v22.16b, v0.4b[1]
+	WORD $0x4fa1e2e7 // sdot v7.4s, v23.16b, v1.4b[1]
+	WORD $0x4fa2e2cb // sdot v11.4s, v22.16b, v2.4b[1]
+	WORD $0x4fa3e2eb // sdot v11.4s, v23.16b, v3.4b[1]
+	WORD $0x3dc02d14 // ldr q20, [x8, #176]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4f80ea87 // sdot v7.4s, v20.16b, v0.4b[2]
+	WORD $0x4f81eaa7 // sdot v7.4s, v21.16b, v1.4b[2]
+	WORD $0x4f82ea8b // sdot v11.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaab // sdot v11.4s, v21.16b, v3.4b[2]
+	WORD $0x3dc03d16 // ldr q22, [x8, #240]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4fa0eac7 // sdot v7.4s, v22.16b, v0.4b[3]
+	WORD $0x4fa1eae7 // sdot v7.4s, v23.16b, v1.4b[3]
+	WORD $0x4fa2eacb // sdot v11.4s, v22.16b, v2.4b[3]
+	WORD $0x4fa3eaeb // sdot v11.4s, v23.16b, v3.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd412182 // ldr s2, [x12, #288]
+	WORD $0xbd426181 // ldr s1, [x12, #608]
+	WORD $0xbd428183 // ldr s3, [x12, #640]
+	WORD $0x3dc40174 // ldr q20, [x11, #4096]
+	WORD $0x3dc48176 // ldr q22, [x11, #4608]
+	WORD $0x4f809295 // fmul v21.4s, v20.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e24ceac // fmla v12.4s, v21.4s, v4.4s
+	WORD $0x4f8212cc // fmla v12.4s, v22.4s, v2.s[0]
+	WORD $0x4f819295 // fmul v21.4s, v20.4s, v1.s[0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4e28ceb0 // fmla v16.4s, v21.4s, v8.4s
+	WORD $0x4f8312d0 // fmla v16.4s, v22.4s, v3.s[0]
+	WORD $0x3dc40574 // ldr q20, [x11, #4112]
+	WORD $0x3dc48576 // ldr q22, [x11, #4624]
+	WORD $0x4f809295 // fmul v21.4s, v20.4s, v0.s[0]
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e25cead // fmla v13.4s, v21.4s, v5.4s
+	WORD $0x4f8212cd // fmla v13.4s, v22.4s, v2.s[0]
+	WORD $0x4f819295 // fmul v21.4s, v20.4s, v1.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4e29ceb1 // fmla v17.4s, v21.4s, v9.4s
+	WORD $0x4f8312d1 // fmla v17.4s, v22.4s, v3.s[0]
+	WORD $0x3dc40974 // ldr q20, [x11, #4128]
+	WORD $0x3dc48976 // ldr q22, [x11, #4640]
+	WORD $0x4f809295 // fmul v21.4s, v20.4s, v0.s[0]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4e26ceae // fmla v14.4s, v21.4s, v6.4s
+	WORD $0x4f8212ce // fmla v14.4s, v22.4s, v2.s[0]
+	WORD $0x4f819295 // fmul v21.4s, v20.4s, v1.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2aceb2 // fmla v18.4s, v21.4s, v10.4s
+	WORD $0x4f8312d2 // fmla v18.4s, v22.4s, v3.s[0]
+	WORD $0x3dc40d74 // ldr q20, [x11, #4144]
+	WORD $0x3dc48d76 // ldr q22, [x11, #4656]
+	WORD $0x4f809295 // fmul v21.4s, v20.4s, v0.s[0]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4e27ceaf // fmla v15.4s, v21.4s, v7.4s
+	WORD $0x4f8212cf // fmla v15.4s, v22.4s, v2.s[0]
+	WORD $0x4f819295 // fmul v21.4s, v20.4s, v1.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bceb3 // fmla v19.4s, v21.4s, v11.4s
+	WORD $0x4f8312d3 // fmla v19.4s, v22.4s, v3.s[0]
+	ADD $32, R10
+	ADD $4, R12
+	ADD $320, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block44
+	WORD $0x3d8002cc // str q12, [x22, #0]
+	WORD $0x3d8006cd // str q13, [x22, #16]
+	WORD $0x3d800ace // str q14, [x22, #32]
+	WORD $0x3d800ecf // str q15, [x22, #48]
+	WORD $0x3d8012d0 // str q16, [x22, #64]
+	WORD $0x3d8016d1 // str q17, [x22, #80]
+	WORD $0x3d801ad2 // str q18, [x22, #96]
+	WORD $0x3d801ed3 // str q19, [x22, #112]
+	JMP next32
+rowsNext42:
+	CMP $1, R5
+	BNE rowsNext45
+	// 1 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002c6 // ldr q6, [x22, #0]
+	WORD $0x3dc006c7 // ldr q7, [x22, #16]
+	WORD $0x3dc00ac8 // ldr q8, [x22, #32]
+	WORD $0x3dc00ec9 // ldr q9, [x22, #48]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+block47:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x4f00e402 // movi v2.16b, #0
+	WORD $0x4f00e403 // movi v3.16b, #0
+	WORD $0x4f00e404 // movi v4.16b, #0
+	WORD $0x4f00e405 // movi v5.16b, #0
+	WORD $0x3dc0010a // ldr q10, [x8, #0]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4f80e142 // sdot v2.4s, v10.16b, v0.4b[0]
+	WORD $0x4f81e162 // sdot v2.4s, v11.16b, v1.4b[0]
+	WORD $0x3dc0110c // ldr q12, [x8, #64]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4fa0e182 // sdot v2.4s, v12.16b, v0.4b[1]
+	WORD $0x4fa1e1a2 // sdot v2.4s, v13.16b, v1.4b[1]
+	WORD $0x3dc0210a // ldr q10, [x8, #128]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4f80e942 // sdot v2.4s, v10.16b, v0.4b[2]
+	WORD $0x4f81e962 // sdot v2.4s, v11.16b, v1.4b[2]
+	WORD $0x3dc0310c // ldr q12, [x8, #192]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4fa0e982 // sdot v2.4s, v12.16b, v0.4b[3]
+	WORD $0x4fa1e9a2 // sdot v2.4s, v13.16b, v1.4b[3]
+	WORD $0x3dc0050a // ldr q10, [x8, #16]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4f80e143 // sdot v3.4s, v10.16b, v0.4b[0]
+	WORD $0x4f81e163 // sdot v3.4s, v11.16b, v1.4b[0]
+	WORD $0x3dc0150c // ldr q12, [x8, #80]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4fa0e183 // sdot v3.4s, v12.16b, v0.4b[1]
+	WORD $0x4fa1e1a3 // sdot v3.4s, v13.16b, v1.4b[1]
+	WORD $0x3dc0250a // ldr q10, [x8, #144]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4f80e943 // sdot v3.4s, v10.16b, v0.4b[2]
+	WORD $0x4f81e963 // sdot v3.4s, v11.16b, v1.4b[2]
+	WORD $0x3dc0350c // ldr q12, [x8, #208]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4fa0e983 // sdot v3.4s, v12.16b, v0.4b[3]
+	WORD $0x4fa1e9a3 // sdot v3.4s, v13.16b, v1.4b[3]
+	WORD $0x3dc0090a // ldr q10, [x8, #32]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4f80e144 // sdot v4.4s, v10.16b, v0.4b[0]
+	WORD $0x4f81e164 // sdot v4.4s, v11.16b, v1.4b[0]
+	WORD $0x3dc0190c // ldr q12, [x8, #96]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4fa0e184 // sdot v4.4s, v12.16b, v0.4b[1]
+	WORD $0x4fa1e1a4 // sdot v4.4s, v13.16b, v1.4b[1]
+	WORD $0x3dc0290a // ldr q10, [x8, #160]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4f80e944 // sdot v4.4s, v10.16b, v0.4b[2]
+	WORD $0x4f81e964 // sdot v4.4s, v11.16b, v1.4b[2]
+	WORD $0x3dc0390c // ldr q12, [x8, #224]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4fa0e984 // sdot v4.4s, v12.16b, v0.4b[3]
+	WORD $0x4fa1e9a4 // sdot v4.4s, v13.16b, v1.4b[3]
+	WORD $0x3dc00d0a // ldr q10, [x8, #48]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4f80e145 // sdot v5.4s, v10.16b, v0.4b[0]
+	WORD $0x4f81e165 // sdot v5.4s, v11.16b, v1.4b[0]
+	WORD $0x3dc01d0c // ldr q12, [x8, #112]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4fa0e185 // sdot v5.4s, v12.16b, v0.4b[1]
+	WORD $0x4fa1e1a5 // sdot v5.4s, v13.16b, v1.4b[1]
+	WORD $0x3dc02d0a // ldr q10, [x8, #176]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4f80e945 // sdot v5.4s, v10.16b, v0.4b[2]
+	WORD $0x4f81e965 // sdot v5.4s, v11.16b, v1.4b[2]
+	WORD $0x3dc03d0c // ldr q12, [x8, #240]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4fa0e985 // sdot v5.4s, v12.16b, v0.4b[3]
+	WORD $0x4fa1e9a5 // sdot v5.4s, v13.16b, v1.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd412181 // ldr s1, [x12, #288]
+	WORD $0x3dc4016a // ldr q10, [x11, #4096]
+	WORD $0x3dc4816c // ldr q12, [x11, #4608]
+	WORD $0x4f80914b // fmul v11.4s, v10.4s, v0.s[0]
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4e22cd66 // fmla v6.4s, v11.4s, v2.4s
+	WORD $0x4f811186 // fmla v6.4s, v12.4s, v1.s[0]
+	WORD $0x3dc4056a // ldr q10, [x11, #4112]
+	WORD $0x3dc4856c // ldr q12, [x11, #4624]
+	WORD $0x4f80914b // fmul v11.4s, v10.4s, v0.s[0]
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4e23cd67 // fmla v7.4s, v11.4s, v3.4s
+	WORD $0x4f811187 // fmla v7.4s, v12.4s, v1.s[0]
+	WORD $0x3dc4096a // ldr q10, [x11, #4128]
+	WORD $0x3dc4896c // ldr q12, [x11, #4640]
+	WORD $0x4f80914b // fmul v11.4s, v10.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e24cd68 // fmla v8.4s, v11.4s, v4.4s
+	WORD $0x4f811188 // fmla v8.4s, v12.4s, v1.s[0]
+	WORD $0x3dc40d6a // ldr q10, [x11, #4144]
+	WORD $0x3dc48d6c // ldr q12, [x11, #4656]
+	WORD $0x4f80914b // fmul v11.4s, v10.4s, v0.s[0]
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e25cd69 // fmla v9.4s, v11.4s, v5.4s
+	WORD $0x4f811189 // fmla v9.4s, v12.4s, v1.s[0]
+	ADD $32, R10
+	ADD $4, R12
+	ADD $320, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block47
+	WORD $0x3d8002c6 // str q6, [x22, #0]
+	WORD $0x3d8006c7 // str q7, [x22, #16]
+	WORD $0x3d800ac8 // str q8, [x22, #32]
+	WORD $0x3d800ec9 // str q9, [x22, #48]
+	JMP next32
+rowsNext45:
+more34:
+	MOVD R15, R13
+	MOVD R2, R8
+	MOVD R2, R11
+	WORD $0x4f00e5ff // movi v31.16b, #15
+unpack48:
+	PRFM 8192(R1), PLDL1KEEP
+	PRFM 8256(R1), PLDL1KEEP
+	PRFM 8320(R1), PLDL1KEEP
+	PRFM 8384(R1), PLDL1KEEP
+	PRFM 8448(R1), PLDL1KEEP
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d840161 // str q1, [x11, #4096]
+	WORD $0x3d840562 // str q2, [x11, #4112]
+	WORD $0x3dc00420 // ldr q0, [x1, #16]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d840961 // str q1, [x11, #4128]
+	WORD $0x3d840d62 // str q2, [x11, #4144]
+	WORD $0x3dc00820 // ldr q0, [x1, #32]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d848161 // str q1, [x11, #4608]
+	WORD $0x3d848562 // str q2, [x11, #4624]
+	WORD $0x3dc00c20 // ldr q0, [x1, #48]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d848961 // str q1, [x11, #4640]
+	WORD $0x3d848d62 // str q2, [x11, #4656]
+	WORD $0x3dc01025 // ldr q5, [x1, #64]
 	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
 	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
-	WORD $0x3dc03025 // ldr q5, [x1, #192]
+	WORD $0x3dc02025 // ldr q5, [x1, #128]
 	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
 	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
-	WORD $0x4e1b0086 // tbl v6.16b, {v4.16b}, v27.16b
-	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
-	WORD $0x6e3894e0 // mls v0.16b, v7.16b, v24.16b
-	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
-	WORD $0x6e3894e1 // mls v1.16b, v7.16b, v24.16b
 	WORD $0x3d800100 // str q0, [x8, #0]
 	WORD $0x3d801101 // str q1, [x8, #64]
-	WORD $0x4e1d0086 // tbl v6.16b, {v4.16b}, v29.16b
-	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
-	WORD $0x6e3894e2 // mls v2.16b, v7.16b, v24.16b
-	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
-	WORD $0x6e3894e3 // mls v3.16b, v7.16b, v24.16b
 	WORD $0x3d804102 // str q2, [x8, #256]
 	WORD $0x3d805103 // str q3, [x8, #320]
-	WORD $0x3dc04025 // ldr q5, [x1, #256]
+	WORD $0x3dc03025 // ldr q5, [x1, #192]
 	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
 	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
-	WORD $0x3dc05025 // ldr q5, [x1, #320]
+	WORD $0x3dc04025 // ldr q5, [x1, #256]
 	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
 	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
-	WORD $0x4e1c0086 // tbl v6.16b, {v4.16b}, v28.16b
-	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
-	WORD $0x6e3894e0 // mls v0.16b, v7.16b, v24.16b
-	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
-	WORD $0x6e3894e1 // mls v1.16b, v7.16b, v24.16b
 	WORD $0x3d802100 // str q0, [x8, #128]
 	WORD $0x3d803101 // str q1, [x8, #192]
-	WORD $0x4e1e0086 // tbl v6.16b, {v4.16b}, v30.16b
-	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
-	WORD $0x6e3894e2 // mls v2.16b, v7.16b, v24.16b
-	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
-	WORD $0x6e3894e3 // mls v3.16b, v7.16b, v24.16b
 	WORD $0x3d806102 // str q2, [x8, #384]
 	WORD $0x3d807103 // str q3, [x8, #448]
-	WORD $0x3dc01424 // ldr q4, [x1, #80]
-	WORD $0x3dc02425 // ldr q5, [x1, #144]
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
 	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
 	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
-	WORD $0x3dc03425 // ldr q5, [x1, #208]
+	WORD $0x3dc02425 // ldr q5, [x1, #144]
 	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
 	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
-	WORD $0x4e1b0086 // tbl v6.16b, {v4.16b}, v27.16b
-	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
-	WORD $0x6e3894e0 // mls v0.16b, v7.16b, v24.16b
-	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
-	WORD $0x6e3894e1 // mls v1.16b, v7.16b, v24.16b
 	WORD $0x3d800500 // str q0, [x8, #16]
 	WORD $0x3d801501 // str q1, [x8, #80]
-	WORD $0x4e1d0086 // tbl v6.16b, {v4.16b}, v29.16b
-	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
-	WORD $0x6e3894e2 // mls v2.16b, v7.16b, v24.16b
-	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
-	WORD $0x6e3894e3 // mls v3.16b, v7.16b, v24.16b
 	WORD $0x3d804502 // str q2, [x8, #272]
 	WORD $0x3d805503 // str q3, [x8, #336]
-	WORD $0x3dc04425 // ldr q5, [x1, #272]
+	WORD $0x3dc03425 // ldr q5, [x1, #208]
 	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
 	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
-	WORD $0x3dc05425 // ldr q5, [x1, #336]
+	WORD $0x3dc04425 // ldr q5, [x1, #272]
 	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
 	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
-	WORD $0x4e1c0086 // tbl v6.16b, {v4.16b}, v28.16b
-	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
-	WORD $0x6e3894e0 // mls v0.16b, v7.16b, v24.16b
-	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
-	WORD $0x6e3894e1 // mls v1.16b, v7.16b, v24.16b
 	WORD $0x3d802500 // str q0, [x8, #144]
 	WORD $0x3d803501 // str q1, [x8, #208]
-	WORD $0x4e1e0086 // tbl v6.16b, {v4.16b}, v30.16b
-	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
-	WORD $0x6e3894e2 // mls v2.16b, v7.16b, v24.16b
-	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
-	WORD $0x6e3894e3 // mls v3.16b, v7.16b, v24.16b
 	WORD $0x3d806502 // str q2, [x8, #400]
 	WORD $0x3d807503 // str q3, [x8, #464]
-	WORD $0x3dc01824 // ldr q4, [x1, #96]
-	WORD $0x3dc02825 // ldr q5, [x1, #160]
+	WORD $0x3dc01825 // ldr q5, [x1, #96]
 	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
 	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
-	WORD $0x3dc03825 // ldr q5, [x1, #224]
+	WORD $0x3dc02825 // ldr q5, [x1, #160]
 	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
 	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
-	WORD $0x4e1b0086 // tbl v6.16b, {v4.16b}, v27.16b
-	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
-	WORD $0x6e3894e0 // mls v0.16b, v7.16b, v24.16b
-	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
-	WORD $0x6e3894e1 // mls v1.16b, v7.16b, v24.16b
 	WORD $0x3d800900 // str q0, [x8, #32]
 	WORD $0x3d801901 // str q1, [x8, #96]
-	WORD $0x4e1d0086 // tbl v6.16b, {v4.16b}, v29.16b
-	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
-	WORD $0x6e3894e2 // mls v2.16b, v7.16b, v24.16b
-	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
-	WORD $0x6e3894e3 // mls v3.16b, v7.16b, v24.16b
 	WORD $0x3d804902 // str q2, [x8, #288]
 	WORD $0x3d805903 // str q3, [x8, #352]
-	WORD $0x3dc04825 // ldr q5, [x1, #288]
+	WORD $0x3dc03825 // ldr q5, [x1, #224]
 	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
 	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
-	WORD $0x3dc05825 // ldr q5, [x1, #352]
+	WORD $0x3dc04825 // ldr q5, [x1, #288]
 	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
 	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
-	WORD $0x4e1c0086 // tbl v6.16b, {v4.16b}, v28.16b
-	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
-	WORD $0x6e3894e0 // mls v0.16b, v7.16b, v24.16b
-	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
-	WORD $0x6e3894e1 // mls v1.16b, v7.16b, v24.16b
 	WORD $0x3d802900 // str q0, [x8, #160]
 	WORD $0x3d803901 // str q1, [x8, #224]
-	WORD $0x4e1e0086 // tbl v6.16b, {v4.16b}, v30.16b
-	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
-	WORD $0x6e3894e2 // mls v2.16b, v7.16b, v24.16b
-	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
-	WORD $0x6e3894e3 // mls v3.16b, v7.16b, v24.16b
 	WORD $0x3d806902 // str q2, [x8, #416]
 	WORD $0x3d807903 // str q3, [x8, #480]
-	WORD $0x3dc01c24 // ldr q4, [x1, #112]
-	WORD $0x3dc02c25 // ldr q5, [x1, #176]
+	WORD $0x3dc01c25 // ldr q5, [x1, #112]
 	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
 	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
-	WORD $0x3dc03c25 // ldr q5, [x1, #240]
+	WORD $0x3dc02c25 // ldr q5, [x1, #176]
 	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
 	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
-	WORD $0x4e1b0086 // tbl v6.16b, {v4.16b}, v27.16b
-	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
-	WORD $0x6e3894e0 // mls v0.16b, v7.16b, v24.16b
-	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
-	WORD $0x6e3894e1 // mls v1.16b, v7.16b, v24.16b
 	WORD $0x3d800d00 // str q0, [x8, #48]
 	WORD $0x3d801d01 // str q1, [x8, #112]
-	WORD $0x4e1d0086 // tbl v6.16b, {v4.16b}, v29.16b
-	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
-	WORD $0x6e3894e2 // mls v2.16b, v7.16b, v24.16b
-	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
-	WORD $0x6e3894e3 // mls v3.16b, v7.16b, v24.16b
 	WORD $0x3d804d02 // str q2, [x8, #304]
 	WORD $0x3d805d03 // str q3, [x8, #368]
-	WORD $0x3dc04c25 // ldr q5, [x1, #304]
+	WORD $0x3dc03c25 // ldr q5, [x1, #240]
 	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
 	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
-	WORD $0x3dc05c25 // ldr q5, [x1, #368]
+	WORD $0x3dc04c25 // ldr q5, [x1, #304]
 	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
 	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
-	WORD $0x4e1c0086 // tbl v6.16b, {v4.16b}, v28.16b
-	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
-	WORD $0x6e3894e0 // mls v0.16b, v7.16b, v24.16b
-	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
-	WORD $0x6e3894e1 // mls v1.16b, v7.16b, v24.16b
 	WORD $0x3d802d00 // str q0, [x8, #176]
 	WORD $0x3d803d01 // str q1, [x8, #240]
-	WORD $0x4e1e0086 // tbl v6.16b, {v4.16b}, v30.16b
-	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
-	WORD $0x6e3894e2 // mls v2.16b, v7.16b, v24.16b
-	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
-	WORD $0x6e3894e3 // mls v3.16b, v7.16b, v24.16b
 	WORD $0x3d806d02 // str q2, [x8, #432]
 	WORD $0x3d807d03 // str q3, [x8, #496]
-	ADD $384, R1
+	ADD $320, R1
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
@@ -2816,11 +2816,3017 @@ block60:
 	ADD $64, R7
 	SUB $1, R5
 rowsNext57:
+next32:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $8, R4
-	JMP super46
-done47:
+	JMP super31
+done33:
+	RET
+
+// func groupQ5_0DotProd(a *groupArgs)
+TEXT ·groupQ5_0DotProd(SB), NOSPLIT, $0-8
+	MOVD a+0(FP), R0
+	MOVD groupArgs_w(R0), R1
+	MOVD groupArgs_panel(R0), R2
+	MOVD groupArgs_acts(R0), R3
+	MOVD groupArgs_blocks(R0), R4
+super61:
+	CMP $0, R4
+	BLE done63
+	MOVD $8, R15
+	CMP R15, R4
+	CSEL LT, R4, R15, R15
+	MOVD groupArgs_rows(R0), R5
+	CMP $4, R5
+	BGT more64
+	MOVD R15, R13
+	MOVD R2, R8
+	MOVD R2, R11
+	ADD $32, R1, R20
+	WORD $0x4f00e5ff // movi v31.16b, #15
+unpack65:
+	PRFM 8192(R1), PLDL1KEEP
+	PRFM 8256(R1), PLDL1KEEP
+	PRFM 8320(R1), PLDL1KEEP
+	PRFM 8384(R1), PLDL1KEEP
+	PRFM 8448(R1), PLDL1KEEP
+	PRFM 8512(R1), PLDL1KEEP
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d840161 // str q1, [x11, #4096]
+	WORD $0x3d840562 // str q2, [x11, #4112]
+	WORD $0x3dc00420 // ldr q0, [x1, #16]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d840961 // str q1, [x11, #4128]
+	WORD $0x3d840d62 // str q2, [x11, #4144]
+	ADD $352, R1
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, unpack65
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	CMP $4, R5
+	BNE rowsNext66
+	// 4 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $4, R24
+pass67:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002cc // ldr q12, [x22, #0]
+	WORD $0x3dc012cd // ldr q13, [x22, #64]
+	WORD $0x3dc022ce // ldr q14, [x22, #128]
+	WORD $0x3dc032cf // ldr q15, [x22, #192]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	WORD $0x4f00e61e // movi v30.16b, #16
+	MOVD $matmul_dotprod_bits0<>(SB), R19
+	WORD $0x3dc0027d // ldr q29, [x19, #0]
+	MOVD $matmul_dotprod_bits1<>(SB), R19
+	WORD $0x3dc0027c // ldr q28, [x19, #0]
+	MOVD $matmul_dotprod_byte0<>(SB), R19
+	WORD $0x3dc0027b // ldr q27, [x19, #0]
+	MOVD $matmul_dotprod_byte1<>(SB), R19
+	WORD $0x3dc0027a // ldr q26, [x19, #0]
+	MOVD $matmul_dotprod_byte2<>(SB), R19
+	WORD $0x3dc00279 // ldr q25, [x19, #0]
+	MOVD $matmul_dotprod_byte3<>(SB), R19
+	WORD $0x3dc00278 // ldr q24, [x19, #0]
+block68:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x3dc05942 // ldr q2, [x10, #352]
+	WORD $0x3dc05d43 // ldr q3, [x10, #368]
+	WORD $0x3dc0b144 // ldr q4, [x10, #704]
+	WORD $0x3dc0b545 // ldr q5, [x10, #720]
+	WORD $0x3dc10946 // ldr q6, [x10, #1056]
+	WORD $0x3dc10d47 // ldr q7, [x10, #1072]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc01110 // ldr q16, [x8, #64]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x3dc00114 // ldr q20, [x8, #0]
+	WORD $0x4e190295 // tbl v21.16b, {v20.16b}, v25.16b
+	WORD $0x4e1b0294 // tbl v20.16b, {v20.16b}, v27.16b
+	WORD $0x4e3d8e96 // cmtst v22.16b, v20.16b, v29.16b
+	WORD $0x6e3e96d0 // mls v16.16b, v22.16b, v30.16b
+	WORD $0x4e3d8eb6 // cmtst v22.16b, v21.16b, v29.16b
+	WORD $0x6e3e96d1 // mls v17.16b, v22.16b, v30.16b
+	WORD $0x4f80e208 // sdot v8.4s, v16.16b, v0.4b[0]
+	WORD $0x4f81e228 // sdot v8.4s, v17.16b, v1.4b[0]
+	WORD $0x4f82e209 // sdot v9.4s, v16.16b, v2.4b[0]
+	WORD $0x4f83e229 // sdot v9.4s, v17.16b, v3.4b[0]
+	WORD $0x4f84e20a // sdot v10.4s, v16.16b, v4.4b[0]
+	WORD $0x4f85e22a // sdot v10.4s, v17.16b, v5.4b[0]
+	WORD $0x4f86e20b // sdot v11.4s, v16.16b, v6.4b[0]
+	WORD $0x4f87e22b // sdot v11.4s, v17.16b, v7.4b[0]
+	WORD $0x3dc02112 // ldr q18, [x8, #128]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4e3c8e96 // cmtst v22.16b, v20.16b, v28.16b
+	WORD $0x6e3e96d2 // mls v18.16b, v22.16b, v30.16b
+	WORD $0x4e3c8eb6 // cmtst v22.16b, v21.16b, v28.16b
+	WORD $0x6e3e96d3 // mls v19.16b, v22.16b, v30.16b
+	WORD $0x4fa0e248 // sdot v8.4s, v18.16b, v0.4b[1]
+	WORD $0x4fa1e268 // sdot v8.4s, v19.16b, v1.4b[1]
+	WORD $0x4fa2e249 // sdot v9.4s, v18.16b, v2.4b[1]
+	WORD $0x4fa3e269 // sdot v9.4s, v19.16b, v3.4b[1]
+	WORD $0x4fa4e24a // sdot v10.4s, v18.16b, v4.4b[1]
+	WORD $0x4fa5e26a // sdot v10.4s, v19.16b, v5.4b[1]
+	WORD $0x4fa6e24b // sdot v11.4s, v18.16b, v6.4b[1]
+	WORD $0x4fa7e26b // sdot v11.4s, v19.16b, v7.4b[1]
+	WORD $0x3dc03110 // ldr q16, [x8, #192]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x3dc00114 // ldr q20, [x8, #0]
+	WORD $0x4e180295 // tbl v21.16b, {v20.16b}, v24.16b
+	WORD $0x4e1a0294 // tbl v20.16b, {v20.16b}, v26.16b
+	WORD $0x4e3d8e96 // cmtst v22.16b, v20.16b, v29.16b
+	WORD $0x6e3e96d0 // mls v16.16b, v22.16b, v30.16b
+	WORD $0x4e3d8eb6 // cmtst v22.16b, v21.16b, v29.16b
+	WORD $0x6e3e96d1 // mls v17.16b, v22.16b, v30.16b
+	WORD $0x4f80ea08 // sdot v8.4s, v16.16b, v0.4b[2]
+	WORD $0x4f81ea28 // sdot v8.4s, v17.16b, v1.4b[2]
+	WORD $0x4f82ea09 // sdot v9.4s, v16.16b, v2.4b[2]
+	WORD $0x4f83ea29 // sdot v9.4s, v17.16b, v3.4b[2]
+	WORD $0x4f84ea0a // sdot v10.4s, v16.16b, v4.4b[2]
+	WORD $0x4f85ea2a // sdot v10.4s, v17.16b, v5.4b[2]
+	WORD $0x4f86ea0b // sdot v11.4s, v16.16b, v6.4b[2]
+	WORD $0x4f87ea2b // sdot v11.4s, v17.16b, v7.4b[2]
+	WORD $0x3dc04112 // ldr q18, [x8, #256]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4e3c8e96 // cmtst v22.16b, v20.16b, v28.16b
+	WORD $0x6e3e96d2 // mls v18.16b, v22.16b, v30.16b
+	WORD $0x4e3c8eb6 // cmtst v22.16b, v21.16b, v28.16b
+	WORD $0x6e3e96d3 // mls v19.16b, v22.16b, v30.16b
+	WORD $0x4fa0ea48 // sdot v8.4s, v18.16b, v0.4b[3]
+	WORD $0x4fa1ea68 // sdot v8.4s, v19.16b, v1.4b[3]
+	WORD $0x4fa2ea49 // sdot v9.4s, v18.16b, v2.4b[3]
+	WORD $0x4fa3ea69 // sdot v9.4s, v19.16b, v3.4b[3]
+	WORD $0x4fa4ea4a // sdot v10.4s, v18.16b, v4.4b[3]
+	WORD $0x4fa5ea6a // sdot v10.4s, v19.16b, v5.4b[3]
+	WORD $0x4fa6ea4b // sdot v11.4s, v18.16b, v6.4b[3]
+	WORD $0x4fa7ea6b // sdot v11.4s, v19.16b, v7.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd414184 // ldr s4, [x12, #320]
+	WORD $0xbd426181 // ldr s1, [x12, #608]
+	WORD $0xbd42a185 // ldr s5, [x12, #672]
+	WORD $0xbd43c182 // ldr s2, [x12, #960]
+	WORD $0xbd440186 // ldr s6, [x12, #1024]
+	WORD $0xbd452183 // ldr s3, [x12, #1312]
+	WORD $0xbd456187 // ldr s7, [x12, #1376]
+	WORD $0x4f000612 // movi v18.4s, #16, lsl #0
+	WORD $0x3dc40170 // ldr q16, [x11, #4096]
+	WORD $0x6f844248 // mls v8.4s, v18.4s, v4.s[0]
+	WORD $0x4f809211 // fmul v17.4s, v16.4s, v0.s[0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4e28ce2c // fmla v12.4s, v17.4s, v8.4s
+	WORD $0x6f854249 // mls v9.4s, v18.4s, v5.s[0]
+	WORD $0x4f819211 // fmul v17.4s, v16.4s, v1.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4e29ce2d // fmla v13.4s, v17.4s, v9.4s
+	WORD $0x6f86424a // mls v10.4s, v18.4s, v6.s[0]
+	WORD $0x4f829211 // fmul v17.4s, v16.4s, v2.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2ace2e // fmla v14.4s, v17.4s, v10.4s
+	WORD $0x6f87424b // mls v11.4s, v18.4s, v7.s[0]
+	WORD $0x4f839211 // fmul v17.4s, v16.4s, v3.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bce2f // fmla v15.4s, v17.4s, v11.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $352, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block68
+	WORD $0x3d8002cc // str q12, [x22, #0]
+	WORD $0x3d8012cd // str q13, [x22, #64]
+	WORD $0x3d8022ce // str q14, [x22, #128]
+	WORD $0x3d8032cf // str q15, [x22, #192]
+	ADD $16, R21
+	ADD $16, R22
+	ADD $16, R23
+	ADD $64, R25
+	ADD $16, R26
+	SUB $1, R24
+	CBNZ R24, pass67
+	JMP next62
+rowsNext66:
+	CMP $3, R5
+	BNE rowsNext69
+	// 3 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $4, R24
+pass70:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002c9 // ldr q9, [x22, #0]
+	WORD $0x3dc012ca // ldr q10, [x22, #64]
+	WORD $0x3dc022cb // ldr q11, [x22, #128]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	WORD $0x4f00e61e // movi v30.16b, #16
+	MOVD $matmul_dotprod_bits0<>(SB), R19
+	WORD $0x3dc0027d // ldr q29, [x19, #0]
+	MOVD $matmul_dotprod_bits1<>(SB), R19
+	WORD $0x3dc0027c // ldr q28, [x19, #0]
+	MOVD $matmul_dotprod_byte0<>(SB), R19
+	WORD $0x3dc0027b // ldr q27, [x19, #0]
+	MOVD $matmul_dotprod_byte1<>(SB), R19
+	WORD $0x3dc0027a // ldr q26, [x19, #0]
+	MOVD $matmul_dotprod_byte2<>(SB), R19
+	WORD $0x3dc00279 // ldr q25, [x19, #0]
+	MOVD $matmul_dotprod_byte3<>(SB), R19
+	WORD $0x3dc00278 // ldr q24, [x19, #0]
+block71:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x3dc05942 // ldr q2, [x10, #352]
+	WORD $0x3dc05d43 // ldr q3, [x10, #368]
+	WORD $0x3dc0b144 // ldr q4, [x10, #704]
+	WORD $0x3dc0b545 // ldr q5, [x10, #720]
+	WORD $0x4f00e406 // movi v6.16b, #0
+	WORD $0x4f00e407 // movi v7.16b, #0
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3dc0110c // ldr q12, [x8, #64]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x3dc00110 // ldr q16, [x8, #0]
+	WORD $0x4e190211 // tbl v17.16b, {v16.16b}, v25.16b
+	WORD $0x4e1b0210 // tbl v16.16b, {v16.16b}, v27.16b
+	WORD $0x4e3d8e12 // cmtst v18.16b, v16.16b, v29.16b
+	WORD $0x6e3e964c // mls v12.16b, v18.16b, v30.16b
+	WORD $0x4e3d8e32 // cmtst v18.16b, v17.16b, v29.16b
+	WORD $0x6e3e964d // mls v13.16b, v18.16b, v30.16b
+	WORD $0x4f80e186 // sdot v6.4s, v12.16b, v0.4b[0]
+	WORD $0x4f81e1a6 // sdot v6.4s, v13.16b, v1.4b[0]
+	WORD $0x4f82e187 // sdot v7.4s, v12.16b, v2.4b[0]
+	WORD $0x4f83e1a7 // sdot v7.4s, v13.16b, v3.4b[0]
+	WORD $0x4f84e188 // sdot v8.4s, v12.16b, v4.4b[0]
+	WORD $0x4f85e1a8 // sdot v8.4s, v13.16b, v5.4b[0]
+	WORD $0x3dc0210e // ldr q14, [x8, #128]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4e3c8e12 // cmtst v18.16b, v16.16b, v28.16b
+	WORD $0x6e3e964e // mls v14.16b, v18.16b, v30.16b
+	WORD $0x4e3c8e32 // cmtst v18.16b, v17.16b, v28.16b
+	WORD $0x6e3e964f // mls v15.16b, v18.16b, v30.16b
+	WORD $0x4fa0e1c6 // sdot v6.4s, v14.16b, v0.4b[1]
+	WORD $0x4fa1e1e6 // sdot v6.4s, v15.16b, v1.4b[1]
+	WORD $0x4fa2e1c7 // sdot v7.4s, v14.16b, v2.4b[1]
+	WORD $0x4fa3e1e7 // sdot v7.4s, v15.16b, v3.4b[1]
+	WORD $0x4fa4e1c8 // sdot v8.4s, v14.16b, v4.4b[1]
+	WORD $0x4fa5e1e8 // sdot v8.4s, v15.16b, v5.4b[1]
+	WORD $0x3dc0310c // ldr q12, [x8, #192]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x3dc00110 // ldr q16, [x8, #0]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x4e1a0210 // tbl v16.16b, {v16.16b}, v26.16b
+	WORD $0x4e3d8e12 // cmtst v18.16b, v16.16b, v29.16b
+	WORD $0x6e3e964c // mls v12.16b, v18.16b, v30.16b
+	WORD $0x4e3d8e32 // cmtst v18.16b, v17.16b, v29.16b
+	WORD $0x6e3e964d // mls v13.16b, v18.16b, v30.16b
+	WORD $0x4f80e986 // sdot v6.4s, v12.16b, v0.4b[2]
+	WORD $0x4f81e9a6 // sdot v6.4s, v13.16b, v1.4b[2]
+	WORD $0x4f82e987 // sdot v7.4s, v12.16b, v2.4b[2]
+	WORD $0x4f83e9a7 // sdot v7.4s, v13.16b, v3.4b[2]
+	WORD $0x4f84e988 // sdot v8.4s, v12.16b, v4.4b[2]
+	WORD $0x4f85e9a8 // sdot v8.4s, v13.16b, v5.4b[2]
+	WORD $0x3dc0410e // ldr q14, [x8, #256]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4e3c8e12 // cmtst v18.16b, v16.16b, v28.16b
+	WORD $0x6e3e964e // mls v14.16b, v18.16b, v30.16b
+	WORD $0x4e3c8e32 // cmtst v18.16b, v17.16b, v28.16b
+	WORD $0x6e3e964f // mls v15.16b, v18.16b, v30.16b
+	WORD $0x4fa0e9c6 // sdot v6.4s, v14.16b, v0.4b[3]
+	WORD $0x4fa1e9e6 // sdot v6.4s, v15.16b, v1.4b[3]
+	WORD $0x4fa2e9c7 // sdot v7.4s, v14.16b, v2.4b[3]
+	WORD $0x4fa3e9e7 // sdot v7.4s, v15.16b, v3.4b[3]
+	WORD $0x4fa4e9c8 // sdot v8.4s, v14.16b, v4.4b[3]
+	WORD $0x4fa5e9e8 // sdot v8.4s, v15.16b, v5.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd414183 // ldr s3, [x12, #320]
+	WORD $0xbd426181 // ldr s1, [x12, #608]
+	WORD $0xbd42a184 // ldr s4, [x12, #672]
+	WORD $0xbd43c182 // ldr s2, [x12, #960]
+	WORD $0xbd440185 // ldr s5, [x12, #1024]
+	WORD $0x4f00060e // movi v14.4s, #16, lsl #0
+	WORD $0x3dc4016c // ldr q12, [x11, #4096]
+	WORD $0x6f8341c6 // mls v6.4s, v14.4s, v3.s[0]
+	WORD $0x4f80918d // fmul v13.4s, v12.4s, v0.s[0]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4e26cda9 // fmla v9.4s, v13.4s, v6.4s
+	WORD $0x6f8441c7 // mls v7.4s, v14.4s, v4.s[0]
+	WORD $0x4f81918d // fmul v13.4s, v12.4s, v1.s[0]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4e27cdaa // fmla v10.4s, v13.4s, v7.4s
+	WORD $0x6f8541c8 // mls v8.4s, v14.4s, v5.s[0]
+	WORD $0x4f82918d // fmul v13.4s, v12.4s, v2.s[0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4e28cdab // fmla v11.4s, v13.4s, v8.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $352, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block71
+	WORD $0x3d8002c9 // str q9, [x22, #0]
+	WORD $0x3d8012ca // str q10, [x22, #64]
+	WORD $0x3d8022cb // str q11, [x22, #128]
+	ADD $16, R21
+	ADD $16, R22
+	ADD $16, R23
+	ADD $64, R25
+	ADD $16, R26
+	SUB $1, R24
+	CBNZ R24, pass70
+	JMP next62
+rowsNext69:
+	CMP $2, R5
+	BNE rowsNext72
+	// 2 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass73:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002c8 // ldr q8, [x22, #0]
+	WORD $0x3dc006c9 // ldr q9, [x22, #16]
+	WORD $0x3dc012ca // ldr q10, [x22, #64]
+	WORD $0x3dc016cb // ldr q11, [x22, #80]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	WORD $0x4f00e61e // movi v30.16b, #16
+	MOVD $matmul_dotprod_bits0<>(SB), R19
+	WORD $0x3dc0027d // ldr q29, [x19, #0]
+	MOVD $matmul_dotprod_bits1<>(SB), R19
+	WORD $0x3dc0027c // ldr q28, [x19, #0]
+	MOVD $matmul_dotprod_byte0<>(SB), R19
+	WORD $0x3dc0027b // ldr q27, [x19, #0]
+	MOVD $matmul_dotprod_byte1<>(SB), R19
+	WORD $0x3dc0027a // ldr q26, [x19, #0]
+	MOVD $matmul_dotprod_byte2<>(SB), R19
+	WORD $0x3dc00279 // ldr q25, [x19, #0]
+	MOVD $matmul_dotprod_byte3<>(SB), R19
+	WORD $0x3dc00278 // ldr q24, [x19, #0]
+block74:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x3dc05942 // ldr q2, [x10, #352]
+	WORD $0x3dc05d43 // ldr q3, [x10, #368]
+	WORD $0x4f00e404 // movi v4.16b, #0
+	WORD $0x4f00e405 // movi v5.16b, #0
+	WORD $0x4f00e406 // movi v6.16b, #0
+	WORD $0x4f00e407 // movi v7.16b, #0
+	WORD $0x3dc0110c // ldr q12, [x8, #64]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x3dc00110 // ldr q16, [x8, #0]
+	WORD $0x4e190211 // tbl v17.16b, {v16.16b}, v25.16b
+	WORD $0x4e1b0210 // tbl v16.16b, {v16.16b}, v27.16b
+	WORD $0x4e3d8e12 // cmtst v18.16b, v16.16b, v29.16b
+	WORD $0x6e3e964c // mls v12.16b, v18.16b, v30.16b
+	WORD $0x4e3d8e32 // cmtst v18.16b, v17.16b, v29.16b
+	WORD $0x6e3e964d // mls v13.16b, v18.16b, v30.16b
+	WORD $0x4f80e184 // sdot v4.4s, v12.16b, v0.4b[0]
+	WORD $0x4f81e1a4 // sdot v4.4s, v13.16b, v1.4b[0]
+	WORD $0x4f82e186 // sdot v6.4s, v12.16b, v2.4b[0]
+	WORD $0x4f83e1a6 // sdot v6.4s, v13.16b, v3.4b[0]
+	WORD $0x3dc0210e // ldr q14, [x8, #128]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4e3c8e12 // cmtst v18.16b, v16.16b, v28.16b
+	WORD $0x6e3e964e // mls v14.16b, v18.16b, v30.16b
+	WORD $0x4e3c8e32 // cmtst v18.16b, v17.16b, v28.16b
+	WORD $0x6e3e964f // mls v15.16b, v18.16b, v30.16b
+	WORD $0x4fa0e1c4 // sdot v4.4s, v14.16b, v0.4b[1]
+	WORD $0x4fa1e1e4 // sdot v4.4s, v15.16b, v1.4b[1]
+	WORD $0x4fa2e1c6 // sdot v6.4s, v14.16b, v2.4b[1]
+	WORD $0x4fa3e1e6 // sdot v6.4s, v15.16b, v3.4b[1]
+	WORD $0x3dc0310c // ldr q12, [x8, #192]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x3dc00110 // ldr q16, [x8, #0]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x4e1a0210 // tbl v16.16b, {v16.16b}, v26.16b
+	WORD $0x4e3d8e12 // cmtst v18.16b, v16.16b, v29.16b
+	WORD $0x6e3e964c // mls v12.16b, v18.16b, v30.16b
+	WORD $0x4e3d8e32 // cmtst v18.16b, v17.16b, v29.16b
+	WORD $0x6e3e964d // mls v13.16b, v18.16b, v30.16b
+	WORD $0x4f80e984 // sdot v4.4s, v12.16b, v0.4b[2]
+	WORD $0x4f81e9a4 // sdot v4.4s, v13.16b, v1.4b[2]
+	WORD $0x4f82e986 // sdot v6.4s, v12.16b, v2.4b[2]
+	WORD $0x4f83e9a6 // sdot v6.4s, v13.16b, v3.4b[2]
+	WORD $0x3dc0410e // ldr q14, [x8, #256]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4e3c8e12 // cmtst v18.16b, v16.16b, v28.16b
+	WORD $0x6e3e964e // mls v14.16b, v18.16b, v30.16b
+	WORD $0x4e3c8e32 // cmtst v18.16b, v17.16b, v28.16b
+	WORD $0x6e3e964f // mls v15.16b, v18.16b, v30.16b
+	WORD $0x4fa0e9c4 // sdot v4.4s, v14.16b, v0.4b[3]
+	WORD $0x4fa1e9e4 // sdot v4.4s, v15.16b, v1.4b[3]
+	WORD $0x4fa2e9c6 // sdot v6.4s, v14.16b, v2.4b[3]
+	WORD $0x4fa3e9e6 // sdot v6.4s, v15.16b, v3.4b[3]
+	WORD $0x3dc0150c // ldr q12, [x8, #80]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x3dc00510 // ldr q16, [x8, #16]
+	WORD $0x4e190211 // tbl v17.16b, {v16.16b}, v25.16b
+	WORD $0x4e1b0210 // tbl v16.16b, {v16.16b}, v27.16b
+	WORD $0x4e3d8e12 // cmtst v18.16b, v16.16b, v29.16b
+	WORD $0x6e3e964c // mls v12.16b, v18.16b, v30.16b
+	WORD $0x4e3d8e32 // cmtst v18.16b, v17.16b, v29.16b
+	WORD $0x6e3e964d // mls v13.16b, v18.16b, v30.16b
+	WORD $0x4f80e185 // sdot v5.4s, v12.16b, v0.4b[0]
+	WORD $0x4f81e1a5 // sdot v5.4s, v13.16b, v1.4b[0]
+	WORD $0x4f82e187 // sdot v7.4s, v12.16b, v2.4b[0]
+	WORD $0x4f83e1a7 // sdot v7.4s, v13.16b, v3.4b[0]
+	WORD $0x3dc0250e // ldr q14, [x8, #144]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4e3c8e12 // cmtst v18.16b, v16.16b, v28.16b
+	WORD $0x6e3e964e // mls v14.16b, v18.16b, v30.16b
+	WORD $0x4e3c8e32 // cmtst v18.16b, v17.16b, v28.16b
+	WORD $0x6e3e964f // mls v15.16b, v18.16b, v30.16b
+	WORD $0x4fa0e1c5 // sdot v5.4s, v14.16b, v0.4b[1]
+	WORD $0x4fa1e1e5 // sdot v5.4s, v15.16b, v1.4b[1]
+	WORD $0x4fa2e1c7 // sdot v7.4s, v14.16b, v2.4b[1]
+	WORD $0x4fa3e1e7 // sdot v7.4s, v15.16b, v3.4b[1]
+	WORD $0x3dc0350c // ldr q12, [x8, #208]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x3dc00510 // ldr q16, [x8, #16]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x4e1a0210 // tbl v16.16b, {v16.16b}, v26.16b
+	WORD $0x4e3d8e12 // cmtst v18.16b, v16.16b, v29.16b
+	WORD $0x6e3e964c // mls v12.16b, v18.16b, v30.16b
+	WORD $0x4e3d8e32 // cmtst v18.16b, v17.16b, v29.16b
+	WORD $0x6e3e964d // mls v13.16b, v18.16b, v30.16b
+	WORD $0x4f80e985 // sdot v5.4s, v12.16b, v0.4b[2]
+	WORD $0x4f81e9a5 // sdot v5.4s, v13.16b, v1.4b[2]
+	WORD $0x4f82e987 // sdot v7.4s, v12.16b, v2.4b[2]
+	WORD $0x4f83e9a7 // sdot v7.4s, v13.16b, v3.4b[2]
+	WORD $0x3dc0450e // ldr q14, [x8, #272]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4e3c8e12 // cmtst v18.16b, v16.16b, v28.16b
+	WORD $0x6e3e964e // mls v14.16b, v18.16b, v30.16b
+	WORD $0x4e3c8e32 // cmtst v18.16b, v17.16b, v28.16b
+	WORD $0x6e3e964f // mls v15.16b, v18.16b, v30.16b
+	WORD $0x4fa0e9c5 // sdot v5.4s, v14.16b, v0.4b[3]
+	WORD $0x4fa1e9e5 // sdot v5.4s, v15.16b, v1.4b[3]
+	WORD $0x4fa2e9c7 // sdot v7.4s, v14.16b, v2.4b[3]
+	WORD $0x4fa3e9e7 // sdot v7.4s, v15.16b, v3.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd414182 // ldr s2, [x12, #320]
+	WORD $0xbd426181 // ldr s1, [x12, #608]
+	WORD $0xbd42a183 // ldr s3, [x12, #672]
+	WORD $0x4f00060e // movi v14.4s, #16, lsl #0
+	WORD $0x3dc4016c // ldr q12, [x11, #4096]
+	WORD $0x6f8241c4 // mls v4.4s, v14.4s, v2.s[0]
+	WORD $0x4f80918d // fmul v13.4s, v12.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e24cda8 // fmla v8.4s, v13.4s, v4.4s
+	WORD $0x6f8341c6 // mls v6.4s, v14.4s, v3.s[0]
+	WORD $0x4f81918d // fmul v13.4s, v12.4s, v1.s[0]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4e26cdaa // fmla v10.4s, v13.4s, v6.4s
+	WORD $0x3dc4056c // ldr q12, [x11, #4112]
+	WORD $0x6f8241c5 // mls v5.4s, v14.4s, v2.s[0]
+	WORD $0x4f80918d // fmul v13.4s, v12.4s, v0.s[0]
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e25cda9 // fmla v9.4s, v13.4s, v5.4s
+	WORD $0x6f8341c7 // mls v7.4s, v14.4s, v3.s[0]
+	WORD $0x4f81918d // fmul v13.4s, v12.4s, v1.s[0]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4e27cdab // fmla v11.4s, v13.4s, v7.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $352, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block74
+	WORD $0x3d8002c8 // str q8, [x22, #0]
+	WORD $0x3d8006c9 // str q9, [x22, #16]
+	WORD $0x3d8012ca // str q10, [x22, #64]
+	WORD $0x3d8016cb // str q11, [x22, #80]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $128, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass73
+	JMP next62
+rowsNext72:
+	CMP $1, R5
+	BNE rowsNext75
+	// 1 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002c6 // ldr q6, [x22, #0]
+	WORD $0x3dc006c7 // ldr q7, [x22, #16]
+	WORD $0x3dc00ac8 // ldr q8, [x22, #32]
+	WORD $0x3dc00ec9 // ldr q9, [x22, #48]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	WORD $0x4f00e61e // movi v30.16b, #16
+	MOVD $matmul_dotprod_bits0<>(SB), R19
+	WORD $0x3dc0027d // ldr q29, [x19, #0]
+	MOVD $matmul_dotprod_bits1<>(SB), R19
+	WORD $0x3dc0027c // ldr q28, [x19, #0]
+	MOVD $matmul_dotprod_byte0<>(SB), R19
+	WORD $0x3dc0027b // ldr q27, [x19, #0]
+	MOVD $matmul_dotprod_byte1<>(SB), R19
+	WORD $0x3dc0027a // ldr q26, [x19, #0]
+	MOVD $matmul_dotprod_byte2<>(SB), R19
+	WORD $0x3dc00279 // ldr q25, [x19, #0]
+	MOVD $matmul_dotprod_byte3<>(SB), R19
+	WORD $0x3dc00278 // ldr q24, [x19, #0]
+block77:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x4f00e402 // movi v2.16b, #0
+	WORD $0x4f00e403 // movi v3.16b, #0
+	WORD $0x4f00e404 // movi v4.16b, #0
+	WORD $0x4f00e405 // movi v5.16b, #0
+	WORD $0x3dc0110a // ldr q10, [x8, #64]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x3dc0010e // ldr q14, [x8, #0]
+	WORD $0x4e1901cf // tbl v15.16b, {v14.16b}, v25.16b
+	WORD $0x4e1b01ce // tbl v14.16b, {v14.16b}, v27.16b
+	WORD $0x4e3d8dd0 // cmtst v16.16b, v14.16b, v29.16b
+	WORD $0x6e3e960a // mls v10.16b, v16.16b, v30.16b
+	WORD $0x4e3d8df0 // cmtst v16.16b, v15.16b, v29.16b
+	WORD $0x6e3e960b // mls v11.16b, v16.16b, v30.16b
+	WORD $0x4f80e142 // sdot v2.4s, v10.16b, v0.4b[0]
+	WORD $0x4f81e162 // sdot v2.4s, v11.16b, v1.4b[0]
+	WORD $0x3dc0210c // ldr q12, [x8, #128]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e3c8dd0 // cmtst v16.16b, v14.16b, v28.16b
+	WORD $0x6e3e960c // mls v12.16b, v16.16b, v30.16b
+	WORD $0x4e3c8df0 // cmtst v16.16b, v15.16b, v28.16b
+	WORD $0x6e3e960d // mls v13.16b, v16.16b, v30.16b
+	WORD $0x4fa0e182 // sdot v2.4s, v12.16b, v0.4b[1]
+	WORD $0x4fa1e1a2 // sdot v2.4s, v13.16b, v1.4b[1]
+	WORD $0x3dc0310a // ldr q10, [x8, #192]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x3dc0010e // ldr q14, [x8, #0]
+	WORD $0x4e1801cf // tbl v15.16b, {v14.16b}, v24.16b
+	WORD $0x4e1a01ce // tbl v14.16b, {v14.16b}, v26.16b
+	WORD $0x4e3d8dd0 // cmtst v16.16b, v14.16b, v29.16b
+	WORD $0x6e3e960a // mls v10.16b, v16.16b, v30.16b
+	WORD $0x4e3d8df0 // cmtst v16.16b, v15.16b, v29.16b
+	WORD $0x6e3e960b // mls v11.16b, v16.16b, v30.16b
+	WORD $0x4f80e942 // sdot v2.4s, v10.16b, v0.4b[2]
+	WORD $0x4f81e962 // sdot v2.4s, v11.16b, v1.4b[2]
+	WORD $0x3dc0410c // ldr q12, [x8, #256]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e3c8dd0 // cmtst v16.16b, v14.16b, v28.16b
+	WORD $0x6e3e960c // mls v12.16b, v16.16b, v30.16b
+	WORD $0x4e3c8df0 // cmtst v16.16b, v15.16b, v28.16b
+	WORD $0x6e3e960d // mls v13.16b, v16.16b, v30.16b
+	WORD $0x4fa0e982 // sdot v2.4s, v12.16b, v0.4b[3]
+	WORD $0x4fa1e9a2 // sdot v2.4s, v13.16b, v1.4b[3]
+	WORD $0x3dc0150a // ldr q10, [x8, #80]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x3dc0050e // ldr q14, [x8, #16]
+	WORD $0x4e1901cf // tbl v15.16b, {v14.16b}, v25.16b
+	WORD $0x4e1b01ce // tbl v14.16b, {v14.16b}, v27.16b
+	WORD $0x4e3d8dd0 // cmtst v16.16b, v14.16b, v29.16b
+	WORD $0x6e3e960a // mls v10.16b, v16.16b, v30.16b
+	WORD $0x4e3d8df0 // cmtst v16.16b, v15.16b, v29.16b
+	WORD $0x6e3e960b // mls v11.16b, v16.16b, v30.16b
+	WORD $0x4f80e143 // sdot v3.4s, v10.16b, v0.4b[0]
+	WORD $0x4f81e163 // sdot v3.4s, v11.16b, v1.4b[0]
+	WORD $0x3dc0250c // ldr q12, [x8, #144]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e3c8dd0 // cmtst v16.16b, v14.16b, v28.16b
+	WORD $0x6e3e960c // mls v12.16b, v16.16b, v30.16b
+	WORD $0x4e3c8df0 // cmtst v16.16b, v15.16b, v28.16b
+	WORD $0x6e3e960d // mls v13.16b, v16.16b, v30.16b
+	WORD $0x4fa0e183 // sdot v3.4s, v12.16b, v0.4b[1]
+	WORD $0x4fa1e1a3 // sdot v3.4s, v13.16b, v1.4b[1]
+	WORD $0x3dc0350a // ldr q10, [x8, #208]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x3dc0050e // ldr q14, [x8, #16]
+	WORD $0x4e1801cf // tbl v15.16b, {v14.16b}, v24.16b
+	WORD $0x4e1a01ce // tbl v14.16b, {v14.16b}, v26.16b
+	WORD $0x4e3d8dd0 // cmtst v16.16b, v14.16b, v29.16b
+	WORD $0x6e3e960a // mls v10.16b, v16.16b, v30.16b
+	WORD $0x4e3d8df0 // cmtst v16.16b, v15.16b, v29.16b
+	WORD $0x6e3e960b // mls v11.16b, v16.16b, v30.16b
+	WORD $0x4f80e943 // sdot v3.4s, v10.16b, v0.4b[2]
+	WORD $0x4f81e963 // sdot v3.4s, v11.16b, v1.4b[2]
+	WORD $0x3dc0450c // ldr q12, [x8, #272]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e3c8dd0 // cmtst v16.16b, v14.16b, v28.16b
+	WORD $0x6e3e960c // mls v12.16b, v16.16b, v30.16b
+	WORD $0x4e3c8df0 // cmtst v16.16b, v15.16b, v28.16b
+	WORD $0x6e3e960d // mls v13.16b, v16.16b, v30.16b
+	WORD $0x4fa0e983 // sdot v3.4s, v12.16b, v0.4b[3]
+	WORD $0x4fa1e9a3 // sdot v3.4s, v13.16b, v1.4b[3]
+	WORD $0x3dc0190a // ldr q10, [x8, #96]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x3dc0090e // ldr q14, [x8, #32]
+	WORD $0x4e1901cf // tbl v15.16b, {v14.16b}, v25.16b
+	WORD $0x4e1b01ce // tbl v14.16b, {v14.16b}, v27.16b
+	WORD $0x4e3d8dd0 // cmtst v16.16b, v14.16b, v29.16b
+	WORD $0x6e3e960a // mls v10.16b, v16.16b, v30.16b
+	WORD $0x4e3d8df0 // cmtst v16.16b, v15.16b, v29.16b
+	WORD $0x6e3e960b // mls v11.16b, v16.16b, v30.16b
+	WORD $0x4f80e144 // sdot v4.4s, v10.16b, v0.4b[0]
+	WORD $0x4f81e164 // sdot v4.4s, v11.16b, v1.4b[0]
+	WORD $0x3dc0290c // ldr q12, [x8, #160]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e3c8dd0 // cmtst v16.16b, v14.16b, v28.16b
+	WORD $0x6e3e960c // mls v12.16b, v16.16b, v30.16b
+	WORD $0x4e3c8df0 // cmtst v16.16b, v15.16b, v28.16b
+	WORD $0x6e3e960d // mls v13.16b, v16.16b, v30.16b
+	WORD $0x4fa0e184 // sdot v4.4s, v12.16b, v0.4b[1]
+	WORD $0x4fa1e1a4 // sdot v4.4s, v13.16b, v1.4b[1]
+	WORD $0x3dc0390a // ldr q10, [x8, #224]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x3dc0090e // ldr q14, [x8, #32]
+	WORD $0x4e1801cf // tbl v15.16b, {v14.16b}, v24.16b
+	WORD $0x4e1a01ce // tbl v14.16b, {v14.16b}, v26.16b
+	WORD $0x4e3d8dd0 // cmtst v16.16b, v14.16b, v29.16b
+	WORD $0x6e3e960a // mls v10.16b, v16.16b, v30.16b
+	WORD $0x4e3d8df0 // cmtst v16.16b, v15.16b, v29.16b
+	WORD $0x6e3e960b // mls v11.16b, v16.16b, v30.16b
+	WORD $0x4f80e944 // sdot v4.4s, v10.16b, v0.4b[2]
+	WORD $0x4f81e964 // sdot v4.4s, v11.16b, v1.4b[2]
+	WORD $0x3dc0490c // ldr q12, [x8, #288]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e3c8dd0 // cmtst v16.16b, v14.16b, v28.16b
+	WORD $0x6e3e960c // mls v12.16b, v16.16b, v30.16b
+	WORD $0x4e3c8df0 // cmtst v16.16b, v15.16b, v28.16b
+	WORD $0x6e3e960d // mls v13.16b, v16.16b, v30.16b
+	WORD $0x4fa0e984 // sdot v4.4s, v12.16b, v0.4b[3]
+	WORD $0x4fa1e9a4 // sdot v4.4s, v13.16b, v1.4b[3]
+	WORD $0x3dc01d0a // ldr q10, [x8, #112]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x3dc00d0e // ldr q14, [x8, #48]
+	WORD $0x4e1901cf // tbl v15.16b, {v14.16b}, v25.16b
+	WORD $0x4e1b01ce // tbl v14.16b, {v14.16b}, v27.16b
+	WORD $0x4e3d8dd0 // cmtst v16.16b, v14.16b, v29.16b
+	WORD $0x6e3e960a // mls v10.16b, v16.16b, v30.16b
+	WORD $0x4e3d8df0 // cmtst v16.16b, v15.16b, v29.16b
+	WORD $0x6e3e960b // mls v11.16b, v16.16b, v30.16b
+	WORD $0x4f80e145 // sdot v5.4s, v10.16b, v0.4b[0]
+	WORD $0x4f81e165 // sdot v5.4s, v11.16b, v1.4b[0]
+	WORD $0x3dc02d0c // ldr q12, [x8, #176]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e3c8dd0 // cmtst v16.16b, v14.16b, v28.16b
+	WORD $0x6e3e960c // mls v12.16b, v16.16b, v30.16b
+	WORD $0x4e3c8df0 // cmtst v16.16b, v15.16b, v28.16b
+	WORD $0x6e3e960d // mls v13.16b, v16.16b, v30.16b
+	WORD $0x4fa0e185 // sdot v5.4s, v12.16b, v0.4b[1]
+	WORD $0x4fa1e1a5 // sdot v5.4s, v13.16b, v1.4b[1]
+	WORD $0x3dc03d0a // ldr q10, [x8, #240]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x3dc00d0e // ldr q14, [x8, #48]
+	WORD $0x4e1801cf // tbl v15.16b, {v14.16b}, v24.16b
+	WORD $0x4e1a01ce // tbl v14.16b, {v14.16b}, v26.16b
+	WORD $0x4e3d8dd0 // cmtst v16.16b, v14.16b, v29.16b
+	WORD $0x6e3e960a // mls v10.16b, v16.16b, v30.16b
+	WORD $0x4e3d8df0 // cmtst v16.16b, v15.16b, v29.16b
+	WORD $0x6e3e960b // mls v11.16b, v16.16b, v30.16b
+	WORD $0x4f80e945 // sdot v5.4s, v10.16b, v0.4b[2]
+	WORD $0x4f81e965 // sdot v5.4s, v11.16b, v1.4b[2]
+	WORD $0x3dc04d0c // ldr q12, [x8, #304]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e3c8dd0 // cmtst v16.16b, v14.16b, v28.16b
+	WORD $0x6e3e960c // mls v12.16b, v16.16b, v30.16b
+	WORD $0x4e3c8df0 // cmtst v16.16b, v15.16b, v28.16b
+	WORD $0x6e3e960d // mls v13.16b, v16.16b, v30.16b
+	WORD $0x4fa0e985 // sdot v5.4s, v12.16b, v0.4b[3]
+	WORD $0x4fa1e9a5 // sdot v5.4s, v13.16b, v1.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd414181 // ldr s1, [x12, #320]
+	WORD $0x4f00060c // movi v12.4s, #16, lsl #0
+	WORD $0x3dc4016a // ldr q10, [x11, #4096]
+	WORD $0x6f814182 // mls v2.4s, v12.4s, v1.s[0]
+	WORD $0x4f80914b // fmul v11.4s, v10.4s, v0.s[0]
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4e22cd66 // fmla v6.4s, v11.4s, v2.4s
+	WORD $0x3dc4056a // ldr q10, [x11, #4112]
+	WORD $0x6f814183 // mls v3.4s, v12.4s, v1.s[0]
+	WORD $0x4f80914b // fmul v11.4s, v10.4s, v0.s[0]
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4e23cd67 // fmla v7.4s, v11.4s, v3.4s
+	WORD $0x3dc4096a // ldr q10, [x11, #4128]
+	WORD $0x6f814184 // mls v4.4s, v12.4s, v1.s[0]
+	WORD $0x4f80914b // fmul v11.4s, v10.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e24cd68 // fmla v8.4s, v11.4s, v4.4s
+	WORD $0x3dc40d6a // ldr q10, [x11, #4144]
+	WORD $0x6f814185 // mls v5.4s, v12.4s, v1.s[0]
+	WORD $0x4f80914b // fmul v11.4s, v10.4s, v0.s[0]
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e25cd69 // fmla v9.4s, v11.4s, v5.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $352, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block77
+	WORD $0x3d8002c6 // str q6, [x22, #0]
+	WORD $0x3d8006c7 // str q7, [x22, #16]
+	WORD $0x3d800ac8 // str q8, [x22, #32]
+	WORD $0x3d800ec9 // str q9, [x22, #48]
+	JMP next62
+rowsNext75:
+more64:
+	MOVD R15, R13
+	MOVD R2, R8
+	MOVD R2, R11
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	MOVD $matmul_dotprod_byte0<>(SB), R19
+	WORD $0x3dc0027b // ldr q27, [x19, #0]
+	MOVD $matmul_dotprod_byte1<>(SB), R19
+	WORD $0x3dc0027c // ldr q28, [x19, #0]
+	MOVD $matmul_dotprod_byte2<>(SB), R19
+	WORD $0x3dc0027d // ldr q29, [x19, #0]
+	MOVD $matmul_dotprod_byte3<>(SB), R19
+	WORD $0x3dc0027e // ldr q30, [x19, #0]
+	MOVD $matmul_dotprod_bits0<>(SB), R19
+	WORD $0x3dc00279 // ldr q25, [x19, #0]
+	MOVD $matmul_dotprod_bits1<>(SB), R19
+	WORD $0x3dc0027a // ldr q26, [x19, #0]
+	WORD $0x4f00e618 // movi v24.16b, #16
+unpack78:
+	PRFM 8192(R1), PLDL1KEEP
+	PRFM 8256(R1), PLDL1KEEP
+	PRFM 8320(R1), PLDL1KEEP
+	PRFM 8384(R1), PLDL1KEEP
+	PRFM 8448(R1), PLDL1KEEP
+	PRFM 8512(R1), PLDL1KEEP
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d840161 // str q1, [x11, #4096]
+	WORD $0x3d840562 // str q2, [x11, #4112]
+	WORD $0x3dc00420 // ldr q0, [x1, #16]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d840961 // str q1, [x11, #4128]
+	WORD $0x3d840d62 // str q2, [x11, #4144]
+	WORD $0x3dc00824 // ldr q4, [x1, #32]
+	WORD $0x3dc01825 // ldr q5, [x1, #96]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc02825 // ldr q5, [x1, #160]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e1b0086 // tbl v6.16b, {v4.16b}, v27.16b
+	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
+	WORD $0x6e3894e0 // mls v0.16b, v7.16b, v24.16b
+	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
+	WORD $0x6e3894e1 // mls v1.16b, v7.16b, v24.16b
+	WORD $0x3d800100 // str q0, [x8, #0]
+	WORD $0x3d801101 // str q1, [x8, #64]
+	WORD $0x4e1d0086 // tbl v6.16b, {v4.16b}, v29.16b
+	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
+	WORD $0x6e3894e2 // mls v2.16b, v7.16b, v24.16b
+	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
+	WORD $0x6e3894e3 // mls v3.16b, v7.16b, v24.16b
+	WORD $0x3d804102 // str q2, [x8, #256]
+	WORD $0x3d805103 // str q3, [x8, #320]
+	WORD $0x3dc03825 // ldr q5, [x1, #224]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc04825 // ldr q5, [x1, #288]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e1c0086 // tbl v6.16b, {v4.16b}, v28.16b
+	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
+	WORD $0x6e3894e0 // mls v0.16b, v7.16b, v24.16b
+	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
+	WORD $0x6e3894e1 // mls v1.16b, v7.16b, v24.16b
+	WORD $0x3d802100 // str q0, [x8, #128]
+	WORD $0x3d803101 // str q1, [x8, #192]
+	WORD $0x4e1e0086 // tbl v6.16b, {v4.16b}, v30.16b
+	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
+	WORD $0x6e3894e2 // mls v2.16b, v7.16b, v24.16b
+	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
+	WORD $0x6e3894e3 // mls v3.16b, v7.16b, v24.16b
+	WORD $0x3d806102 // str q2, [x8, #384]
+	WORD $0x3d807103 // str q3, [x8, #448]
+	WORD $0x3dc00c24 // ldr q4, [x1, #48]
+	WORD $0x3dc01c25 // ldr q5, [x1, #112]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc02c25 // ldr q5, [x1, #176]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e1b0086 // tbl v6.16b, {v4.16b}, v27.16b
+	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
+	WORD $0x6e3894e0 // mls v0.16b, v7.16b, v24.16b
+	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
+	WORD $0x6e3894e1 // mls v1.16b, v7.16b, v24.16b
+	WORD $0x3d800500 // str q0, [x8, #16]
+	WORD $0x3d801501 // str q1, [x8, #80]
+	WORD $0x4e1d0086 // tbl v6.16b, {v4.16b}, v29.16b
+	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
+	WORD $0x6e3894e2 // mls v2.16b, v7.16b, v24.16b
+	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
+	WORD $0x6e3894e3 // mls v3.16b, v7.16b, v24.16b
+	WORD $0x3d804502 // str q2, [x8, #272]
+	WORD $0x3d805503 // str q3, [x8, #336]
+	WORD $0x3dc03c25 // ldr q5, [x1, #240]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc04c25 // ldr q5, [x1, #304]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e1c0086 // tbl v6.16b, {v4.16b}, v28.16b
+	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
+	WORD $0x6e3894e0 // mls v0.16b, v7.16b, v24.16b
+	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
+	WORD $0x6e3894e1 // mls v1.16b, v7.16b, v24.16b
+	WORD $0x3d802500 // str q0, [x8, #144]
+	WORD $0x3d803501 // str q1, [x8, #208]
+	WORD $0x4e1e0086 // tbl v6.16b, {v4.16b}, v30.16b
+	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
+	WORD $0x6e3894e2 // mls v2.16b, v7.16b, v24.16b
+	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
+	WORD $0x6e3894e3 // mls v3.16b, v7.16b, v24.16b
+	WORD $0x3d806502 // str q2, [x8, #400]
+	WORD $0x3d807503 // str q3, [x8, #464]
+	WORD $0x3dc01024 // ldr q4, [x1, #64]
+	WORD $0x3dc02025 // ldr q5, [x1, #128]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03025 // ldr q5, [x1, #192]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e1b0086 // tbl v6.16b, {v4.16b}, v27.16b
+	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
+	WORD $0x6e3894e0 // mls v0.16b, v7.16b, v24.16b
+	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
+	WORD $0x6e3894e1 // mls v1.16b, v7.16b, v24.16b
+	WORD $0x3d800900 // str q0, [x8, #32]
+	WORD $0x3d801901 // str q1, [x8, #96]
+	WORD $0x4e1d0086 // tbl v6.16b, {v4.16b}, v29.16b
+	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
+	WORD $0x6e3894e2 // mls v2.16b, v7.16b, v24.16b
+	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
+	WORD $0x6e3894e3 // mls v3.16b, v7.16b, v24.16b
+	WORD $0x3d804902 // str q2, [x8, #288]
+	WORD $0x3d805903 // str q3, [x8, #352]
+	WORD $0x3dc04025 // ldr q5, [x1, #256]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc05025 // ldr q5, [x1, #320]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e1c0086 // tbl v6.16b, {v4.16b}, v28.16b
+	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
+	WORD $0x6e3894e0 // mls v0.16b, v7.16b, v24.16b
+	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
+	WORD $0x6e3894e1 // mls v1.16b, v7.16b, v24.16b
+	WORD $0x3d802900 // str q0, [x8, #160]
+	WORD $0x3d803901 // str q1, [x8, #224]
+	WORD $0x4e1e0086 // tbl v6.16b, {v4.16b}, v30.16b
+	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
+	WORD $0x6e3894e2 // mls v2.16b, v7.16b, v24.16b
+	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
+	WORD $0x6e3894e3 // mls v3.16b, v7.16b, v24.16b
+	WORD $0x3d806902 // str q2, [x8, #416]
+	WORD $0x3d807903 // str q3, [x8, #480]
+	WORD $0x3dc01424 // ldr q4, [x1, #80]
+	WORD $0x3dc02425 // ldr q5, [x1, #144]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03425 // ldr q5, [x1, #208]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e1b0086 // tbl v6.16b, {v4.16b}, v27.16b
+	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
+	WORD $0x6e3894e0 // mls v0.16b, v7.16b, v24.16b
+	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
+	WORD $0x6e3894e1 // mls v1.16b, v7.16b, v24.16b
+	WORD $0x3d800d00 // str q0, [x8, #48]
+	WORD $0x3d801d01 // str q1, [x8, #112]
+	WORD $0x4e1d0086 // tbl v6.16b, {v4.16b}, v29.16b
+	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
+	WORD $0x6e3894e2 // mls v2.16b, v7.16b, v24.16b
+	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
+	WORD $0x6e3894e3 // mls v3.16b, v7.16b, v24.16b
+	WORD $0x3d804d02 // str q2, [x8, #304]
+	WORD $0x3d805d03 // str q3, [x8, #368]
+	WORD $0x3dc04425 // ldr q5, [x1, #272]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc05425 // ldr q5, [x1, #336]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e1c0086 // tbl v6.16b, {v4.16b}, v28.16b
+	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
+	WORD $0x6e3894e0 // mls v0.16b, v7.16b, v24.16b
+	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
+	WORD $0x6e3894e1 // mls v1.16b, v7.16b, v24.16b
+	WORD $0x3d802d00 // str q0, [x8, #176]
+	WORD $0x3d803d01 // str q1, [x8, #240]
+	WORD $0x4e1e0086 // tbl v6.16b, {v4.16b}, v30.16b
+	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
+	WORD $0x6e3894e2 // mls v2.16b, v7.16b, v24.16b
+	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
+	WORD $0x6e3894e3 // mls v3.16b, v7.16b, v24.16b
+	WORD $0x3d806d02 // str q2, [x8, #432]
+	WORD $0x3d807d03 // str q3, [x8, #496]
+	ADD $352, R1
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, unpack78
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	MOVD groupArgs_rows(R0), R5
+rows4_80:
+	CMP $4, R5
+	BLT rowsNext79
+	// 4 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass81:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002d0 // ldr q16, [x22, #0]
+	WORD $0x3dc006d1 // ldr q17, [x22, #16]
+	WORD $0x3dc012d2 // ldr q18, [x22, #64]
+	WORD $0x3dc016d3 // ldr q19, [x22, #80]
+	WORD $0x3dc022d4 // ldr q20, [x22, #128]
+	WORD $0x3dc026d5 // ldr q21, [x22, #144]
+	WORD $0x3dc032d6 // ldr q22, [x22, #192]
+	WORD $0x3dc036d7 // ldr q23, [x22, #208]
+block82:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc05941 // ldr q1, [x10, #352]
+	WORD $0x3dc0b142 // ldr q2, [x10, #704]
+	WORD $0x3dc10943 // ldr q3, [x10, #1056]
+	WORD $0x3dc00104 // ldr q4, [x8, #0]
+	WORD $0x3dc00505 // ldr q5, [x8, #16]
+	WORD $0x4f80e088 // sdot v8.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0a9 // sdot v9.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e08a // sdot v10.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0ab // sdot v11.4s, v5.16b, v1.4b[0]
+	WORD $0x4f82e08c // sdot v12.4s, v4.16b, v2.4b[0]
+	WORD $0x4f82e0ad // sdot v13.4s, v5.16b, v2.4b[0]
+	WORD $0x4f83e08e // sdot v14.4s, v4.16b, v3.4b[0]
+	WORD $0x4f83e0af // sdot v15.4s, v5.16b, v3.4b[0]
+	WORD $0x3dc01106 // ldr q6, [x8, #64]
+	WORD $0x3dc01507 // ldr q7, [x8, #80]
+	WORD $0x4fa0e0c8 // sdot v8.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0e9 // sdot v9.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa1e0ca // sdot v10.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0eb // sdot v11.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa2e0cc // sdot v12.4s, v6.16b, v2.4b[1]
+	WORD $0x4fa2e0ed // sdot v13.4s, v7.16b, v2.4b[1]
+	WORD $0x4fa3e0ce // sdot v14.4s, v6.16b, v3.4b[1]
+	WORD $0x4fa3e0ef // sdot v15.4s, v7.16b, v3.4b[1]
+	WORD $0x3dc02104 // ldr q4, [x8, #128]
+	WORD $0x3dc02505 // ldr q5, [x8, #144]
+	WORD $0x4f80e888 // sdot v8.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8a9 // sdot v9.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e88a // sdot v10.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8ab // sdot v11.4s, v5.16b, v1.4b[2]
+	WORD $0x4f82e88c // sdot v12.4s, v4.16b, v2.4b[2]
+	WORD $0x4f82e8ad // sdot v13.4s, v5.16b, v2.4b[2]
+	WORD $0x4f83e88e // sdot v14.4s, v4.16b, v3.4b[2]
+	WORD $0x4f83e8af // sdot v15.4s, v5.16b, v3.4b[2]
+	WORD $0x3dc03106 // ldr q6, [x8, #192]
+	WORD $0x3dc03507 // ldr q7, [x8, #208]
+	WORD $0x4fa0e8c8 // sdot v8.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8e9 // sdot v9.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa1e8ca // sdot v10.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8eb // sdot v11.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa2e8cc // sdot v12.4s, v6.16b, v2.4b[3]
+	WORD $0x4fa2e8ed // sdot v13.4s, v7.16b, v2.4b[3]
+	WORD $0x4fa3e8ce // sdot v14.4s, v6.16b, v3.4b[3]
+	WORD $0x4fa3e8ef // sdot v15.4s, v7.16b, v3.4b[3]
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc05d41 // ldr q1, [x10, #368]
+	WORD $0x3dc0b542 // ldr q2, [x10, #720]
+	WORD $0x3dc10d43 // ldr q3, [x10, #1072]
+	WORD $0x3dc04104 // ldr q4, [x8, #256]
+	WORD $0x3dc04505 // ldr q5, [x8, #272]
+	WORD $0x4f80e088 // sdot v8.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0a9 // sdot v9.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e08a // sdot v10.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0ab // sdot v11.4s, v5.16b, v1.4b[0]
+	WORD $0x4f82e08c // sdot v12.4s, v4.16b, v2.4b[0]
+	WORD $0x4f82e0ad // sdot v13.4s, v5.16b, v2.4b[0]
+	WORD $0x4f83e08e // sdot v14.4s, v4.16b, v3.4b[0]
+	WORD $0x4f83e0af // sdot v15.4s, v5.16b, v3.4b[0]
+	WORD $0x3dc05106 // ldr q6, [x8, #320]
+	WORD $0x3dc05507 // ldr q7, [x8, #336]
+	WORD $0x4fa0e0c8 // sdot v8.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0e9 // sdot v9.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa1e0ca // sdot v10.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0eb // sdot v11.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa2e0cc // sdot v12.4s, v6.16b, v2.4b[1]
+	WORD $0x4fa2e0ed // sdot v13.4s, v7.16b, v2.4b[1]
+	WORD $0x4fa3e0ce // sdot v14.4s, v6.16b, v3.4b[1]
+	WORD $0x4fa3e0ef // sdot v15.4s, v7.16b, v3.4b[1]
+	WORD $0x3dc06104 // ldr q4, [x8, #384]
+	WORD $0x3dc06505 // ldr q5, [x8, #400]
+	WORD $0x4f80e888 // sdot v8.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8a9 // sdot v9.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e88a // sdot v10.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8ab // sdot v11.4s, v5.16b, v1.4b[2]
+	WORD $0x4f82e88c // sdot v12.4s, v4.16b, v2.4b[2]
+	WORD $0x4f82e8ad // sdot v13.4s, v5.16b, v2.4b[2]
+	WORD $0x4f83e88e // sdot v14.4s, v4.16b, v3.4b[2]
+	WORD $0x4f83e8af // sdot v15.4s, v5.16b, v3.4b[2]
+	WORD $0x3dc07106 // ldr q6, [x8, #448]
+	WORD $0x3dc07507 // ldr q7, [x8, #464]
+	WORD $0x4fa0e8c8 // sdot v8.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8e9 // sdot v9.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa1e8ca // sdot v10.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8eb // sdot v11.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa2e8cc // sdot v12.4s, v6.16b, v2.4b[3]
+	WORD $0x4fa2e8ed // sdot v13.4s, v7.16b, v2.4b[3]
+	WORD $0x4fa3e8ce // sdot v14.4s, v6.16b, v3.4b[3]
+	WORD $0x4fa3e8ef // sdot v15.4s, v7.16b, v3.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd414184 // ldr s4, [x12, #320]
+	WORD $0xbd426181 // ldr s1, [x12, #608]
+	WORD $0xbd42a185 // ldr s5, [x12, #672]
+	WORD $0xbd43c182 // ldr s2, [x12, #960]
+	WORD $0xbd440186 // ldr s6, [x12, #1024]
+	WORD $0xbd452183 // ldr s3, [x12, #1312]
+	WORD $0xbd456187 // ldr s7, [x12, #1376]
+	WORD $0x4f00061a // movi v26.4s, #16, lsl #0
+	WORD $0x3dc40178 // ldr q24, [x11, #4096]
+	WORD $0x6f844348 // mls v8.4s, v26.4s, v4.s[0]
+	WORD $0x4f809319 // fmul v25.4s, v24.4s, v0.s[0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4e28cf30 // fmla v16.4s, v25.4s, v8.4s
+	WORD $0x6f85434a // mls v10.4s, v26.4s, v5.s[0]
+	WORD $0x4f819319 // fmul v25.4s, v24.4s, v1.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2acf32 // fmla v18.4s, v25.4s, v10.4s
+	WORD $0x6f86434c // mls v12.4s, v26.4s, v6.s[0]
+	WORD $0x4f829319 // fmul v25.4s, v24.4s, v2.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2ccf34 // fmla v20.4s, v25.4s, v12.4s
+	WORD $0x6f87434e // mls v14.4s, v26.4s, v7.s[0]
+	WORD $0x4f839319 // fmul v25.4s, v24.4s, v3.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2ecf36 // fmla v22.4s, v25.4s, v14.4s
+	WORD $0x3dc40578 // ldr q24, [x11, #4112]
+	WORD $0x6f844349 // mls v9.4s, v26.4s, v4.s[0]
+	WORD $0x4f809319 // fmul v25.4s, v24.4s, v0.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4e29cf31 // fmla v17.4s, v25.4s, v9.4s
+	WORD $0x6f85434b // mls v11.4s, v26.4s, v5.s[0]
+	WORD $0x4f819319 // fmul v25.4s, v24.4s, v1.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bcf33 // fmla v19.4s, v25.4s, v11.4s
+	WORD $0x6f86434d // mls v13.4s, v26.4s, v6.s[0]
+	WORD $0x4f829319 // fmul v25.4s, v24.4s, v2.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dcf35 // fmla v21.4s, v25.4s, v13.4s
+	WORD $0x6f87434f // mls v15.4s, v26.4s, v7.s[0]
+	WORD $0x4f839319 // fmul v25.4s, v24.4s, v3.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fcf37 // fmla v23.4s, v25.4s, v15.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block82
+	WORD $0x3d8002d0 // str q16, [x22, #0]
+	WORD $0x3d8006d1 // str q17, [x22, #16]
+	WORD $0x3d8012d2 // str q18, [x22, #64]
+	WORD $0x3d8016d3 // str q19, [x22, #80]
+	WORD $0x3d8022d4 // str q20, [x22, #128]
+	WORD $0x3d8026d5 // str q21, [x22, #144]
+	WORD $0x3d8032d6 // str q22, [x22, #192]
+	WORD $0x3d8036d7 // str q23, [x22, #208]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $128, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass81
+	ADD $1408, R6
+	ADD $256, R7
+	SUB $4, R5
+	JMP rows4_80
+rowsNext79:
+rows2_84:
+	CMP $2, R5
+	BLT rowsNext83
+	// 2 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002d2 // ldr q18, [x22, #0]
+	WORD $0x3dc006d3 // ldr q19, [x22, #16]
+	WORD $0x3dc00ad4 // ldr q20, [x22, #32]
+	WORD $0x3dc00ed5 // ldr q21, [x22, #48]
+	WORD $0x3dc012d6 // ldr q22, [x22, #64]
+	WORD $0x3dc016d7 // ldr q23, [x22, #80]
+	WORD $0x3dc01ad8 // ldr q24, [x22, #96]
+	WORD $0x3dc01ed9 // ldr q25, [x22, #112]
+block86:
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc05941 // ldr q1, [x10, #352]
+	WORD $0x3dc00102 // ldr q2, [x8, #0]
+	WORD $0x3dc00503 // ldr q3, [x8, #16]
+	WORD $0x3dc00904 // ldr q4, [x8, #32]
+	WORD $0x3dc00d05 // ldr q5, [x8, #48]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0ad // sdot v13.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e04e // sdot v14.4s, v2.16b, v1.4b[0]
+	WORD $0x4f81e06f // sdot v15.4s, v3.16b, v1.4b[0]
+	WORD $0x4f81e090 // sdot v16.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0b1 // sdot v17.4s, v5.16b, v1.4b[0]
+	WORD $0x3dc01106 // ldr q6, [x8, #64]
+	WORD $0x3dc01507 // ldr q7, [x8, #80]
+	WORD $0x3dc01908 // ldr q8, [x8, #96]
+	WORD $0x3dc01d09 // ldr q9, [x8, #112]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x4fa0e12d // sdot v13.4s, v9.16b, v0.4b[1]
+	WORD $0x4fa1e0ce // sdot v14.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0ef // sdot v15.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa1e110 // sdot v16.4s, v8.16b, v1.4b[1]
+	WORD $0x4fa1e131 // sdot v17.4s, v9.16b, v1.4b[1]
+	WORD $0x3dc02102 // ldr q2, [x8, #128]
+	WORD $0x3dc02503 // ldr q3, [x8, #144]
+	WORD $0x3dc02904 // ldr q4, [x8, #160]
+	WORD $0x3dc02d05 // ldr q5, [x8, #176]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8ad // sdot v13.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e84e // sdot v14.4s, v2.16b, v1.4b[2]
+	WORD $0x4f81e86f // sdot v15.4s, v3.16b, v1.4b[2]
+	WORD $0x4f81e890 // sdot v16.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8b1 // sdot v17.4s, v5.16b, v1.4b[2]
+	WORD $0x3dc03106 // ldr q6, [x8, #192]
+	WORD $0x3dc03507 // ldr q7, [x8, #208]
+	WORD $0x3dc03908 // ldr q8, [x8, #224]
+	WORD $0x3dc03d09 // ldr q9, [x8, #240]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0x4fa0e92d // sdot v13.4s, v9.16b, v0.4b[3]
+	WORD $0x4fa1e8ce // sdot v14.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8ef // sdot v15.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa1e910 // sdot v16.4s, v8.16b, v1.4b[3]
+	WORD $0x4fa1e931 // sdot v17.4s, v9.16b, v1.4b[3]
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc05d41 // ldr q1, [x10, #368]
+	WORD $0x3dc04102 // ldr q2, [x8, #256]
+	WORD $0x3dc04503 // ldr q3, [x8, #272]
+	WORD $0x3dc04904 // ldr q4, [x8, #288]
+	WORD $0x3dc04d05 // ldr q5, [x8, #304]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0ad // sdot v13.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e04e // sdot v14.4s, v2.16b, v1.4b[0]
+	WORD $0x4f81e06f // sdot v15.4s, v3.16b, v1.4b[0]
+	WORD $0x4f81e090 // sdot v16.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0b1 // sdot v17.4s, v5.16b, v1.4b[0]
+	WORD $0x3dc05106 // ldr q6, [x8, #320]
+	WORD $0x3dc05507 // ldr q7, [x8, #336]
+	WORD $0x3dc05908 // ldr q8, [x8, #352]
+	WORD $0x3dc05d09 // ldr q9, [x8, #368]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x4fa0e12d // sdot v13.4s, v9.16b, v0.4b[1]
+	WORD $0x4fa1e0ce // sdot v14.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0ef // sdot v15.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa1e110 // sdot v16.4s, v8.16b, v1.4b[1]
+	WORD $0x4fa1e131 // sdot v17.4s, v9.16b, v1.4b[1]
+	WORD $0x3dc06102 // ldr q2, [x8, #384]
+	WORD $0x3dc06503 // ldr q3, [x8, #400]
+	WORD $0x3dc06904 // ldr q4, [x8, #416]
+	WORD $0x3dc06d05 // ldr q5, [x8, #432]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8ad // sdot v13.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e84e // sdot v14.4s, v2.16b, v1.4b[2]
+	WORD $0x4f81e86f // sdot v15.4s, v3.16b, v1.4b[2]
+	WORD $0x4f81e890 // sdot v16.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8b1 // sdot v17.4s, v5.16b, v1.4b[2]
+	WORD $0x3dc07106 // ldr q6, [x8, #448]
+	WORD $0x3dc07507 // ldr q7, [x8, #464]
+	WORD $0x3dc07908 // ldr q8, [x8, #480]
+	WORD $0x3dc07d09 // ldr q9, [x8, #496]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0x4fa0e92d // sdot v13.4s, v9.16b, v0.4b[3]
+	WORD $0x4fa1e8ce // sdot v14.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8ef // sdot v15.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa1e910 // sdot v16.4s, v8.16b, v1.4b[3]
+	WORD $0x4fa1e931 // sdot v17.4s, v9.16b, v1.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd414182 // ldr s2, [x12, #320]
+	WORD $0xbd426181 // ldr s1, [x12, #608]
+	WORD $0xbd42a183 // ldr s3, [x12, #672]
+	WORD $0x4f000606 // movi v6.4s, #16, lsl #0
+	WORD $0x3dc40164 // ldr q4, [x11, #4096]
+	WORD $0x6f8240ca // mls v10.4s, v6.4s, v2.s[0]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2accb2 // fmla v18.4s, v5.4s, v10.4s
+	WORD $0x6f8340ce // mls v14.4s, v6.4s, v3.s[0]
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2eccb6 // fmla v22.4s, v5.4s, v14.4s
+	WORD $0x3dc40564 // ldr q4, [x11, #4112]
+	WORD $0x6f8240cb // mls v11.4s, v6.4s, v2.s[0]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bccb3 // fmla v19.4s, v5.4s, v11.4s
+	WORD $0x6f8340cf // mls v15.4s, v6.4s, v3.s[0]
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fccb7 // fmla v23.4s, v5.4s, v15.4s
+	WORD $0x3dc40964 // ldr q4, [x11, #4128]
+	WORD $0x6f8240cc // mls v12.4s, v6.4s, v2.s[0]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2cccb4 // fmla v20.4s, v5.4s, v12.4s
+	WORD $0x6f8340d0 // mls v16.4s, v6.4s, v3.s[0]
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e30ccb8 // fmla v24.4s, v5.4s, v16.4s
+	WORD $0x3dc40d64 // ldr q4, [x11, #4144]
+	WORD $0x6f8240cd // mls v13.4s, v6.4s, v2.s[0]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dccb5 // fmla v21.4s, v5.4s, v13.4s
+	WORD $0x6f8340d1 // mls v17.4s, v6.4s, v3.s[0]
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4e31ccb9 // fmla v25.4s, v5.4s, v17.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block86
+	WORD $0x3d8002d2 // str q18, [x22, #0]
+	WORD $0x3d8006d3 // str q19, [x22, #16]
+	WORD $0x3d800ad4 // str q20, [x22, #32]
+	WORD $0x3d800ed5 // str q21, [x22, #48]
+	WORD $0x3d8012d6 // str q22, [x22, #64]
+	WORD $0x3d8016d7 // str q23, [x22, #80]
+	WORD $0x3d801ad8 // str q24, [x22, #96]
+	WORD $0x3d801ed9 // str q25, [x22, #112]
+	ADD $704, R6
+	ADD $128, R7
+	SUB $2, R5
+	JMP rows2_84
+rowsNext83:
+rows1_88:
+	CMP $1, R5
+	BLT rowsNext87
+	// 1 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002cd // ldr q13, [x22, #0]
+	WORD $0x3dc006ce // ldr q14, [x22, #16]
+	WORD $0x3dc00acf // ldr q15, [x22, #32]
+	WORD $0x3dc00ed0 // ldr q16, [x22, #48]
+block90:
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00101 // ldr q1, [x8, #0]
+	WORD $0x3dc00502 // ldr q2, [x8, #16]
+	WORD $0x3dc00903 // ldr q3, [x8, #32]
+	WORD $0x3dc00d04 // ldr q4, [x8, #48]
+	WORD $0x4f80e029 // sdot v9.4s, v1.16b, v0.4b[0]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x3dc01105 // ldr q5, [x8, #64]
+	WORD $0x3dc01506 // ldr q6, [x8, #80]
+	WORD $0x3dc01907 // ldr q7, [x8, #96]
+	WORD $0x3dc01d08 // ldr q8, [x8, #112]
+	WORD $0x4fa0e0a9 // sdot v9.4s, v5.16b, v0.4b[1]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x3dc02101 // ldr q1, [x8, #128]
+	WORD $0x3dc02502 // ldr q2, [x8, #144]
+	WORD $0x3dc02903 // ldr q3, [x8, #160]
+	WORD $0x3dc02d04 // ldr q4, [x8, #176]
+	WORD $0x4f80e829 // sdot v9.4s, v1.16b, v0.4b[2]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x3dc03105 // ldr q5, [x8, #192]
+	WORD $0x3dc03506 // ldr q6, [x8, #208]
+	WORD $0x3dc03907 // ldr q7, [x8, #224]
+	WORD $0x3dc03d08 // ldr q8, [x8, #240]
+	WORD $0x4fa0e8a9 // sdot v9.4s, v5.16b, v0.4b[3]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc04101 // ldr q1, [x8, #256]
+	WORD $0x3dc04502 // ldr q2, [x8, #272]
+	WORD $0x3dc04903 // ldr q3, [x8, #288]
+	WORD $0x3dc04d04 // ldr q4, [x8, #304]
+	WORD $0x4f80e029 // sdot v9.4s, v1.16b, v0.4b[0]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x3dc05105 // ldr q5, [x8, #320]
+	WORD $0x3dc05506 // ldr q6, [x8, #336]
+	WORD $0x3dc05907 // ldr q7, [x8, #352]
+	WORD $0x3dc05d08 // ldr q8, [x8, #368]
+	WORD $0x4fa0e0a9 // sdot v9.4s, v5.16b, v0.4b[1]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x3dc06101 // ldr q1, [x8, #384]
+	WORD $0x3dc06502 // ldr q2, [x8, #400]
+	WORD $0x3dc06903 // ldr q3, [x8, #416]
+	WORD $0x3dc06d04 // ldr q4, [x8, #432]
+	WORD $0x4f80e829 // sdot v9.4s, v1.16b, v0.4b[2]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x3dc07105 // ldr q5, [x8, #448]
+	WORD $0x3dc07506 // ldr q6, [x8, #464]
+	WORD $0x3dc07907 // ldr q7, [x8, #480]
+	WORD $0x3dc07d08 // ldr q8, [x8, #496]
+	WORD $0x4fa0e8a9 // sdot v9.4s, v5.16b, v0.4b[3]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd414181 // ldr s1, [x12, #320]
+	WORD $0x4f000604 // movi v4.4s, #16, lsl #0
+	WORD $0x3dc40162 // ldr q2, [x11, #4096]
+	WORD $0x6f814089 // mls v9.4s, v4.4s, v1.s[0]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4e29cc6d // fmla v13.4s, v3.4s, v9.4s
+	WORD $0x3dc40562 // ldr q2, [x11, #4112]
+	WORD $0x6f81408a // mls v10.4s, v4.4s, v1.s[0]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2acc6e // fmla v14.4s, v3.4s, v10.4s
+	WORD $0x3dc40962 // ldr q2, [x11, #4128]
+	WORD $0x6f81408b // mls v11.4s, v4.4s, v1.s[0]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bcc6f // fmla v15.4s, v3.4s, v11.4s
+	WORD $0x3dc40d62 // ldr q2, [x11, #4144]
+	WORD $0x6f81408c // mls v12.4s, v4.4s, v1.s[0]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2ccc70 // fmla v16.4s, v3.4s, v12.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block90
+	WORD $0x3d8002cd // str q13, [x22, #0]
+	WORD $0x3d8006ce // str q14, [x22, #16]
+	WORD $0x3d800acf // str q15, [x22, #32]
+	WORD $0x3d800ed0 // str q16, [x22, #48]
+	ADD $352, R6
+	ADD $64, R7
+	SUB $1, R5
+rowsNext87:
+next62:
+	MOVD groupArgs_next(R0), R8
+	ADD R8, R3
+	SUB $8, R4
+	JMP super61
+done63:
+	RET
+
+// func groupQ5_1DotProd(a *groupArgs)
+TEXT ·groupQ5_1DotProd(SB), NOSPLIT, $0-8
+	MOVD a+0(FP), R0
+	MOVD groupArgs_w(R0), R1
+	MOVD groupArgs_panel(R0), R2
+	MOVD groupArgs_acts(R0), R3
+	MOVD groupArgs_blocks(R0), R4
+super91:
+	CMP $0, R4
+	BLE done93
+	MOVD $8, R15
+	CMP R15, R4
+	CSEL LT, R4, R15, R15
+	MOVD groupArgs_rows(R0), R5
+	CMP $4, R5
+	BGT more94
+	MOVD R15, R13
+	MOVD R2, R8
+	MOVD R2, R11
+	ADD $64, R1, R20
+	WORD $0x4f00e5ff // movi v31.16b, #15
+unpack95:
+	PRFM 8192(R1), PLDL1KEEP
+	PRFM 8256(R1), PLDL1KEEP
+	PRFM 8320(R1), PLDL1KEEP
+	PRFM 8384(R1), PLDL1KEEP
+	PRFM 8448(R1), PLDL1KEEP
+	PRFM 8512(R1), PLDL1KEEP
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d840161 // str q1, [x11, #4096]
+	WORD $0x3d840562 // str q2, [x11, #4112]
+	WORD $0x3dc00420 // ldr q0, [x1, #16]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d840961 // str q1, [x11, #4128]
+	WORD $0x3d840d62 // str q2, [x11, #4144]
+	WORD $0x3dc00820 // ldr q0, [x1, #32]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d848161 // str q1, [x11, #4608]
+	WORD $0x3d848562 // str q2, [x11, #4624]
+	WORD $0x3dc00c20 // ldr q0, [x1, #48]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d848961 // str q1, [x11, #4640]
+	WORD $0x3d848d62 // str q2, [x11, #4656]
+	ADD $384, R1
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, unpack95
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	CMP $4, R5
+	BNE rowsNext96
+	// 4 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $4, R24
+pass97:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002cc // ldr q12, [x22, #0]
+	WORD $0x3dc012cd // ldr q13, [x22, #64]
+	WORD $0x3dc022ce // ldr q14, [x22, #128]
+	WORD $0x3dc032cf // ldr q15, [x22, #192]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	WORD $0x4f00e61e // movi v30.16b, #16
+	MOVD $matmul_dotprod_bits0<>(SB), R19
+	WORD $0x3dc0027d // ldr q29, [x19, #0]
+	MOVD $matmul_dotprod_bits1<>(SB), R19
+	WORD $0x3dc0027c // ldr q28, [x19, #0]
+	MOVD $matmul_dotprod_byte0<>(SB), R19
+	WORD $0x3dc0027b // ldr q27, [x19, #0]
+	MOVD $matmul_dotprod_byte1<>(SB), R19
+	WORD $0x3dc0027a // ldr q26, [x19, #0]
+	MOVD $matmul_dotprod_byte2<>(SB), R19
+	WORD $0x3dc00279 // ldr q25, [x19, #0]
+	MOVD $matmul_dotprod_byte3<>(SB), R19
+	WORD $0x3dc00278 // ldr q24, [x19, #0]
+block98:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x3dc05942 // ldr q2, [x10, #352]
+	WORD $0x3dc05d43 // ldr q3, [x10, #368]
+	WORD $0x3dc0b144 // ldr q4, [x10, #704]
+	WORD $0x3dc0b545 // ldr q5, [x10, #720]
+	WORD $0x3dc10946 // ldr q6, [x10, #1056]
+	WORD $0x3dc10d47 // ldr q7, [x10, #1072]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc01110 // ldr q16, [x8, #64]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x3dc00114 // ldr q20, [x8, #0]
+	WORD $0x4e190295 // tbl v21.16b, {v20.16b}, v25.16b
+	WORD $0x4e1b0294 // tbl v20.16b, {v20.16b}, v27.16b
+	WORD $0x4e3d8e96 // cmtst v22.16b, v20.16b, v29.16b
+	WORD $0x6e3e96d0 // mls v16.16b, v22.16b, v30.16b
+	WORD $0x4e3d8eb6 // cmtst v22.16b, v21.16b, v29.16b
+	WORD $0x6e3e96d1 // mls v17.16b, v22.16b, v30.16b
+	WORD $0x4f80e208 // sdot v8.4s, v16.16b, v0.4b[0]
+	WORD $0x4f81e228 // sdot v8.4s, v17.16b, v1.4b[0]
+	WORD $0x4f82e209 // sdot v9.4s, v16.16b, v2.4b[0]
+	WORD $0x4f83e229 // sdot v9.4s, v17.16b, v3.4b[0]
+	WORD $0x4f84e20a // sdot v10.4s, v16.16b, v4.4b[0]
+	WORD $0x4f85e22a // sdot v10.4s, v17.16b, v5.4b[0]
+	WORD $0x4f86e20b // sdot v11.4s, v16.16b, v6.4b[0]
+	WORD $0x4f87e22b // sdot v11.4s, v17.16b, v7.4b[0]
+	WORD $0x3dc02112 // ldr q18, [x8, #128]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4e3c8e96 // cmtst v22.16b, v20.16b, v28.16b
+	WORD $0x6e3e96d2 // mls v18.16b, v22.16b, v30.16b
+	WORD $0x4e3c8eb6 // cmtst v22.16b, v21.16b, v28.16b
+	WORD $0x6e3e96d3 // mls v19.16b, v22.16b, v30.16b
+	WORD $0x4fa0e248 // sdot v8.4s, v18.16b, v0.4b[1]
+	WORD $0x4fa1e268 // sdot v8.4s, v19.16b, v1.4b[1]
+	WORD $0x4fa2e249 // sdot v9.4s, v18.16b, v2.4b[1]
+	WORD $0x4fa3e269 // sdot v9.4s, v19.16b, v3.4b[1]
+	WORD $0x4fa4e24a // sdot v10.4s, v18.16b, v4.4b[1]
+	WORD $0x4fa5e26a // sdot v10.4s, v19.16b, v5.4b[1]
+	WORD $0x4fa6e24b // sdot v11.4s, v18.16b, v6.4b[1]
+	WORD $0x4fa7e26b // sdot v11.4s, v19.16b, v7.4b[1]
+	WORD $0x3dc03110 // ldr q16, [x8, #192]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x3dc00114 // ldr q20, [x8, #0]
+	WORD $0x4e180295 // tbl v21.16b, {v20.16b}, v24.16b
+	WORD $0x4e1a0294 // tbl v20.16b, {v20.16b}, v26.16b
+	WORD $0x4e3d8e96 // cmtst v22.16b, v20.16b, v29.16b
+	WORD $0x6e3e96d0 // mls v16.16b, v22.16b, v30.16b
+	WORD $0x4e3d8eb6 // cmtst v22.16b, v21.16b, v29.16b
+	WORD $0x6e3e96d1 // mls v17.16b, v22.16b, v30.16b
+	WORD $0x4f80ea08 // sdot v8.4s, v16.16b, v0.4b[2]
+	WORD $0x4f81ea28 // sdot v8.4s, v17.16b, v1.4b[2]
+	WORD $0x4f82ea09 // sdot v9.4s, v16.16b, v2.4b[2]
+	WORD $0x4f83ea29 // sdot v9.4s, v17.16b, v3.4b[2]
+	WORD $0x4f84ea0a // sdot v10.4s, v16.16b, v4.4b[2]
+	WORD $0x4f85ea2a // sdot v10.4s, v17.16b, v5.4b[2]
+	WORD $0x4f86ea0b // sdot v11.4s, v16.16b, v6.4b[2]
+	WORD $0x4f87ea2b // sdot v11.4s, v17.16b, v7.4b[2]
+	WORD $0x3dc04112 // ldr q18, [x8, #256]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4e3c8e96 // cmtst v22.16b, v20.16b, v28.16b
+	WORD $0x6e3e96d2 // mls v18.16b, v22.16b, v30.16b
+	WORD $0x4e3c8eb6 // cmtst v22.16b, v21.16b, v28.16b
+	WORD $0x6e3e96d3 // mls v19.16b, v22.16b, v30.16b
+	WORD $0x4fa0ea48 // sdot v8.4s, v18.16b, v0.4b[3]
+	WORD $0x4fa1ea68 // sdot v8.4s, v19.16b, v1.4b[3]
+	WORD $0x4fa2ea49 // sdot v9.4s, v18.16b, v2.4b[3]
+	WORD $0x4fa3ea69 // sdot v9.4s, v19.16b, v3.4b[3]
+	WORD $0x4fa4ea4a // sdot v10.4s, v18.16b, v4.4b[3]
+	WORD $0x4fa5ea6a // sdot v10.4s, v19.16b, v5.4b[3]
+	WORD $0x4fa6ea4b // sdot v11.4s, v18.16b, v6.4b[3]
+	WORD $0x4fa7ea6b // sdot v11.4s, v19.16b, v7.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd412184 // ldr s4, [x12, #288]
+	WORD $0xbd426181 // ldr s1, [x12, #608]
+	WORD $0xbd428185 // ldr s5, [x12, #640]
+	WORD $0xbd43c182 // ldr s2, [x12, #960]
+	WORD $0xbd43e186 // ldr s6, [x12, #992]
+	WORD $0xbd452183 // ldr s3, [x12, #1312]
+	WORD $0xbd454187 // ldr s7, [x12, #1344]
+	WORD $0x3dc40170 // ldr q16, [x11, #4096]
+	WORD $0x3dc48172 // ldr q18, [x11, #4608]
+	WORD $0x4f809211 // fmul v17.4s, v16.4s, v0.s[0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4e28ce2c // fmla v12.4s, v17.4s, v8.4s
+	WORD $0x4f84124c // fmla v12.4s, v18.4s, v4.s[0]
+	WORD $0x4f819211 // fmul v17.4s, v16.4s, v1.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4e29ce2d // fmla v13.4s, v17.4s, v9.4s
+	WORD $0x4f85124d // fmla v13.4s, v18.4s, v5.s[0]
+	WORD $0x4f829211 // fmul v17.4s, v16.4s, v2.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2ace2e // fmla v14.4s, v17.4s, v10.4s
+	WORD $0x4f86124e // fmla v14.4s, v18.4s, v6.s[0]
+	WORD $0x4f839211 // fmul v17.4s, v16.4s, v3.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bce2f // fmla v15.4s, v17.4s, v11.4s
+	WORD $0x4f87124f // fmla v15.4s, v18.4s, v7.s[0]
+	ADD $32, R10
+	ADD $4, R12
+	ADD $384, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block98
+	WORD $0x3d8002cc // str q12, [x22, #0]
+	WORD $0x3d8012cd // str q13, [x22, #64]
+	WORD $0x3d8022ce // str q14, [x22, #128]
+	WORD $0x3d8032cf // str q15, [x22, #192]
+	ADD $16, R21
+	ADD $16, R22
+	ADD $16, R23
+	ADD $64, R25
+	ADD $16, R26
+	SUB $1, R24
+	CBNZ R24, pass97
+	JMP next92
+rowsNext96:
+	CMP $3, R5
+	BNE rowsNext99
+	// 3 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $4, R24
+pass100:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002c9 // ldr q9, [x22, #0]
+	WORD $0x3dc012ca // ldr q10, [x22, #64]
+	WORD $0x3dc022cb // ldr q11, [x22, #128]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	WORD $0x4f00e61e // movi v30.16b, #16
+	MOVD $matmul_dotprod_bits0<>(SB), R19
+	WORD $0x3dc0027d // ldr q29, [x19, #0]
+	MOVD $matmul_dotprod_bits1<>(SB), R19
+	WORD $0x3dc0027c // ldr q28, [x19, #0]
+	MOVD $matmul_dotprod_byte0<>(SB), R19
+	WORD $0x3dc0027b // ldr q27, [x19, #0]
+	MOVD $matmul_dotprod_byte1<>(SB), R19
+	WORD $0x3dc0027a // ldr q26, [x19, #0]
+	MOVD $matmul_dotprod_byte2<>(SB), R19
+	WORD $0x3dc00279 // ldr q25, [x19, #0]
+	MOVD $matmul_dotprod_byte3<>(SB), R19
+	WORD $0x3dc00278 // ldr q24, [x19, #0]
+block101:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x3dc05942 // ldr q2, [x10, #352]
+	WORD $0x3dc05d43 // ldr q3, [x10, #368]
+	WORD $0x3dc0b144 // ldr q4, [x10, #704]
+	WORD $0x3dc0b545 // ldr q5, [x10, #720]
+	WORD $0x4f00e406 // movi v6.16b, #0
+	WORD $0x4f00e407 // movi v7.16b, #0
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3dc0110c // ldr q12, [x8, #64]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x3dc00110 // ldr q16, [x8, #0]
+	WORD $0x4e190211 // tbl v17.16b, {v16.16b}, v25.16b
+	WORD $0x4e1b0210 // tbl v16.16b, {v16.16b}, v27.16b
+	WORD $0x4e3d8e12 // cmtst v18.16b, v16.16b, v29.16b
+	WORD $0x6e3e964c // mls v12.16b, v18.16b, v30.16b
+	WORD $0x4e3d8e32 // cmtst v18.16b, v17.16b, v29.16b
+	WORD $0x6e3e964d // mls v13.16b, v18.16b, v30.16b
+	WORD $0x4f80e186 // sdot v6.4s, v12.16b, v0.4b[0]
+	WORD $0x4f81e1a6 // sdot v6.4s, v13.16b, v1.4b[0]
+	WORD $0x4f82e187 // sdot v7.4s, v12.16b, v2.4b[0]
+	WORD $0x4f83e1a7 // sdot v7.4s, v13.16b, v3.4b[0]
+	WORD $0x4f84e188 // sdot v8.4s, v12.16b, v4.4b[0]
+	WORD $0x4f85e1a8 // sdot v8.4s, v13.16b, v5.4b[0]
+	WORD $0x3dc0210e // ldr q14, [x8, #128]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4e3c8e12 // cmtst v18.16b, v16.16b, v28.16b
+	WORD $0x6e3e964e // mls v14.16b, v18.16b, v30.16b
+	WORD $0x4e3c8e32 // cmtst v18.16b, v17.16b, v28.16b
+	WORD $0x6e3e964f // mls v15.16b, v18.16b, v30.16b
+	WORD $0x4fa0e1c6 // sdot v6.4s, v14.16b, v0.4b[1]
+	WORD $0x4fa1e1e6 // sdot v6.4s, v15.16b, v1.4b[1]
+	WORD $0x4fa2e1c7 // sdot v7.4s, v14.16b, v2.4b[1]
+	WORD $0x4fa3e1e7 // sdot v7.4s, v15.16b, v3.4b[1]
+	WORD $0x4fa4e1c8 // sdot v8.4s, v14.16b, v4.4b[1]
+	WORD $0x4fa5e1e8 // sdot v8.4s, v15.16b, v5.4b[1]
+	WORD $0x3dc0310c // ldr q12, [x8, #192]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x3dc00110 // ldr q16, [x8, #0]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x4e1a0210 // tbl v16.16b, {v16.16b}, v26.16b
+	WORD $0x4e3d8e12 // cmtst v18.16b, v16.16b, v29.16b
+	WORD $0x6e3e964c // mls v12.16b, v18.16b, v30.16b
+	WORD $0x4e3d8e32 // cmtst v18.16b, v17.16b, v29.16b
+	WORD $0x6e3e964d // mls v13.16b, v18.16b, v30.16b
+	WORD $0x4f80e986 // sdot v6.4s, v12.16b, v0.4b[2]
+	WORD $0x4f81e9a6 // sdot v6.4s, v13.16b, v1.4b[2]
+	WORD $0x4f82e987 // sdot v7.4s, v12.16b, v2.4b[2]
+	WORD $0x4f83e9a7 // sdot v7.4s, v13.16b, v3.4b[2]
+	WORD $0x4f84e988 // sdot v8.4s, v12.16b, v4.4b[2]
+	WORD $0x4f85e9a8 // sdot v8.4s, v13.16b, v5.4b[2]
+	WORD $0x3dc0410e // ldr q14, [x8, #256]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4e3c8e12 // cmtst v18.16b, v16.16b, v28.16b
+	WORD $0x6e3e964e // mls v14.16b, v18.16b, v30.16b
+	WORD $0x4e3c8e32 // cmtst v18.16b, v17.16b, v28.16b
+	WORD $0x6e3e964f // mls v15.16b, v18.16b, v30.16b
+	WORD $0x4fa0e9c6 // sdot v6.4s, v14.16b, v0.4b[3]
+	WORD $0x4fa1e9e6 // sdot v6.4s, v15.16b, v1.4b[3]
+	WORD $0x4fa2e9c7 // sdot v7.4s, v14.16b, v2.4b[3]
+	WORD $0x4fa3e9e7 // sdot v7.4s, v15.16b, v3.4b[3]
+	WORD $0x4fa4e9c8 // sdot v8.4s, v14.16b, v4.4b[3]
+	WORD $0x4fa5e9e8 // sdot v8.4s, v15.16b, v5.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd412183 // ldr s3, [x12, #288]
+	WORD $0xbd426181 // ldr s1, [x12, #608]
+	WORD $0xbd428184 // ldr s4, [x12, #640]
+	WORD $0xbd43c182 // ldr s2, [x12, #960]
+	WORD $0xbd43e185 // ldr s5, [x12, #992]
+	WORD $0x3dc4016c // ldr q12, [x11, #4096]
+	WORD $0x3dc4816e // ldr q14, [x11, #4608]
+	WORD $0x4f80918d // fmul v13.4s, v12.4s, v0.s[0]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4e26cda9 // fmla v9.4s, v13.4s, v6.4s
+	WORD $0x4f8311c9 // fmla v9.4s, v14.4s, v3.s[0]
+	WORD $0x4f81918d // fmul v13.4s, v12.4s, v1.s[0]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4e27cdaa // fmla v10.4s, v13.4s, v7.4s
+	WORD $0x4f8411ca // fmla v10.4s, v14.4s, v4.s[0]
+	WORD $0x4f82918d // fmul v13.4s, v12.4s, v2.s[0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4e28cdab // fmla v11.4s, v13.4s, v8.4s
+	WORD $0x4f8511cb // fmla v11.4s, v14.4s, v5.s[0]
+	ADD $32, R10
+	ADD $4, R12
+	ADD $384, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block101
+	WORD $0x3d8002c9 // str q9, [x22, #0]
+	WORD $0x3d8012ca // str q10, [x22, #64]
+	WORD $0x3d8022cb // str q11, [x22, #128]
+	ADD $16, R21
+	ADD $16, R22
+	ADD $16, R23
+	ADD $64, R25
+	ADD $16, R26
+	SUB $1, R24
+	CBNZ R24, pass100
+	JMP next92
+rowsNext99:
+	CMP $2, R5
+	BNE rowsNext102
+	// 2 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass103:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002c8 // ldr q8, [x22, #0]
+	WORD $0x3dc006c9 // ldr q9, [x22, #16]
+	WORD $0x3dc012ca // ldr q10, [x22, #64]
+	WORD $0x3dc016cb // ldr q11, [x22, #80]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	WORD $0x4f00e61e // movi v30.16b, #16
+	MOVD $matmul_dotprod_bits0<>(SB), R19
+	WORD $0x3dc0027d // ldr q29, [x19, #0]
+	MOVD $matmul_dotprod_bits1<>(SB), R19
+	WORD $0x3dc0027c // ldr q28, [x19, #0]
+	MOVD $matmul_dotprod_byte0<>(SB), R19
+	WORD $0x3dc0027b // ldr q27, [x19, #0]
+	MOVD $matmul_dotprod_byte1<>(SB), R19
+	WORD $0x3dc0027a // ldr q26, [x19, #0]
+	MOVD $matmul_dotprod_byte2<>(SB), R19
+	WORD $0x3dc00279 // ldr q25, [x19, #0]
+	MOVD $matmul_dotprod_byte3<>(SB), R19
+	WORD $0x3dc00278 // ldr q24, [x19, #0]
+block104:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x3dc05942 // ldr q2, [x10, #352]
+	WORD $0x3dc05d43 // ldr q3, [x10, #368]
+	WORD $0x4f00e404 // movi v4.16b, #0
+	WORD $0x4f00e405 // movi v5.16b, #0
+	WORD $0x4f00e406 // movi v6.16b, #0
+	WORD $0x4f00e407 // movi v7.16b, #0
+	WORD $0x3dc0110c // ldr q12, [x8, #64]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x3dc00110 // ldr q16, [x8, #0]
+	WORD $0x4e190211 // tbl v17.16b, {v16.16b}, v25.16b
+	WORD $0x4e1b0210 // tbl v16.16b, {v16.16b}, v27.16b
+	WORD $0x4e3d8e12 // cmtst v18.16b, v16.16b, v29.16b
+	WORD $0x6e3e964c // mls v12.16b, v18.16b, v30.16b
+	WORD $0x4e3d8e32 // cmtst v18.16b, v17.16b, v29.16b
+	WORD $0x6e3e964d // mls v13.16b, v18.16b, v30.16b
+	WORD $0x4f80e184 // sdot v4.4s, v12.16b, v0.4b[0]
+	WORD $0x4f81e1a4 // sdot v4.4s, v13.16b, v1.4b[0]
+	WORD $0x4f82e186 // sdot v6.4s, v12.16b, v2.4b[0]
+	WORD $0x4f83e1a6 // sdot v6.4s, v13.16b, v3.4b[0]
+	WORD $0x3dc0210e // ldr q14, [x8, #128]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4e3c8e12 // cmtst v18.16b, v16.16b, v28.16b
+	WORD $0x6e3e964e // mls v14.16b, v18.16b, v30.16b
+	WORD $0x4e3c8e32 // cmtst v18.16b, v17.16b, v28.16b
+	WORD $0x6e3e964f // mls v15.16b, v18.16b, v30.16b
+	WORD $0x4fa0e1c4 // sdot v4.4s, v14.16b, v0.4b[1]
+	WORD $0x4fa1e1e4 // sdot v4.4s, v15.16b, v1.4b[1]
+	WORD $0x4fa2e1c6 // sdot v6.4s, v14.16b, v2.4b[1]
+	WORD $0x4fa3e1e6 // sdot v6.4s, v15.16b, v3.4b[1]
+	WORD $0x3dc0310c // ldr q12, [x8, #192]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x3dc00110 // ldr q16, [x8, #0]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x4e1a0210 // tbl v16.16b, {v16.16b}, v26.16b
+	WORD $0x4e3d8e12 // cmtst v18.16b, v16.16b, v29.16b
+	WORD $0x6e3e964c // mls v12.16b, v18.16b, v30.16b
+	WORD $0x4e3d8e32 // cmtst v18.16b, v17.16b, v29.16b
+	WORD $0x6e3e964d // mls v13.16b, v18.16b, v30.16b
+	WORD $0x4f80e984 // sdot v4.4s, v12.16b, v0.4b[2]
+	WORD $0x4f81e9a4 // sdot v4.4s, v13.16b, v1.4b[2]
+	WORD $0x4f82e986 // sdot v6.4s, v12.16b, v2.4b[2]
+	WORD $0x4f83e9a6 // sdot v6.4s, v13.16b, v3.4b[2]
+	WORD $0x3dc0410e // ldr q14, [x8, #256]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4e3c8e12 // cmtst v18.16b, v16.16b, v28.16b
+	WORD $0x6e3e964e // mls v14.16b, v18.16b, v30.16b
+	WORD $0x4e3c8e32 // cmtst v18.16b, v17.16b, v28.16b
+	WORD $0x6e3e964f // mls v15.16b, v18.16b, v30.16b
+	WORD $0x4fa0e9c4 // sdot v4.4s, v14.16b, v0.4b[3]
+	WORD $0x4fa1e9e4 // sdot v4.4s, v15.16b, v1.4b[3]
+	WORD $0x4fa2e9c6 // sdot v6.4s, v14.16b, v2.4b[3]
+	WORD $0x4fa3e9e6 // sdot v6.4s, v15.16b, v3.4b[3]
+	WORD $0x3dc0150c // ldr q12, [x8, #80]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x3dc00510 // ldr q16, [x8, #16]
+	WORD $0x4e190211 // tbl v17.16b, {v16.16b}, v25.16b
+	WORD $0x4e1b0210 // tbl v16.16b, {v16.16b}, v27.16b
+	WORD $0x4e3d8e12 // cmtst v18.16b, v16.16b, v29.16b
+	WORD $0x6e3e964c // mls v12.16b, v18.16b, v30.16b
+	WORD $0x4e3d8e32 // cmtst v18.16b, v17.16b, v29.16b
+	WORD $0x6e3e964d // mls v13.16b, v18.16b, v30.16b
+	WORD $0x4f80e185 // sdot v5.4s, v12.16b, v0.4b[0]
+	WORD $0x4f81e1a5 // sdot v5.4s, v13.16b, v1.4b[0]
+	WORD $0x4f82e187 // sdot v7.4s, v12.16b, v2.4b[0]
+	WORD $0x4f83e1a7 // sdot v7.4s, v13.16b, v3.4b[0]
+	WORD $0x3dc0250e // ldr q14, [x8, #144]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4e3c8e12 // cmtst v18.16b, v16.16b, v28.16b
+	WORD $0x6e3e964e // mls v14.16b, v18.16b, v30.16b
+	WORD $0x4e3c8e32 // cmtst v18.16b, v17.16b, v28.16b
+	WORD $0x6e3e964f // mls v15.16b, v18.16b, v30.16b
+	WORD $0x4fa0e1c5 // sdot v5.4s, v14.16b, v0.4b[1]
+	WORD $0x4fa1e1e5 // sdot v5.4s, v15.16b, v1.4b[1]
+	WORD $0x4fa2e1c7 // sdot v7.4s, v14.16b, v2.4b[1]
+	WORD $0x4fa3e1e7 // sdot v7.4s, v15.16b, v3.4b[1]
+	WORD $0x3dc0350c // ldr q12, [x8, #208]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x3dc00510 // ldr q16, [x8, #16]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x4e1a0210 // tbl v16.16b, {v16.16b}, v26.16b
+	WORD $0x4e3d8e12 // cmtst v18.16b, v16.16b, v29.16b
+	WORD $0x6e3e964c // mls v12.16b, v18.16b, v30.16b
+	WORD $0x4e3d8e32 // cmtst v18.16b, v17.16b, v29.16b
+	WORD $0x6e3e964d // mls v13.16b, v18.16b, v30.16b
+	WORD $0x4f80e985 // sdot v5.4s, v12.16b, v0.4b[2]
+	WORD $0x4f81e9a5 // sdot v5.4s, v13.16b, v1.4b[2]
+	WORD $0x4f82e987 // sdot v7.4s, v12.16b, v2.4b[2]
+	WORD $0x4f83e9a7 // sdot v7.4s, v13.16b, v3.4b[2]
+	WORD $0x3dc0450e // ldr q14, [x8, #272]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4e3c8e12 // cmtst v18.16b, v16.16b, v28.16b
+	WORD $0x6e3e964e // mls v14.16b, v18.16b, v30.16b
+	WORD $0x4e3c8e32 // cmtst v18.16b, v17.16b, v28.16b
+	WORD $0x6e3e964f // mls v15.16b, v18.16b, v30.16b
+	WORD $0x4fa0e9c5 // sdot v5.4s, v14.16b, v0.4b[3]
+	WORD $0x4fa1e9e5 // sdot v5.4s, v15.16b, v1.4b[3]
+	WORD $0x4fa2e9c7 // sdot v7.4s, v14.16b, v2.4b[3]
+	WORD $0x4fa3e9e7 // sdot v7.4s, v15.16b, v3.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd412182 // ldr s2, [x12, #288]
+	WORD $0xbd426181 // ldr s1, [x12, #608]
+	WORD $0xbd428183 // ldr s3, [x12, #640]
+	WORD $0x3dc4016c // ldr q12, [x11, #4096]
+	WORD $0x3dc4816e // ldr q14, [x11, #4608]
+	WORD $0x4f80918d // fmul v13.4s, v12.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e24cda8 // fmla v8.4s, v13.4s, v4.4s
+	WORD $0x4f8211c8 // fmla v8.4s, v14.4s, v2.s[0]
+	WORD $0x4f81918d // fmul v13.4s, v12.4s, v1.s[0]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4e26cdaa // fmla v10.4s, v13.4s, v6.4s
+	WORD $0x4f8311ca // fmla v10.4s, v14.4s, v3.s[0]
+	WORD $0x3dc4056c // ldr q12, [x11, #4112]
+	WORD $0x3dc4856e // ldr q14, [x11, #4624]
+	WORD $0x4f80918d // fmul v13.4s, v12.4s, v0.s[0]
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e25cda9 // fmla v9.4s, v13.4s, v5.4s
+	WORD $0x4f8211c9 // fmla v9.4s, v14.4s, v2.s[0]
+	WORD $0x4f81918d // fmul v13.4s, v12.4s, v1.s[0]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4e27cdab // fmla v11.4s, v13.4s, v7.4s
+	WORD $0x4f8311cb // fmla v11.4s, v14.4s, v3.s[0]
+	ADD $32, R10
+	ADD $4, R12
+	ADD $384, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block104
+	WORD $0x3d8002c8 // str q8, [x22, #0]
+	WORD $0x3d8006c9 // str q9, [x22, #16]
+	WORD $0x3d8012ca // str q10, [x22, #64]
+	WORD $0x3d8016cb // str q11, [x22, #80]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $128, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass103
+	JMP next92
+rowsNext102:
+	CMP $1, R5
+	BNE rowsNext105
+	// 1 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002c6 // ldr q6, [x22, #0]
+	WORD $0x3dc006c7 // ldr q7, [x22, #16]
+	WORD $0x3dc00ac8 // ldr q8, [x22, #32]
+	WORD $0x3dc00ec9 // ldr q9, [x22, #48]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	WORD $0x4f00e61e // movi v30.16b, #16
+	MOVD $matmul_dotprod_bits0<>(SB), R19
+	WORD $0x3dc0027d // ldr q29, [x19, #0]
+	MOVD $matmul_dotprod_bits1<>(SB), R19
+	WORD $0x3dc0027c // ldr q28, [x19, #0]
+	MOVD $matmul_dotprod_byte0<>(SB), R19
+	WORD $0x3dc0027b // ldr q27, [x19, #0]
+	MOVD $matmul_dotprod_byte1<>(SB), R19
+	WORD $0x3dc0027a // ldr q26, [x19, #0]
+	MOVD $matmul_dotprod_byte2<>(SB), R19
+	WORD $0x3dc00279 // ldr q25, [x19, #0]
+	MOVD $matmul_dotprod_byte3<>(SB), R19
+	WORD $0x3dc00278 // ldr q24, [x19, #0]
+block107:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x4f00e402 // movi v2.16b, #0
+	WORD $0x4f00e403 // movi v3.16b, #0
+	WORD $0x4f00e404 // movi v4.16b, #0
+	WORD $0x4f00e405 // movi v5.16b, #0
+	WORD $0x3dc0110a // ldr q10, [x8, #64]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x3dc0010e // ldr q14, [x8, #0]
+	WORD $0x4e1901cf // tbl v15.16b, {v14.16b}, v25.16b
+	WORD $0x4e1b01ce // tbl v14.16b, {v14.16b}, v27.16b
+	WORD $0x4e3d8dd0 // cmtst v16.16b, v14.16b, v29.16b
+	WORD $0x6e3e960a // mls v10.16b, v16.16b, v30.16b
+	WORD $0x4e3d8df0 // cmtst v16.16b, v15.16b, v29.16b
+	WORD $0x6e3e960b // mls v11.16b, v16.16b, v30.16b
+	WORD $0x4f80e142 // sdot v2.4s, v10.16b, v0.4b[0]
+	WORD $0x4f81e162 // sdot v2.4s, v11.16b, v1.4b[0]
+	WORD $0x3dc0210c // ldr q12, [x8, #128]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e3c8dd0 // cmtst v16.16b, v14.16b, v28.16b
+	WORD $0x6e3e960c // mls v12.16b, v16.16b, v30.16b
+	WORD $0x4e3c8df0 // cmtst v16.16b, v15.16b, v28.16b
+	WORD $0x6e3e960d // mls v13.16b, v16.16b, v30.16b
+	WORD $0x4fa0e182 // sdot v2.4s, v12.16b, v0.4b[1]
+	WORD $0x4fa1e1a2 // sdot v2.4s, v13.16b, v1.4b[1]
+	WORD $0x3dc0310a // ldr q10, [x8, #192]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x3dc0010e // ldr q14, [x8, #0]
+	WORD $0x4e1801cf // tbl v15.16b, {v14.16b}, v24.16b
+	WORD $0x4e1a01ce // tbl v14.16b, {v14.16b}, v26.16b
+	WORD $0x4e3d8dd0 // cmtst v16.16b, v14.16b, v29.16b
+	WORD $0x6e3e960a // mls v10.16b, v16.16b, v30.16b
+	WORD $0x4e3d8df0 // cmtst v16.16b, v15.16b, v29.16b
+	WORD $0x6e3e960b // mls v11.16b, v16.16b, v30.16b
+	WORD $0x4f80e942 // sdot v2.4s, v10.16b, v0.4b[2]
+	WORD $0x4f81e962 // sdot v2.4s, v11.16b, v1.4b[2]
+	WORD $0x3dc0410c // ldr q12, [x8, #256]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e3c8dd0 // cmtst v16.16b, v14.16b, v28.16b
+	WORD $0x6e3e960c // mls v12.16b, v16.16b, v30.16b
+	WORD $0x4e3c8df0 // cmtst v16.16b, v15.16b, v28.16b
+	WORD $0x6e3e960d // mls v13.16b, v16.16b, v30.16b
+	WORD $0x4fa0e982 // sdot v2.4s, v12.16b, v0.4b[3]
+	WORD $0x4fa1e9a2 // sdot v2.4s, v13.16b, v1.4b[3]
+	WORD $0x3dc0150a // ldr q10, [x8, #80]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x3dc0050e // ldr q14, [x8, #16]
+	WORD $0x4e1901cf // tbl v15.16b, {v14.16b}, v25.16b
+	WORD $0x4e1b01ce // tbl v14.16b, {v14.16b}, v27.16b
+	WORD $0x4e3d8dd0 // cmtst v16.16b, v14.16b, v29.16b
+	WORD $0x6e3e960a // mls v10.16b, v16.16b, v30.16b
+	WORD $0x4e3d8df0 // cmtst v16.16b, v15.16b, v29.16b
+	WORD $0x6e3e960b // mls v11.16b, v16.16b, v30.16b
+	WORD $0x4f80e143 // sdot v3.4s, v10.16b, v0.4b[0]
+	WORD $0x4f81e163 // sdot v3.4s, v11.16b, v1.4b[0]
+	WORD $0x3dc0250c // ldr q12, [x8, #144]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e3c8dd0 // cmtst v16.16b, v14.16b, v28.16b
+	WORD $0x6e3e960c // mls v12.16b, v16.16b, v30.16b
+	WORD $0x4e3c8df0 // cmtst v16.16b, v15.16b, v28.16b
+	WORD $0x6e3e960d // mls v13.16b, v16.16b, v30.16b
+	WORD $0x4fa0e183 // sdot v3.4s, v12.16b, v0.4b[1]
+	WORD $0x4fa1e1a3 // sdot v3.4s, v13.16b, v1.4b[1]
+	WORD $0x3dc0350a // ldr q10, [x8, #208]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x3dc0050e // ldr q14, [x8, #16]
+	WORD $0x4e1801cf // tbl v15.16b, {v14.16b}, v24.16b
+	WORD $0x4e1a01ce // tbl v14.16b, {v14.16b}, v26.16b
+	WORD $0x4e3d8dd0 // cmtst v16.16b, v14.16b, v29.16b
+	WORD $0x6e3e960a // mls v10.16b, v16.16b, v30.16b
+	WORD $0x4e3d8df0 // cmtst v16.16b, v15.16b, v29.16b
+	WORD $0x6e3e960b // mls v11.16b, v16.16b, v30.16b
+	WORD $0x4f80e943 // sdot v3.4s, v10.16b, v0.4b[2]
+	WORD $0x4f81e963 // sdot v3.4s, v11.16b, v1.4b[2]
+	WORD $0x3dc0450c // ldr q12, [x8, #272]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e3c8dd0 // cmtst v16.16b, v14.16b, v28.16b
+	WORD $0x6e3e960c // mls v12.16b, v16.16b, v30.16b
+	WORD $0x4e3c8df0 // cmtst v16.16b, v15.16b, v28.16b
+	WORD $0x6e3e960d // mls v13.16b, v16.16b, v30.16b
+	WORD $0x4fa0e983 // sdot v3.4s, v12.16b, v0.4b[3]
+	WORD $0x4fa1e9a3 // sdot v3.4s, v13.16b, v1.4b[3]
+	WORD $0x3dc0190a // ldr q10, [x8, #96]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x3dc0090e // ldr q14, [x8, #32]
+	WORD $0x4e1901cf // tbl v15.16b, {v14.16b}, v25.16b
+	WORD $0x4e1b01ce // tbl v14.16b, {v14.16b}, v27.16b
+	WORD $0x4e3d8dd0 // cmtst v16.16b, v14.16b, v29.16b
+	WORD $0x6e3e960a // mls v10.16b, v16.16b, v30.16b
+	WORD $0x4e3d8df0 // cmtst v16.16b, v15.16b, v29.16b
+	WORD $0x6e3e960b // mls v11.16b, v16.16b, v30.16b
+	WORD $0x4f80e144 // sdot v4.4s, v10.16b, v0.4b[0]
+	WORD $0x4f81e164 // sdot v4.4s, v11.16b, v1.4b[0]
+	WORD $0x3dc0290c // ldr q12, [x8, #160]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e3c8dd0 // cmtst v16.16b, v14.16b, v28.16b
+	WORD $0x6e3e960c // mls v12.16b, v16.16b, v30.16b
+	WORD $0x4e3c8df0 // cmtst v16.16b, v15.16b, v28.16b
+	WORD $0x6e3e960d // mls v13.16b, v16.16b, v30.16b
+	WORD $0x4fa0e184 // sdot v4.4s, v12.16b, v0.4b[1]
+	WORD $0x4fa1e1a4 // sdot v4.4s, v13.16b, v1.4b[1]
+	WORD $0x3dc0390a // ldr q10, [x8, #224]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x3dc0090e // ldr q14, [x8, #32]
+	WORD $0x4e1801cf // tbl v15.16b, {v14.16b}, v24.16b
+	WORD $0x4e1a01ce // tbl v14.16b, {v14.16b}, v26.16b
+	WORD $0x4e3d8dd0 // cmtst v16.16b, v14.16b, v29.16b
+	WORD $0x6e3e960a // mls v10.16b, v16.16b, v30.16b
+	WORD $0x4e3d8df0 // cmtst v16.16b, v15.16b, v29.16b
+	WORD $0x6e3e960b // mls v11.16b, v16.16b, v30.16b
+	WORD $0x4f80e944 // sdot v4.4s, v10.16b, v0.4b[2]
+	WORD $0x4f81e964 // sdot v4.4s, v11.16b, v1.4b[2]
+	WORD $0x3dc0490c // ldr q12, [x8, #288]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e3c8dd0 // cmtst v16.16b, v14.16b, v28.16b
+	WORD $0x6e3e960c // mls v12.16b, v16.16b, v30.16b
+	WORD $0x4e3c8df0 // cmtst v16.16b, v15.16b, v28.16b
+	WORD $0x6e3e960d // mls v13.16b, v16.16b, v30.16b
+	WORD $0x4fa0e984 // sdot v4.4s, v12.16b, v0.4b[3]
+	WORD $0x4fa1e9a4 // sdot v4.4s, v13.16b, v1.4b[3]
+	WORD $0x3dc01d0a // ldr q10, [x8, #112]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x3dc00d0e // ldr q14, [x8, #48]
+	WORD $0x4e1901cf // tbl v15.16b, {v14.16b}, v25.16b
+	WORD $0x4e1b01ce // tbl v14.16b, {v14.16b}, v27.16b
+	WORD $0x4e3d8dd0 // cmtst v16.16b, v14.16b, v29.16b
+	WORD $0x6e3e960a // mls v10.16b, v16.16b, v30.16b
+	WORD $0x4e3d8df0 // cmtst v16.16b, v15.16b, v29.16b
+	WORD $0x6e3e960b // mls v11.16b, v16.16b, v30.16b
+	WORD $0x4f80e145 // sdot v5.4s, v10.16b, v0.4b[0]
+	WORD $0x4f81e165 // sdot v5.4s, v11.16b, v1.4b[0]
+	WORD $0x3dc02d0c // ldr q12, [x8, #176]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e3c8dd0 // cmtst v16.16b, v14.16b, v28.16b
+	WORD $0x6e3e960c // mls v12.16b, v16.16b, v30.16b
+	WORD $0x4e3c8df0 // cmtst v16.16b, v15.16b, v28.16b
+	WORD $0x6e3e960d // mls v13.16b, v16.16b, v30.16b
+	WORD $0x4fa0e185 // sdot v5.4s, v12.16b, v0.4b[1]
+	WORD $0x4fa1e1a5 // sdot v5.4s, v13.16b, v1.4b[1]
+	WORD $0x3dc03d0a // ldr q10, [x8, #240]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x3dc00d0e // ldr q14, [x8, #48]
+	WORD $0x4e1801cf // tbl v15.16b, {v14.16b}, v24.16b
+	WORD $0x4e1a01ce // tbl v14.16b, {v14.16b}, v26.16b
+	WORD $0x4e3d8dd0 // cmtst v16.16b, v14.16b, v29.16b
+	WORD $0x6e3e960a // mls v10.16b, v16.16b, v30.16b
+	WORD $0x4e3d8df0 // cmtst v16.16b, v15.16b, v29.16b
+	WORD $0x6e3e960b // mls v11.16b, v16.16b, v30.16b
+	WORD $0x4f80e945 // sdot v5.4s, v10.16b, v0.4b[2]
+	WORD $0x4f81e965 // sdot v5.4s, v11.16b, v1.4b[2]
+	WORD $0x3dc04d0c // ldr q12, [x8, #304]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e3c8dd0 // cmtst v16.16b, v14.16b, v28.16b
+	WORD $0x6e3e960c // mls v12.16b, v16.16b, v30.16b
+	WORD $0x4e3c8df0 // cmtst v16.16b, v15.16b, v28.16b
+	WORD $0x6e3e960d // mls v13.16b, v16.16b, v30.16b
+	WORD $0x4fa0e985 // sdot v5.4s, v12.16b, v0.4b[3]
+	WORD $0x4fa1e9a5 // sdot v5.4s, v13.16b, v1.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd412181 // ldr s1, [x12, #288]
+	WORD $0x3dc4016a // ldr q10, [x11, #4096]
+	WORD $0x3dc4816c // ldr q12, [x11, #4608]
+	WORD $0x4f80914b // fmul v11.4s, v10.4s, v0.s[0]
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4e22cd66 // fmla v6.4s, v11.4s, v2.4s
+	WORD $0x4f811186 // fmla v6.4s, v12.4s, v1.s[0]
+	WORD $0x3dc4056a // ldr q10, [x11, #4112]
+	WORD $0x3dc4856c // ldr q12, [x11, #4624]
+	WORD $0x4f80914b // fmul v11.4s, v10.4s, v0.s[0]
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4e23cd67 // fmla v7.4s, v11.4s, v3.4s
+	WORD $0x4f811187 // fmla v7.4s, v12.4s, v1.s[0]
+	WORD $0x3dc4096a // ldr q10, [x11, #4128]
+	WORD $0x3dc4896c // ldr q12, [x11, #4640]
+	WORD $0x4f80914b // fmul v11.4s, v10.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e24cd68 // fmla v8.4s, v11.4s, v4.4s
+	WORD $0x4f811188 // fmla v8.4s, v12.4s, v1.s[0]
+	WORD $0x3dc40d6a // ldr q10, [x11, #4144]
+	WORD $0x3dc48d6c // ldr q12, [x11, #4656]
+	WORD $0x4f80914b // fmul v11.4s, v10.4s, v0.s[0]
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e25cd69 // fmla v9.4s, v11.4s, v5.4s
+	WORD $0x4f811189 // fmla v9.4s, v12.4s, v1.s[0]
+	ADD $32, R10
+	ADD $4, R12
+	ADD $384, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block107
+	WORD $0x3d8002c6 // str q6, [x22, #0]
+	WORD $0x3d8006c7 // str q7, [x22, #16]
+	WORD $0x3d800ac8 // str q8, [x22, #32]
+	WORD $0x3d800ec9 // str q9, [x22, #48]
+	JMP next92
+rowsNext105:
+more94:
+	MOVD R15, R13
+	MOVD R2, R8
+	MOVD R2, R11
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	MOVD $matmul_dotprod_byte0<>(SB), R19
+	WORD $0x3dc0027b // ldr q27, [x19, #0]
+	MOVD $matmul_dotprod_byte1<>(SB), R19
+	WORD $0x3dc0027c // ldr q28, [x19, #0]
+	MOVD $matmul_dotprod_byte2<>(SB), R19
+	WORD $0x3dc0027d // ldr q29, [x19, #0]
+	MOVD $matmul_dotprod_byte3<>(SB), R19
+	WORD $0x3dc0027e // ldr q30, [x19, #0]
+	MOVD $matmul_dotprod_bits0<>(SB), R19
+	WORD $0x3dc00279 // ldr q25, [x19, #0]
+	MOVD $matmul_dotprod_bits1<>(SB), R19
+	WORD $0x3dc0027a // ldr q26, [x19, #0]
+	WORD $0x4f00e618 // movi v24.16b, #16
+unpack108:
+	PRFM 8192(R1), PLDL1KEEP
+	PRFM 8256(R1), PLDL1KEEP
+	PRFM 8320(R1), PLDL1KEEP
+	PRFM 8384(R1), PLDL1KEEP
+	PRFM 8448(R1), PLDL1KEEP
+	PRFM 8512(R1), PLDL1KEEP
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d840161 // str q1, [x11, #4096]
+	WORD $0x3d840562 // str q2, [x11, #4112]
+	WORD $0x3dc00420 // ldr q0, [x1, #16]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d840961 // str q1, [x11, #4128]
+	WORD $0x3d840d62 // str q2, [x11, #4144]
+	WORD $0x3dc00820 // ldr q0, [x1, #32]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d848161 // str q1, [x11, #4608]
+	WORD $0x3d848562 // str q2, [x11, #4624]
+	WORD $0x3dc00c20 // ldr q0, [x1, #48]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d848961 // str q1, [x11, #4640]
+	WORD $0x3d848d62 // str q2, [x11, #4656]
+	WORD $0x3dc01024 // ldr q4, [x1, #64]
+	WORD $0x3dc02025 // ldr q5, [x1, #128]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03025 // ldr q5, [x1, #192]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e1b0086 // tbl v6.16b, {v4.16b}, v27.16b
+	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
+	WORD $0x6e3894e0 // mls v0.16b, v7.16b, v24.16b
+	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
+	WORD $0x6e3894e1 // mls v1.16b, v7.16b, v24.16b
+	WORD $0x3d800100 // str q0, [x8, #0]
+	WORD $0x3d801101 // str q1, [x8, #64]
+	WORD $0x4e1d0086 // tbl v6.16b, {v4.16b}, v29.16b
+	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
+	WORD $0x6e3894e2 // mls v2.16b, v7.16b, v24.16b
+	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
+	WORD $0x6e3894e3 // mls v3.16b, v7.16b, v24.16b
+	WORD $0x3d804102 // str q2, [x8, #256]
+	WORD $0x3d805103 // str q3, [x8, #320]
+	WORD $0x3dc04025 // ldr q5, [x1, #256]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc05025 // ldr q5, [x1, #320]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e1c0086 // tbl v6.16b, {v4.16b}, v28.16b
+	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
+	WORD $0x6e3894e0 // mls v0.16b, v7.16b, v24.16b
+	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
+	WORD $0x6e3894e1 // mls v1.16b, v7.16b, v24.16b
+	WORD $0x3d802100 // str q0, [x8, #128]
+	WORD $0x3d803101 // str q1, [x8, #192]
+	WORD $0x4e1e0086 // tbl v6.16b, {v4.16b}, v30.16b
+	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
+	WORD $0x6e3894e2 // mls v2.16b, v7.16b, v24.16b
+	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
+	WORD $0x6e3894e3 // mls v3.16b, v7.16b, v24.16b
+	WORD $0x3d806102 // str q2, [x8, #384]
+	WORD $0x3d807103 // str q3, [x8, #448]
+	WORD $0x3dc01424 // ldr q4, [x1, #80]
+	WORD $0x3dc02425 // ldr q5, [x1, #144]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03425 // ldr q5, [x1, #208]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e1b0086 // tbl v6.16b, {v4.16b}, v27.16b
+	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
+	WORD $0x6e3894e0 // mls v0.16b, v7.16b, v24.16b
+	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
+	WORD $0x6e3894e1 // mls v1.16b, v7.16b, v24.16b
+	WORD $0x3d800500 // str q0, [x8, #16]
+	WORD $0x3d801501 // str q1, [x8, #80]
+	WORD $0x4e1d0086 // tbl v6.16b, {v4.16b}, v29.16b
+	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
+	WORD $0x6e3894e2 // mls v2.16b, v7.16b, v24.16b
+	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
+	WORD $0x6e3894e3 // mls v3.16b, v7.16b, v24.16b
+	WORD $0x3d804502 // str q2, [x8, #272]
+	WORD $0x3d805503 // str q3, [x8, #336]
+	WORD $0x3dc04425 // ldr q5, [x1, #272]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc05425 // ldr q5, [x1, #336]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e1c0086 // tbl v6.16b, {v4.16b}, v28.16b
+	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
+	WORD $0x6e3894e0 // mls v0.16b, v7.16b, v24.16b
+	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
+	WORD $0x6e3894e1 // mls v1.16b, v7.16b, v24.16b
+	WORD $0x3d802500 // str q0, [x8, #144]
+	WORD $0x3d803501 // str q1, [x8, #208]
+	WORD $0x4e1e0086 // tbl v6.16b, {v4.16b}, v30.16b
+	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
+	WORD $0x6e3894e2 // mls v2.16b, v7.16b, v24.16b
+	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
+	WORD $0x6e3894e3 // mls v3.16b, v7.16b, v24.16b
+	WORD $0x3d806502 // str q2, [x8, #400]
+	WORD $0x3d807503 // str q3, [x8, #464]
+	WORD $0x3dc01824 // ldr q4, [x1, #96]
+	WORD $0x3dc02825 // ldr q5, [x1, #160]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03825 // ldr q5, [x1, #224]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e1b0086 // tbl v6.16b, {v4.16b}, v27.16b
+	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
+	WORD $0x6e3894e0 // mls v0.16b, v7.16b, v24.16b
+	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
+	WORD $0x6e3894e1 // mls v1.16b, v7.16b, v24.16b
+	WORD $0x3d800900 // str q0, [x8, #32]
+	WORD $0x3d801901 // str q1, [x8, #96]
+	WORD $0x4e1d0086 // tbl v6.16b, {v4.16b}, v29.16b
+	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
+	WORD $0x6e3894e2 // mls v2.16b, v7.16b, v24.16b
+	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
+	WORD $0x6e3894e3 // mls v3.16b, v7.16b, v24.16b
+	WORD $0x3d804902 // str q2, [x8, #288]
+	WORD $0x3d805903 // str q3, [x8, #352]
+	WORD $0x3dc04825 // ldr q5, [x1, #288]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc05825 // ldr q5, [x1, #352]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e1c0086 // tbl v6.16b, {v4.16b}, v28.16b
+	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
+	WORD $0x6e3894e0 // mls v0.16b, v7.16b, v24.16b
+	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
+	WORD $0x6e3894e1 // mls v1.16b, v7.16b, v24.16b
+	WORD $0x3d802900 // str q0, [x8, #160]
+	WORD $0x3d803901 // str q1, [x8, #224]
+	WORD $0x4e1e0086 // tbl v6.16b, {v4.16b}, v30.16b
+	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
+	WORD $0x6e3894e2 // mls v2.16b, v7.16b, v24.16b
+	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
+	WORD $0x6e3894e3 // mls v3.16b, v7.16b, v24.16b
+	WORD $0x3d806902 // str q2, [x8, #416]
+	WORD $0x3d807903 // str q3, [x8, #480]
+	WORD $0x3dc01c24 // ldr q4, [x1, #112]
+	WORD $0x3dc02c25 // ldr q5, [x1, #176]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03c25 // ldr q5, [x1, #240]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e1b0086 // tbl v6.16b, {v4.16b}, v27.16b
+	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
+	WORD $0x6e3894e0 // mls v0.16b, v7.16b, v24.16b
+	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
+	WORD $0x6e3894e1 // mls v1.16b, v7.16b, v24.16b
+	WORD $0x3d800d00 // str q0, [x8, #48]
+	WORD $0x3d801d01 // str q1, [x8, #112]
+	WORD $0x4e1d0086 // tbl v6.16b, {v4.16b}, v29.16b
+	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
+	WORD $0x6e3894e2 // mls v2.16b, v7.16b, v24.16b
+	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
+	WORD $0x6e3894e3 // mls v3.16b, v7.16b, v24.16b
+	WORD $0x3d804d02 // str q2, [x8, #304]
+	WORD $0x3d805d03 // str q3, [x8, #368]
+	WORD $0x3dc04c25 // ldr q5, [x1, #304]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc05c25 // ldr q5, [x1, #368]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e1c0086 // tbl v6.16b, {v4.16b}, v28.16b
+	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
+	WORD $0x6e3894e0 // mls v0.16b, v7.16b, v24.16b
+	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
+	WORD $0x6e3894e1 // mls v1.16b, v7.16b, v24.16b
+	WORD $0x3d802d00 // str q0, [x8, #176]
+	WORD $0x3d803d01 // str q1, [x8, #240]
+	WORD $0x4e1e0086 // tbl v6.16b, {v4.16b}, v30.16b
+	WORD $0x4e398cc7 // cmtst v7.16b, v6.16b, v25.16b
+	WORD $0x6e3894e2 // mls v2.16b, v7.16b, v24.16b
+	WORD $0x4e3a8cc7 // cmtst v7.16b, v6.16b, v26.16b
+	WORD $0x6e3894e3 // mls v3.16b, v7.16b, v24.16b
+	WORD $0x3d806d02 // str q2, [x8, #432]
+	WORD $0x3d807d03 // str q3, [x8, #496]
+	ADD $384, R1
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, unpack108
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	MOVD groupArgs_rows(R0), R5
+rows4_110:
+	CMP $4, R5
+	BLT rowsNext109
+	// 4 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass111:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002d0 // ldr q16, [x22, #0]
+	WORD $0x3dc006d1 // ldr q17, [x22, #16]
+	WORD $0x3dc012d2 // ldr q18, [x22, #64]
+	WORD $0x3dc016d3 // ldr q19, [x22, #80]
+	WORD $0x3dc022d4 // ldr q20, [x22, #128]
+	WORD $0x3dc026d5 // ldr q21, [x22, #144]
+	WORD $0x3dc032d6 // ldr q22, [x22, #192]
+	WORD $0x3dc036d7 // ldr q23, [x22, #208]
+block112:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc05941 // ldr q1, [x10, #352]
+	WORD $0x3dc0b142 // ldr q2, [x10, #704]
+	WORD $0x3dc10943 // ldr q3, [x10, #1056]
+	WORD $0x3dc00104 // ldr q4, [x8, #0]
+	WORD $0x3dc00505 // ldr q5, [x8, #16]
+	WORD $0x4f80e088 // sdot v8.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0a9 // sdot v9.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e08a // sdot v10.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0ab // sdot v11.4s, v5.16b, v1.4b[0]
+	WORD $0x4f82e08c // sdot v12.4s, v4.16b, v2.4b[0]
+	WORD $0x4f82e0ad // sdot v13.4s, v5.16b, v2.4b[0]
+	WORD $0x4f83e08e // sdot v14.4s, v4.16b, v3.4b[0]
+	WORD $0x4f83e0af // sdot v15.4s, v5.16b, v3.4b[0]
+	WORD $0x3dc01106 // ldr q6, [x8, #64]
+	WORD $0x3dc01507 // ldr q7, [x8, #80]
+	WORD $0x4fa0e0c8 // sdot v8.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0e9 // sdot v9.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa1e0ca // sdot v10.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0eb // sdot v11.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa2e0cc // sdot v12.4s, v6.16b, v2.4b[1]
+	WORD $0x4fa2e0ed // sdot v13.4s, v7.16b, v2.4b[1]
+	WORD $0x4fa3e0ce // sdot v14.4s, v6.16b, v3.4b[1]
+	WORD $0x4fa3e0ef // sdot v15.4s, v7.16b, v3.4b[1]
+	WORD $0x3dc02104 // ldr q4, [x8, #128]
+	WORD $0x3dc02505 // ldr q5, [x8, #144]
+	WORD $0x4f80e888 // sdot v8.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8a9 // sdot v9.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e88a // sdot v10.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8ab // sdot v11.4s, v5.16b, v1.4b[2]
+	WORD $0x4f82e88c // sdot v12.4s, v4.16b, v2.4b[2]
+	WORD $0x4f82e8ad // sdot v13.4s, v5.16b, v2.4b[2]
+	WORD $0x4f83e88e // sdot v14.4s, v4.16b, v3.4b[2]
+	WORD $0x4f83e8af // sdot v15.4s, v5.16b, v3.4b[2]
+	WORD $0x3dc03106 // ldr q6, [x8, #192]
+	WORD $0x3dc03507 // ldr q7, [x8, #208]
+	WORD $0x4fa0e8c8 // sdot v8.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8e9 // sdot v9.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa1e8ca // sdot v10.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8eb // sdot v11.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa2e8cc // sdot v12.4s, v6.16b, v2.4b[3]
+	WORD $0x4fa2e8ed // sdot v13.4s, v7.16b, v2.4b[3]
+	WORD $0x4fa3e8ce // sdot v14.4s, v6.16b, v3.4b[3]
+	WORD $0x4fa3e8ef // sdot v15.4s, v7.16b, v3.4b[3]
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc05d41 // ldr q1, [x10, #368]
+	WORD $0x3dc0b542 // ldr q2, [x10, #720]
+	WORD $0x3dc10d43 // ldr q3, [x10, #1072]
+	WORD $0x3dc04104 // ldr q4, [x8, #256]
+	WORD $0x3dc04505 // ldr q5, [x8, #272]
+	WORD $0x4f80e088 // sdot v8.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0a9 // sdot v9.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e08a // sdot v10.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0ab // sdot v11.4s, v5.16b, v1.4b[0]
+	WORD $0x4f82e08c // sdot v12.4s, v4.16b, v2.4b[0]
+	WORD $0x4f82e0ad // sdot v13.4s, v5.16b, v2.4b[0]
+	WORD $0x4f83e08e // sdot v14.4s, v4.16b, v3.4b[0]
+	WORD $0x4f83e0af // sdot v15.4s, v5.16b, v3.4b[0]
+	WORD $0x3dc05106 // ldr q6, [x8, #320]
+	WORD $0x3dc05507 // ldr q7, [x8, #336]
+	WORD $0x4fa0e0c8 // sdot v8.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0e9 // sdot v9.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa1e0ca // sdot v10.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0eb // sdot v11.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa2e0cc // sdot v12.4s, v6.16b, v2.4b[1]
+	WORD $0x4fa2e0ed // sdot v13.4s, v7.16b, v2.4b[1]
+	WORD $0x4fa3e0ce // sdot v14.4s, v6.16b, v3.4b[1]
+	WORD $0x4fa3e0ef // sdot v15.4s, v7.16b, v3.4b[1]
+	WORD $0x3dc06104 // ldr q4, [x8, #384]
+	WORD $0x3dc06505 // ldr q5, [x8, #400]
+	WORD $0x4f80e888 // sdot v8.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8a9 // sdot v9.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e88a // sdot v10.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8ab // sdot v11.4s, v5.16b, v1.4b[2]
+	WORD $0x4f82e88c // sdot v12.4s, v4.16b, v2.4b[2]
+	WORD $0x4f82e8ad // sdot v13.4s, v5.16b, v2.4b[2]
+	WORD $0x4f83e88e // sdot v14.4s, v4.16b, v3.4b[2]
+	WORD $0x4f83e8af // sdot v15.4s, v5.16b, v3.4b[2]
+	WORD $0x3dc07106 // ldr q6, [x8, #448]
+	WORD $0x3dc07507 // ldr q7, [x8, #464]
+	WORD $0x4fa0e8c8 // sdot v8.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8e9 // sdot v9.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa1e8ca // sdot v10.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8eb // sdot v11.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa2e8cc // sdot v12.4s, v6.16b, v2.4b[3]
+	WORD $0x4fa2e8ed // sdot v13.4s, v7.16b, v2.4b[3]
+	WORD $0x4fa3e8ce // sdot v14.4s, v6.16b, v3.4b[3]
+	WORD $0x4fa3e8ef // sdot v15.4s, v7.16b, v3.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd412184 // ldr s4, [x12, #288]
+	WORD $0xbd426181 // ldr s1, [x12, #608]
+	WORD $0xbd428185 // ldr s5, [x12, #640]
+	WORD $0xbd43c182 // ldr s2, [x12, #960]
+	WORD $0xbd43e186 // ldr s6, [x12, #992]
+	WORD $0xbd452183 // ldr s3, [x12, #1312]
+	WORD $0xbd454187 // ldr s7, [x12, #1344]
+	WORD $0x3dc40178 // ldr q24, [x11, #4096]
+	WORD $0x3dc4817a // ldr q26, [x11, #4608]
+	WORD $0x4f809319 // fmul v25.4s, v24.4s, v0.s[0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4e28cf30 // fmla v16.4s, v25.4s, v8.4s
+	WORD $0x4f841350 // fmla v16.4s, v26.4s, v4.s[0]
+	WORD $0x4f819319 // fmul v25.4s, v24.4s, v1.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2acf32 // fmla v18.4s, v25.4s, v10.4s
+	WORD $0x4f851352 // fmla v18.4s, v26.4s, v5.s[0]
+	WORD $0x4f829319 // fmul v25.4s, v24.4s, v2.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2ccf34 // fmla v20.4s, v25.4s, v12.4s
+	WORD $0x4f861354 // fmla v20.4s, v26.4s, v6.s[0]
+	WORD $0x4f839319 // fmul v25.4s, v24.4s, v3.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2ecf36 // fmla v22.4s, v25.4s, v14.4s
+	WORD $0x4f871356 // fmla v22.4s, v26.4s, v7.s[0]
+	WORD $0x3dc40578 // ldr q24, [x11, #4112]
+	WORD $0x3dc4857a // ldr q26, [x11, #4624]
+	WORD $0x4f809319 // fmul v25.4s, v24.4s, v0.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4e29cf31 // fmla v17.4s, v25.4s, v9.4s
+	WORD $0x4f841351 // fmla v17.4s, v26.4s, v4.s[0]
+	WORD $0x4f819319 // fmul v25.4s, v24.4s, v1.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bcf33 // fmla v19.4s, v25.4s, v11.4s
+	WORD $0x4f851353 // fmla v19.4s, v26.4s, v5.s[0]
+	WORD $0x4f829319 // fmul v25.4s, v24.4s, v2.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dcf35 // fmla v21.4s, v25.4s, v13.4s
+	WORD $0x4f861355 // fmla v21.4s, v26.4s, v6.s[0]
+	WORD $0x4f839319 // fmul v25.4s, v24.4s, v3.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fcf37 // fmla v23.4s, v25.4s, v15.4s
+	WORD $0x4f871357 // fmla v23.4s, v26.4s, v7.s[0]
+	ADD $32, R10
+	ADD $4, R12
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block112
+	WORD $0x3d8002d0 // str q16, [x22, #0]
+	WORD $0x3d8006d1 // str q17, [x22, #16]
+	WORD $0x3d8012d2 // str q18, [x22, #64]
+	WORD $0x3d8016d3 // str q19, [x22, #80]
+	WORD $0x3d8022d4 // str q20, [x22, #128]
+	WORD $0x3d8026d5 // str q21, [x22, #144]
+	WORD $0x3d8032d6 // str q22, [x22, #192]
+	WORD $0x3d8036d7 // str q23, [x22, #208]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $128, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass111
+	ADD $1408, R6
+	ADD $256, R7
+	SUB $4, R5
+	JMP rows4_110
+rowsNext109:
+rows2_114:
+	CMP $2, R5
+	BLT rowsNext113
+	// 2 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002d2 // ldr q18, [x22, #0]
+	WORD $0x3dc006d3 // ldr q19, [x22, #16]
+	WORD $0x3dc00ad4 // ldr q20, [x22, #32]
+	WORD $0x3dc00ed5 // ldr q21, [x22, #48]
+	WORD $0x3dc012d6 // ldr q22, [x22, #64]
+	WORD $0x3dc016d7 // ldr q23, [x22, #80]
+	WORD $0x3dc01ad8 // ldr q24, [x22, #96]
+	WORD $0x3dc01ed9 // ldr q25, [x22, #112]
+block116:
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc05941 // ldr q1, [x10, #352]
+	WORD $0x3dc00102 // ldr q2, [x8, #0]
+	WORD $0x3dc00503 // ldr q3, [x8, #16]
+	WORD $0x3dc00904 // ldr q4, [x8, #32]
+	WORD $0x3dc00d05 // ldr q5, [x8, #48]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0ad // sdot v13.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e04e // sdot v14.4s, v2.16b, v1.4b[0]
+	WORD $0x4f81e06f // sdot v15.4s, v3.16b, v1.4b[0]
+	WORD $0x4f81e090 // sdot v16.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0b1 // sdot v17.4s, v5.16b, v1.4b[0]
+	WORD $0x3dc01106 // ldr q6, [x8, #64]
+	WORD $0x3dc01507 // ldr q7, [x8, #80]
+	WORD $0x3dc01908 // ldr q8, [x8, #96]
+	WORD $0x3dc01d09 // ldr q9, [x8, #112]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x4fa0e12d // sdot v13.4s, v9.16b, v0.4b[1]
+	WORD $0x4fa1e0ce // sdot v14.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0ef // sdot v15.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa1e110 // sdot v16.4s, v8.16b, v1.4b[1]
+	WORD $0x4fa1e131 // sdot v17.4s, v9.16b, v1.4b[1]
+	WORD $0x3dc02102 // ldr q2, [x8, #128]
+	WORD $0x3dc02503 // ldr q3, [x8, #144]
+	WORD $0x3dc02904 // ldr q4, [x8, #160]
+	WORD $0x3dc02d05 // ldr q5, [x8, #176]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8ad // sdot v13.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e84e // sdot v14.4s, v2.16b, v1.4b[2]
+	WORD $0x4f81e86f // sdot v15.4s, v3.16b, v1.4b[2]
+	WORD $0x4f81e890 // sdot v16.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8b1 // sdot v17.4s, v5.16b, v1.4b[2]
+	WORD $0x3dc03106 // ldr q6, [x8, #192]
+	WORD $0x3dc03507 // ldr q7, [x8, #208]
+	WORD $0x3dc03908 // ldr q8, [x8, #224]
+	WORD $0x3dc03d09 // ldr q9, [x8, #240]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0x4fa0e92d // sdot v13.4s, v9.16b, v0.4b[3]
+	WORD $0x4fa1e8ce // sdot v14.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8ef // sdot v15.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa1e910 // sdot v16.4s, v8.16b, v1.4b[3]
+	WORD $0x4fa1e931 // sdot v17.4s, v9.16b, v1.4b[3]
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc05d41 // ldr q1, [x10, #368]
+	WORD $0x3dc04102 // ldr q2, [x8, #256]
+	WORD $0x3dc04503 // ldr q3, [x8, #272]
+	WORD $0x3dc04904 // ldr q4, [x8, #288]
+	WORD $0x3dc04d05 // ldr q5, [x8, #304]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0ad // sdot v13.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e04e // sdot v14.4s, v2.16b, v1.4b[0]
+	WORD $0x4f81e06f // sdot v15.4s, v3.16b, v1.4b[0]
+	WORD $0x4f81e090 // sdot v16.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0b1 // sdot v17.4s, v5.16b, v1.4b[0]
+	WORD $0x3dc05106 // ldr q6, [x8, #320]
+	WORD $0x3dc05507 // ldr q7, [x8, #336]
+	WORD $0x3dc05908 // ldr q8, [x8, #352]
+	WORD $0x3dc05d09 // ldr q9, [x8, #368]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x4fa0e12d // sdot v13.4s, v9.16b, v0.4b[1]
+	WORD $0x4fa1e0ce // sdot v14.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0ef // sdot v15.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa1e110 // sdot v16.4s, v8.16b, v1.4b[1]
+	WORD $0x4fa1e131 // sdot v17.4s, v9.16b, v1.4b[1]
+	WORD $0x3dc06102 // ldr q2, [x8, #384]
+	WORD $0x3dc06503 // ldr q3, [x8, #400]
+	WORD $0x3dc06904 // ldr q4, [x8, #416]
+	WORD $0x3dc06d05 // ldr q5, [x8, #432]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8ad // sdot v13.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e84e // sdot v14.4s, v2.16b, v1.4b[2]
+	WORD $0x4f81e86f // sdot v15.4s, v3.16b, v1.4b[2]
+	WORD $0x4f81e890 // sdot v16.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8b1 // sdot v17.4s, v5.16b, v1.4b[2]
+	WORD $0x3dc07106 // ldr q6, [x8, #448]
+	WORD $0x3dc07507 // ldr q7, [x8, #464]
+	WORD $0x3dc07908 // ldr q8, [x8, #480]
+	WORD $0x3dc07d09 // ldr q9, [x8, #496]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0x4fa0e92d // sdot v13.4s, v9.16b, v0.4b[3]
+	WORD $0x4fa1e8ce // sdot v14.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8ef // sdot v15.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa1e910 // sdot v16.4s, v8.16b, v1.4b[3]
+	WORD $0x4fa1e931 // sdot v17.4s, v9.16b, v1.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd412182 // ldr s2, [x12, #288]
+	WORD $0xbd426181 // ldr s1, [x12, #608]
+	WORD $0xbd428183 // ldr s3, [x12, #640]
+	WORD $0x3dc40164 // ldr q4, [x11, #4096]
+	WORD $0x3dc48166 // ldr q6, [x11, #4608]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2accb2 // fmla v18.4s, v5.4s, v10.4s
+	WORD $0x4f8210d2 // fmla v18.4s, v6.4s, v2.s[0]
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2eccb6 // fmla v22.4s, v5.4s, v14.4s
+	WORD $0x4f8310d6 // fmla v22.4s, v6.4s, v3.s[0]
+	WORD $0x3dc40564 // ldr q4, [x11, #4112]
+	WORD $0x3dc48566 // ldr q6, [x11, #4624]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bccb3 // fmla v19.4s, v5.4s, v11.4s
+	WORD $0x4f8210d3 // fmla v19.4s, v6.4s, v2.s[0]
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fccb7 // fmla v23.4s, v5.4s, v15.4s
+	WORD $0x4f8310d7 // fmla v23.4s, v6.4s, v3.s[0]
+	WORD $0x3dc40964 // ldr q4, [x11, #4128]
+	WORD $0x3dc48966 // ldr q6, [x11, #4640]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2cccb4 // fmla v20.4s, v5.4s, v12.4s
+	WORD $0x4f8210d4 // fmla v20.4s, v6.4s, v2.s[0]
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e30ccb8 // fmla v24.4s, v5.4s, v16.4s
+	WORD $0x4f8310d8 // fmla v24.4s, v6.4s, v3.s[0]
+	WORD $0x3dc40d64 // ldr q4, [x11, #4144]
+	WORD $0x3dc48d66 // ldr q6, [x11, #4656]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dccb5 // fmla v21.4s, v5.4s, v13.4s
+	WORD $0x4f8210d5 // fmla v21.4s, v6.4s, v2.s[0]
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4e31ccb9 // fmla v25.4s, v5.4s, v17.4s
+	WORD $0x4f8310d9 // fmla v25.4s, v6.4s, v3.s[0]
+	ADD $32, R10
+	ADD $4, R12
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block116
+	WORD $0x3d8002d2 // str q18, [x22, #0]
+	WORD $0x3d8006d3 // str q19, [x22, #16]
+	WORD $0x3d800ad4 // str q20, [x22, #32]
+	WORD $0x3d800ed5 // str q21, [x22, #48]
+	WORD $0x3d8012d6 // str q22, [x22, #64]
+	WORD $0x3d8016d7 // str q23, [x22, #80]
+	WORD $0x3d801ad8 // str q24, [x22, #96]
+	WORD $0x3d801ed9 // str q25, [x22, #112]
+	ADD $704, R6
+	ADD $128, R7
+	SUB $2, R5
+	JMP rows2_114
+rowsNext113:
+rows1_118:
+	CMP $1, R5
+	BLT rowsNext117
+	// 1 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002cd // ldr q13, [x22, #0]
+	WORD $0x3dc006ce // ldr q14, [x22, #16]
+	WORD $0x3dc00acf // ldr q15, [x22, #32]
+	WORD $0x3dc00ed0 // ldr q16, [x22, #48]
+block120:
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00101 // ldr q1, [x8, #0]
+	WORD $0x3dc00502 // ldr q2, [x8, #16]
+	WORD $0x3dc00903 // ldr q3, [x8, #32]
+	WORD $0x3dc00d04 // ldr q4, [x8, #48]
+	WORD $0x4f80e029 // sdot v9.4s, v1.16b, v0.4b[0]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x3dc01105 // ldr q5, [x8, #64]
+	WORD $0x3dc01506 // ldr q6, [x8, #80]
+	WORD $0x3dc01907 // ldr q7, [x8, #96]
+	WORD $0x3dc01d08 // ldr q8, [x8, #112]
+	WORD $0x4fa0e0a9 // sdot v9.4s, v5.16b, v0.4b[1]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x3dc02101 // ldr q1, [x8, #128]
+	WORD $0x3dc02502 // ldr q2, [x8, #144]
+	WORD $0x3dc02903 // ldr q3, [x8, #160]
+	WORD $0x3dc02d04 // ldr q4, [x8, #176]
+	WORD $0x4f80e829 // sdot v9.4s, v1.16b, v0.4b[2]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x3dc03105 // ldr q5, [x8, #192]
+	WORD $0x3dc03506 // ldr q6, [x8, #208]
+	WORD $0x3dc03907 // ldr q7, [x8, #224]
+	WORD $0x3dc03d08 // ldr q8, [x8, #240]
+	WORD $0x4fa0e8a9 // sdot v9.4s, v5.16b, v0.4b[3]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc04101 // ldr q1, [x8, #256]
+	WORD $0x3dc04502 // ldr q2, [x8, #272]
+	WORD $0x3dc04903 // ldr q3, [x8, #288]
+	WORD $0x3dc04d04 // ldr q4, [x8, #304]
+	WORD $0x4f80e029 // sdot v9.4s, v1.16b, v0.4b[0]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x3dc05105 // ldr q5, [x8, #320]
+	WORD $0x3dc05506 // ldr q6, [x8, #336]
+	WORD $0x3dc05907 // ldr q7, [x8, #352]
+	WORD $0x3dc05d08 // ldr q8, [x8, #368]
+	WORD $0x4fa0e0a9 // sdot v9.4s, v5.16b, v0.4b[1]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x3dc06101 // ldr q1, [x8, #384]
+	WORD $0x3dc06502 // ldr q2, [x8, #400]
+	WORD $0x3dc06903 // ldr q3, [x8, #416]
+	WORD $0x3dc06d04 // ldr q4, [x8, #432]
+	WORD $0x4f80e829 // sdot v9.4s, v1.16b, v0.4b[2]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x3dc07105 // ldr q5, [x8, #448]
+	WORD $0x3dc07506 // ldr q6, [x8, #464]
+	WORD $0x3dc07907 // ldr q7, [x8, #480]
+	WORD $0x3dc07d08 // ldr q8, [x8, #496]
+	WORD $0x4fa0e8a9 // sdot v9.4s, v5.16b, v0.4b[3]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd412181 // ldr s1, [x12, #288]
+	WORD $0x3dc40162 // ldr q2, [x11, #4096]
+	WORD $0x3dc48164 // ldr q4, [x11, #4608]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4e29cc6d // fmla v13.4s, v3.4s, v9.4s
+	WORD $0x4f81108d // fmla v13.4s, v4.4s, v1.s[0]
+	WORD $0x3dc40562 // ldr q2, [x11, #4112]
+	WORD $0x3dc48564 // ldr q4, [x11, #4624]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2acc6e // fmla v14.4s, v3.4s, v10.4s
+	WORD $0x4f81108e // fmla v14.4s, v4.4s, v1.s[0]
+	WORD $0x3dc40962 // ldr q2, [x11, #4128]
+	WORD $0x3dc48964 // ldr q4, [x11, #4640]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bcc6f // fmla v15.4s, v3.4s, v11.4s
+	WORD $0x4f81108f // fmla v15.4s, v4.4s, v1.s[0]
+	WORD $0x3dc40d62 // ldr q2, [x11, #4144]
+	WORD $0x3dc48d64 // ldr q4, [x11, #4656]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2ccc70 // fmla v16.4s, v3.4s, v12.4s
+	WORD $0x4f811090 // fmla v16.4s, v4.4s, v1.s[0]
+	ADD $32, R10
+	ADD $4, R12
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block120
+	WORD $0x3d8002cd // str q13, [x22, #0]
+	WORD $0x3d8006ce // str q14, [x22, #16]
+	WORD $0x3d800acf // str q15, [x22, #32]
+	WORD $0x3d800ed0 // str q16, [x22, #48]
+	ADD $352, R6
+	ADD $64, R7
+	SUB $1, R5
+rowsNext117:
+next92:
+	MOVD groupArgs_next(R0), R8
+	ADD R8, R3
+	SUB $8, R4
+	JMP super91
+done93:
 	RET
 
 // func groupQ8_0DotProd(a *groupArgs)
@@ -2830,9 +5836,9 @@ TEXT ·groupQ8_0DotProd(SB), NOSPLIT, $0-8
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super61:
+super121:
 	CMP $0, R4
-	BLE done62
+	BLE done123
 	MOVD $8, R15
 	CMP R15, R4
 	CSEL LT, R4, R15, R15
@@ -2841,7 +5847,7 @@ super61:
 	MOVD R2, R11
 	ADD $32, R1, R20
 	WORD $0x4f00e5ff // movi v31.16b, #15
-unpack63:
+unpack124:
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -2865,13 +5871,13 @@ unpack63:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, unpack63
+	CBNZ R13, unpack124
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_65:
+rows4_126:
 	CMP $4, R5
-	BLT rowsNext64
+	BLT rowsNext125
 	// 4 rows
 	MOVD R20, R21
 	MOVD R7, R22
@@ -2879,7 +5885,7 @@ rows4_65:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass66:
+pass127:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R6, R12
@@ -2893,7 +5899,7 @@ pass66:
 	WORD $0x3dc026d5 // ldr q21, [x22, #144]
 	WORD $0x3dc032d6 // ldr q22, [x22, #192]
 	WORD $0x3dc036d7 // ldr q23, [x22, #208]
-block67:
+block128:
 	WORD $0x4f00e408 // movi v8.16b, #0
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
@@ -3025,7 +6031,7 @@ block67:
 	ADD $544, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block67
+	CBNZ R13, block128
 	WORD $0x3d8002d0 // str q16, [x22, #0]
 	WORD $0x3d8006d1 // str q17, [x22, #16]
 	WORD $0x3d8012d2 // str q18, [x22, #64]
@@ -3040,15 +6046,15 @@ block67:
 	ADD $128, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass66
+	CBNZ R24, pass127
 	ADD $1408, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_65
-rowsNext64:
-rows2_69:
+	JMP rows4_126
+rowsNext125:
+rows2_130:
 	CMP $2, R5
-	BLT rowsNext68
+	BLT rowsNext129
 	// 2 rows
 	MOVD R20, R21
 	MOVD R7, R22
@@ -3068,7 +6074,7 @@ rows2_69:
 	WORD $0x3dc016d7 // ldr q23, [x22, #80]
 	WORD $0x3dc01ad8 // ldr q24, [x22, #96]
 	WORD $0x3dc01ed9 // ldr q25, [x22, #112]
-block71:
+block132:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
@@ -3212,7 +6218,7 @@ block71:
 	ADD $544, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block71
+	CBNZ R13, block132
 	WORD $0x3d8002d2 // str q18, [x22, #0]
 	WORD $0x3d8006d3 // str q19, [x22, #16]
 	WORD $0x3d800ad4 // str q20, [x22, #32]
@@ -3224,11 +6230,11 @@ block71:
 	ADD $704, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_69
-rowsNext68:
-rows1_73:
+	JMP rows2_130
+rowsNext129:
+rows1_134:
 	CMP $1, R5
-	BLT rowsNext72
+	BLT rowsNext133
 	// 1 rows
 	MOVD R20, R21
 	MOVD R7, R22
@@ -3244,7 +6250,7 @@ rows1_73:
 	WORD $0x3dc006ce // ldr q14, [x22, #16]
 	WORD $0x3dc00acf // ldr q15, [x22, #32]
 	WORD $0x3dc00ed0 // ldr q16, [x22, #48]
-block75:
+block136:
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
@@ -3337,7 +6343,7 @@ block75:
 	ADD $544, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block75
+	CBNZ R13, block136
 	WORD $0x3d8002cd // str q13, [x22, #0]
 	WORD $0x3d8006ce // str q14, [x22, #16]
 	WORD $0x3d800acf // str q15, [x22, #32]
@@ -3345,12 +6351,13 @@ block75:
 	ADD $352, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext72:
+rowsNext133:
+next122:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $8, R4
-	JMP super61
-done62:
+	JMP super121
+done123:
 	RET
 
 // func groupQ4_KDotProd(a *groupArgs)
@@ -3360,9 +6367,1218 @@ TEXT ·groupQ4_KDotProd(SB), NOSPLIT, $0-8
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super76:
+super137:
 	CMP $0, R4
-	BLE done77
+	BLE done139
+	MOVD groupArgs_rows(R0), R5
+	CMP $4, R5
+	BGT more140
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d864041 // str q1, [x2, #6400]
+	WORD $0x3d864442 // str q2, [x2, #6416]
+	WORD $0x3dc00420 // ldr q0, [x1, #16]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d864841 // str q1, [x2, #6432]
+	WORD $0x3d864c42 // str q2, [x2, #6448]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	WORD $0x3dc00820 // ldr q0, [x1, #32]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d865041 // str q1, [x2, #6464]
+	WORD $0x3d865442 // str q2, [x2, #6480]
+	WORD $0x3dc00c20 // ldr q0, [x1, #48]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d865841 // str q1, [x2, #6496]
+	WORD $0x3d865c42 // str q2, [x2, #6512]
+	WORD $0x4f01e7fe // movi v30.16b, #63
+	WORD $0x4f01e61d // movi v29.16b, #48
+	MOVD $matmul_dotprod_extend0<>(SB), R19
+	WORD $0x3dc00278 // ldr q24, [x19, #0]
+	MOVD $matmul_dotprod_extend1<>(SB), R19
+	WORD $0x3dc00279 // ldr q25, [x19, #0]
+	MOVD $matmul_dotprod_extend2<>(SB), R19
+	WORD $0x3dc0027a // ldr q26, [x19, #0]
+	MOVD $matmul_dotprod_extend3<>(SB), R19
+	WORD $0x3dc0027b // ldr q27, [x19, #0]
+	MOVD $matmul_dotprod_words0<>(SB), R19
+	WORD $0x3dc00274 // ldr q20, [x19, #0]
+	MOVD $matmul_dotprod_words1<>(SB), R19
+	WORD $0x3dc00275 // ldr q21, [x19, #0]
+	WORD $0x3dc01020 // ldr q0, [x1, #64]
+	WORD $0x3dc02021 // ldr q1, [x1, #128]
+	WORD $0x3dc03022 // ldr q2, [x1, #192]
+	WORD $0x4e3f1c46 // and v6.16b, v2.16b, v31.16b
+	WORD $0x6f0c0447 // ushr v7.16b, v2.16b, #4
+	WORD $0x6f0e0405 // ushr v5.16b, v0.16b, #2
+	WORD $0x4e3d1ca5 // and v5.16b, v5.16b, v29.16b
+	WORD $0x4e3e1c03 // and v3.16b, v0.16b, v30.16b
+	WORD $0x4ea51cc6 // orr v6.16b, v6.16b, v5.16b
+	WORD $0x6f0e0425 // ushr v5.16b, v1.16b, #2
+	WORD $0x4e3d1ca5 // and v5.16b, v5.16b, v29.16b
+	WORD $0x4e3e1c24 // and v4.16b, v1.16b, v30.16b
+	WORD $0x4ea51ce7 // orr v7.16b, v7.16b, v5.16b
+	WORD $0x4e180065 // tbl v5.16b, {v3.16b}, v24.16b
+	WORD $0x3d840045 // str q5, [x2, #4096]
+	WORD $0x4e190065 // tbl v5.16b, {v3.16b}, v25.16b
+	WORD $0x3d841045 // str q5, [x2, #4160]
+	WORD $0x4e1a0065 // tbl v5.16b, {v3.16b}, v26.16b
+	WORD $0x3d842045 // str q5, [x2, #4224]
+	WORD $0x4e1b0065 // tbl v5.16b, {v3.16b}, v27.16b
+	WORD $0x3d843045 // str q5, [x2, #4288]
+	WORD $0x4e1800c5 // tbl v5.16b, {v6.16b}, v24.16b
+	WORD $0x3d844045 // str q5, [x2, #4352]
+	WORD $0x4e1900c5 // tbl v5.16b, {v6.16b}, v25.16b
+	WORD $0x3d845045 // str q5, [x2, #4416]
+	WORD $0x4e1a00c5 // tbl v5.16b, {v6.16b}, v26.16b
+	WORD $0x3d846045 // str q5, [x2, #4480]
+	WORD $0x4e1b00c5 // tbl v5.16b, {v6.16b}, v27.16b
+	WORD $0x3d847045 // str q5, [x2, #4544]
+	WORD $0x4e140085 // tbl v5.16b, {v4.16b}, v20.16b
+	WORD $0x3d860045 // str q5, [x2, #6144]
+	WORD $0x4e150085 // tbl v5.16b, {v4.16b}, v21.16b
+	WORD $0x3d860445 // str q5, [x2, #6160]
+	WORD $0x4e1400e5 // tbl v5.16b, {v7.16b}, v20.16b
+	WORD $0x3d860845 // str q5, [x2, #6176]
+	WORD $0x4e1500e5 // tbl v5.16b, {v7.16b}, v21.16b
+	WORD $0x3d860c45 // str q5, [x2, #6192]
+	WORD $0x3dc01420 // ldr q0, [x1, #80]
+	WORD $0x3dc02421 // ldr q1, [x1, #144]
+	WORD $0x3dc03422 // ldr q2, [x1, #208]
+	WORD $0x4e3f1c46 // and v6.16b, v2.16b, v31.16b
+	WORD $0x6f0c0447 // ushr v7.16b, v2.16b, #4
+	WORD $0x6f0e0405 // ushr v5.16b, v0.16b, #2
+	WORD $0x4e3d1ca5 // and v5.16b, v5.16b, v29.16b
+	WORD $0x4e3e1c03 // and v3.16b, v0.16b, v30.16b
+	WORD $0x4ea51cc6 // orr v6.16b, v6.16b, v5.16b
+	WORD $0x6f0e0425 // ushr v5.16b, v1.16b, #2
+	WORD $0x4e3d1ca5 // and v5.16b, v5.16b, v29.16b
+	WORD $0x4e3e1c24 // and v4.16b, v1.16b, v30.16b
+	WORD $0x4ea51ce7 // orr v7.16b, v7.16b, v5.16b
+	WORD $0x4e180065 // tbl v5.16b, {v3.16b}, v24.16b
+	WORD $0x3d840445 // str q5, [x2, #4112]
+	WORD $0x4e190065 // tbl v5.16b, {v3.16b}, v25.16b
+	WORD $0x3d841445 // str q5, [x2, #4176]
+	WORD $0x4e1a0065 // tbl v5.16b, {v3.16b}, v26.16b
+	WORD $0x3d842445 // str q5, [x2, #4240]
+	WORD $0x4e1b0065 // tbl v5.16b, {v3.16b}, v27.16b
+	WORD $0x3d843445 // str q5, [x2, #4304]
+	WORD $0x4e1800c5 // tbl v5.16b, {v6.16b}, v24.16b
+	WORD $0x3d844445 // str q5, [x2, #4368]
+	WORD $0x4e1900c5 // tbl v5.16b, {v6.16b}, v25.16b
+	WORD $0x3d845445 // str q5, [x2, #4432]
+	WORD $0x4e1a00c5 // tbl v5.16b, {v6.16b}, v26.16b
+	WORD $0x3d846445 // str q5, [x2, #4496]
+	WORD $0x4e1b00c5 // tbl v5.16b, {v6.16b}, v27.16b
+	WORD $0x3d847445 // str q5, [x2, #4560]
+	WORD $0x4e140085 // tbl v5.16b, {v4.16b}, v20.16b
+	WORD $0x3d861045 // str q5, [x2, #6208]
+	WORD $0x4e150085 // tbl v5.16b, {v4.16b}, v21.16b
+	WORD $0x3d861445 // str q5, [x2, #6224]
+	WORD $0x4e1400e5 // tbl v5.16b, {v7.16b}, v20.16b
+	WORD $0x3d861845 // str q5, [x2, #6240]
+	WORD $0x4e1500e5 // tbl v5.16b, {v7.16b}, v21.16b
+	WORD $0x3d861c45 // str q5, [x2, #6256]
+	WORD $0x3dc01820 // ldr q0, [x1, #96]
+	WORD $0x3dc02821 // ldr q1, [x1, #160]
+	WORD $0x3dc03822 // ldr q2, [x1, #224]
+	WORD $0x4e3f1c46 // and v6.16b, v2.16b, v31.16b
+	WORD $0x6f0c0447 // ushr v7.16b, v2.16b, #4
+	WORD $0x6f0e0405 // ushr v5.16b, v0.16b, #2
+	WORD $0x4e3d1ca5 // and v5.16b, v5.16b, v29.16b
+	WORD $0x4e3e1c03 // and v3.16b, v0.16b, v30.16b
+	WORD $0x4ea51cc6 // orr v6.16b, v6.16b, v5.16b
+	WORD $0x6f0e0425 // ushr v5.16b, v1.16b, #2
+	WORD $0x4e3d1ca5 // and v5.16b, v5.16b, v29.16b
+	WORD $0x4e3e1c24 // and v4.16b, v1.16b, v30.16b
+	WORD $0x4ea51ce7 // orr v7.16b, v7.16b, v5.16b
+	WORD $0x4e180065 // tbl v5.16b, {v3.16b}, v24.16b
+	WORD $0x3d840845 // str q5, [x2, #4128]
+	WORD $0x4e190065 // tbl v5.16b, {v3.16b}, v25.16b
+	WORD $0x3d841845 // str q5, [x2, #4192]
+	WORD $0x4e1a0065 // tbl v5.16b, {v3.16b}, v26.16b
+	WORD $0x3d842845 // str q5, [x2, #4256]
+	WORD $0x4e1b0065 // tbl v5.16b, {v3.16b}, v27.16b
+	WORD $0x3d843845 // str q5, [x2, #4320]
+	WORD $0x4e1800c5 // tbl v5.16b, {v6.16b}, v24.16b
+	WORD $0x3d844845 // str q5, [x2, #4384]
+	WORD $0x4e1900c5 // tbl v5.16b, {v6.16b}, v25.16b
+	WORD $0x3d845845 // str q5, [x2, #4448]
+	WORD $0x4e1a00c5 // tbl v5.16b, {v6.16b}, v26.16b
+	WORD $0x3d846845 // str q5, [x2, #4512]
+	WORD $0x4e1b00c5 // tbl v5.16b, {v6.16b}, v27.16b
+	WORD $0x3d847845 // str q5, [x2, #4576]
+	WORD $0x4e140085 // tbl v5.16b, {v4.16b}, v20.16b
+	WORD $0x3d862045 // str q5, [x2, #6272]
+	WORD $0x4e150085 // tbl v5.16b, {v4.16b}, v21.16b
+	WORD $0x3d862445 // str q5, [x2, #6288]
+	WORD $0x4e1400e5 // tbl v5.16b, {v7.16b}, v20.16b
+	WORD $0x3d862845 // str q5, [x2, #6304]
+	WORD $0x4e1500e5 // tbl v5.16b, {v7.16b}, v21.16b
+	WORD $0x3d862c45 // str q5, [x2, #6320]
+	WORD $0x3dc01c20 // ldr q0, [x1, #112]
+	WORD $0x3dc02c21 // ldr q1, [x1, #176]
+	WORD $0x3dc03c22 // ldr q2, [x1, #240]
+	WORD $0x4e3f1c46 // and v6.16b, v2.16b, v31.16b
+	WORD $0x6f0c0447 // ushr v7.16b, v2.16b, #4
+	WORD $0x6f0e0405 // ushr v5.16b, v0.16b, #2
+	WORD $0x4e3d1ca5 // and v5.16b, v5.16b, v29.16b
+	WORD $0x4e3e1c03 // and v3.16b, v0.16b, v30.16b
+	WORD $0x4ea51cc6 // orr v6.16b, v6.16b, v5.16b
+	WORD $0x6f0e0425 // ushr v5.16b, v1.16b, #2
+	WORD $0x4e3d1ca5 // and v5.16b, v5.16b, v29.16b
+	WORD $0x4e3e1c24 // and v4.16b, v1.16b, v30.16b
+	WORD $0x4ea51ce7 // orr v7.16b, v7.16b, v5.16b
+	WORD $0x4e180065 // tbl v5.16b, {v3.16b}, v24.16b
+	WORD $0x3d840c45 // str q5, [x2, #4144]
+	WORD $0x4e190065 // tbl v5.16b, {v3.16b}, v25.16b
+	WORD $0x3d841c45 // str q5, [x2, #4208]
+	WORD $0x4e1a0065 // tbl v5.16b, {v3.16b}, v26.16b
+	WORD $0x3d842c45 // str q5, [x2, #4272]
+	WORD $0x4e1b0065 // tbl v5.16b, {v3.16b}, v27.16b
+	WORD $0x3d843c45 // str q5, [x2, #4336]
+	WORD $0x4e1800c5 // tbl v5.16b, {v6.16b}, v24.16b
+	WORD $0x3d844c45 // str q5, [x2, #4400]
+	WORD $0x4e1900c5 // tbl v5.16b, {v6.16b}, v25.16b
+	WORD $0x3d845c45 // str q5, [x2, #4464]
+	WORD $0x4e1a00c5 // tbl v5.16b, {v6.16b}, v26.16b
+	WORD $0x3d846c45 // str q5, [x2, #4528]
+	WORD $0x4e1b00c5 // tbl v5.16b, {v6.16b}, v27.16b
+	WORD $0x3d847c45 // str q5, [x2, #4592]
+	WORD $0x4e140085 // tbl v5.16b, {v4.16b}, v20.16b
+	WORD $0x3d863045 // str q5, [x2, #6336]
+	WORD $0x4e150085 // tbl v5.16b, {v4.16b}, v21.16b
+	WORD $0x3d863445 // str q5, [x2, #6352]
+	WORD $0x4e1400e5 // tbl v5.16b, {v7.16b}, v20.16b
+	WORD $0x3d863845 // str q5, [x2, #6368]
+	WORD $0x4e1500e5 // tbl v5.16b, {v7.16b}, v21.16b
+	WORD $0x3d863c45 // str q5, [x2, #6384]
+	ADD $64, R1, R20
+	ADD $2304, R1
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	CMP $4, R5
+	BNE rowsNext141
+	// 4 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $4, R24
+pass142:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	ADD $192, R21, R8
+	MOVD $4, R13
+block143:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	PRFM 8192(R8), PLDL1KEEP
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00941 // ldr q1, [x10, #32]
+	WORD $0x3dc05142 // ldr q2, [x10, #320]
+	WORD $0x3dc05943 // ldr q3, [x10, #352]
+	WORD $0x3dc0a144 // ldr q4, [x10, #640]
+	WORD $0x3dc0a945 // ldr q5, [x10, #672]
+	WORD $0x3dc0f146 // ldr q6, [x10, #960]
+	WORD $0x3dc0f947 // ldr q7, [x10, #992]
+	WORD $0x3dc00114 // ldr q20, [x8, #0]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4f80e288 // sdot v8.4s, v20.16b, v0.4b[0]
+	WORD $0x4f81e2ac // sdot v12.4s, v21.16b, v1.4b[0]
+	WORD $0x4f82e289 // sdot v9.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2ad // sdot v13.4s, v21.16b, v3.4b[0]
+	WORD $0x4f84e28a // sdot v10.4s, v20.16b, v4.4b[0]
+	WORD $0x4f85e2ae // sdot v14.4s, v21.16b, v5.4b[0]
+	WORD $0x4f86e28b // sdot v11.4s, v20.16b, v6.4b[0]
+	WORD $0x4f87e2af // sdot v15.4s, v21.16b, v7.4b[0]
+	PRFM 8256(R8), PLDL1KEEP
+	WORD $0x3dc01114 // ldr q20, [x8, #64]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4fa0e288 // sdot v8.4s, v20.16b, v0.4b[1]
+	WORD $0x4fa1e2ac // sdot v12.4s, v21.16b, v1.4b[1]
+	WORD $0x4fa2e289 // sdot v9.4s, v20.16b, v2.4b[1]
+	WORD $0x4fa3e2ad // sdot v13.4s, v21.16b, v3.4b[1]
+	WORD $0x4fa4e28a // sdot v10.4s, v20.16b, v4.4b[1]
+	WORD $0x4fa5e2ae // sdot v14.4s, v21.16b, v5.4b[1]
+	WORD $0x4fa6e28b // sdot v11.4s, v20.16b, v6.4b[1]
+	WORD $0x4fa7e2af // sdot v15.4s, v21.16b, v7.4b[1]
+	PRFM 8320(R8), PLDL1KEEP
+	WORD $0x3dc02114 // ldr q20, [x8, #128]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4f80ea88 // sdot v8.4s, v20.16b, v0.4b[2]
+	WORD $0x4f81eaac // sdot v12.4s, v21.16b, v1.4b[2]
+	WORD $0x4f82ea89 // sdot v9.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaad // sdot v13.4s, v21.16b, v3.4b[2]
+	WORD $0x4f84ea8a // sdot v10.4s, v20.16b, v4.4b[2]
+	WORD $0x4f85eaae // sdot v14.4s, v21.16b, v5.4b[2]
+	WORD $0x4f86ea8b // sdot v11.4s, v20.16b, v6.4b[2]
+	WORD $0x4f87eaaf // sdot v15.4s, v21.16b, v7.4b[2]
+	PRFM 8384(R8), PLDL1KEEP
+	WORD $0x3dc03114 // ldr q20, [x8, #192]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4fa0ea88 // sdot v8.4s, v20.16b, v0.4b[3]
+	WORD $0x4fa1eaac // sdot v12.4s, v21.16b, v1.4b[3]
+	WORD $0x4fa2ea89 // sdot v9.4s, v20.16b, v2.4b[3]
+	WORD $0x4fa3eaad // sdot v13.4s, v21.16b, v3.4b[3]
+	WORD $0x4fa4ea8a // sdot v10.4s, v20.16b, v4.4b[3]
+	WORD $0x4fa5eaae // sdot v14.4s, v21.16b, v5.4b[3]
+	WORD $0x4fa6ea8b // sdot v11.4s, v20.16b, v6.4b[3]
+	WORD $0x4fa7eaaf // sdot v15.4s, v21.16b, v7.4b[3]
+	PRFM 8448(R8), PLDL1KEEP
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc00d41 // ldr q1, [x10, #48]
+	WORD $0x3dc05542 // ldr q2, [x10, #336]
+	WORD $0x3dc05d43 // ldr q3, [x10, #368]
+	WORD $0x3dc0a544 // ldr q4, [x10, #656]
+	WORD $0x3dc0ad45 // ldr q5, [x10, #688]
+	WORD $0x3dc0f546 // ldr q6, [x10, #976]
+	WORD $0x3dc0fd47 // ldr q7, [x10, #1008]
+	WORD $0x3dc04114 // ldr q20, [x8, #256]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4f80e288 // sdot v8.4s, v20.16b, v0.4b[0]
+	WORD $0x4f81e2ac // sdot v12.4s, v21.16b, v1.4b[0]
+	WORD $0x4f82e289 // sdot v9.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2ad // sdot v13.4s, v21.16b, v3.4b[0]
+	WORD $0x4f84e28a // sdot v10.4s, v20.16b, v4.4b[0]
+	WORD $0x4f85e2ae // sdot v14.4s, v21.16b, v5.4b[0]
+	WORD $0x4f86e28b // sdot v11.4s, v20.16b, v6.4b[0]
+	WORD $0x4f87e2af // sdot v15.4s, v21.16b, v7.4b[0]
+	PRFM 8512(R8), PLDL1KEEP
+	WORD $0x3dc05114 // ldr q20, [x8, #320]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4fa0e288 // sdot v8.4s, v20.16b, v0.4b[1]
+	WORD $0x4fa1e2ac // sdot v12.4s, v21.16b, v1.4b[1]
+	WORD $0x4fa2e289 // sdot v9.4s, v20.16b, v2.4b[1]
+	WORD $0x4fa3e2ad // sdot v13.4s, v21.16b, v3.4b[1]
+	WORD $0x4fa4e28a // sdot v10.4s, v20.16b, v4.4b[1]
+	WORD $0x4fa5e2ae // sdot v14.4s, v21.16b, v5.4b[1]
+	WORD $0x4fa6e28b // sdot v11.4s, v20.16b, v6.4b[1]
+	WORD $0x4fa7e2af // sdot v15.4s, v21.16b, v7.4b[1]
+	PRFM 8576(R8), PLDL1KEEP
+	WORD $0x3dc06114 // ldr q20, [x8, #384]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4f80ea88 // sdot v8.4s, v20.16b, v0.4b[2]
+	WORD $0x4f81eaac // sdot v12.4s, v21.16b, v1.4b[2]
+	WORD $0x4f82ea89 // sdot v9.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaad // sdot v13.4s, v21.16b, v3.4b[2]
+	WORD $0x4f84ea8a // sdot v10.4s, v20.16b, v4.4b[2]
+	WORD $0x4f85eaae // sdot v14.4s, v21.16b, v5.4b[2]
+	WORD $0x4f86ea8b // sdot v11.4s, v20.16b, v6.4b[2]
+	WORD $0x4f87eaaf // sdot v15.4s, v21.16b, v7.4b[2]
+	PRFM 8640(R8), PLDL1KEEP
+	WORD $0x3dc07114 // ldr q20, [x8, #448]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4fa0ea88 // sdot v8.4s, v20.16b, v0.4b[3]
+	WORD $0x4fa1eaac // sdot v12.4s, v21.16b, v1.4b[3]
+	WORD $0x4fa2ea89 // sdot v9.4s, v20.16b, v2.4b[3]
+	WORD $0x4fa3eaad // sdot v13.4s, v21.16b, v3.4b[3]
+	WORD $0x4fa4ea8a // sdot v10.4s, v20.16b, v4.4b[3]
+	WORD $0x4fa5eaae // sdot v14.4s, v21.16b, v5.4b[3]
+	WORD $0x4fa6ea8b // sdot v11.4s, v20.16b, v6.4b[3]
+	WORD $0x4fa7eaaf // sdot v15.4s, v21.16b, v7.4b[3]
+	WORD $0x3dc40174 // ldr q20, [x11, #4096]
+	WORD $0x4eb49510 // mla v16.4s, v8.4s, v20.4s
+	WORD $0x4eb49531 // mla v17.4s, v9.4s, v20.4s
+	WORD $0x4eb49552 // mla v18.4s, v10.4s, v20.4s
+	WORD $0x4eb49573 // mla v19.4s, v11.4s, v20.4s
+	WORD $0x3dc41174 // ldr q20, [x11, #4160]
+	WORD $0x4eb49590 // mla v16.4s, v12.4s, v20.4s
+	WORD $0x4eb495b1 // mla v17.4s, v13.4s, v20.4s
+	WORD $0x4eb495d2 // mla v18.4s, v14.4s, v20.4s
+	WORD $0x4eb495f3 // mla v19.4s, v15.4s, v20.4s
+	ADD $512, R8
+	ADD $64, R10
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block143
+	WORD $0x3dc048c0 // ldr q0, [x6, #288]
+	WORD $0x3dc098c1 // ldr q1, [x6, #608]
+	WORD $0x3dc0e8c2 // ldr q2, [x6, #928]
+	WORD $0x3dc138c3 // ldr q3, [x6, #1248]
+	WORD $0x3dc60324 // ldr q4, [x25, #6144]
+	WORD $0x0f40a085 // smull v5.4s, v4.4h, v0.h[0]
+	WORD $0x4f502085 // smlal2 v5.4s, v4.8h, v0.h[1]
+	WORD $0x0f41a086 // smull v6.4s, v4.4h, v1.h[0]
+	WORD $0x4f512086 // smlal2 v6.4s, v4.8h, v1.h[1]
+	WORD $0x0f42a087 // smull v7.4s, v4.4h, v2.h[0]
+	WORD $0x4f522087 // smlal2 v7.4s, v4.8h, v2.h[1]
+	WORD $0x0f43a088 // smull v8.4s, v4.4h, v3.h[0]
+	WORD $0x4f532088 // smlal2 v8.4s, v4.8h, v3.h[1]
+	WORD $0x3dc60724 // ldr q4, [x25, #6160]
+	WORD $0x0f602085 // smlal v5.4s, v4.4h, v0.h[2]
+	WORD $0x4f702085 // smlal2 v5.4s, v4.8h, v0.h[3]
+	WORD $0x0f612086 // smlal v6.4s, v4.4h, v1.h[2]
+	WORD $0x4f712086 // smlal2 v6.4s, v4.8h, v1.h[3]
+	WORD $0x0f622087 // smlal v7.4s, v4.4h, v2.h[2]
+	WORD $0x4f722087 // smlal2 v7.4s, v4.8h, v2.h[3]
+	WORD $0x0f632088 // smlal v8.4s, v4.4h, v3.h[2]
+	WORD $0x4f732088 // smlal2 v8.4s, v4.8h, v3.h[3]
+	WORD $0x3dc60b24 // ldr q4, [x25, #6176]
+	WORD $0x0f402885 // smlal v5.4s, v4.4h, v0.h[4]
+	WORD $0x4f502885 // smlal2 v5.4s, v4.8h, v0.h[5]
+	WORD $0x0f412886 // smlal v6.4s, v4.4h, v1.h[4]
+	WORD $0x4f512886 // smlal2 v6.4s, v4.8h, v1.h[5]
+	WORD $0x0f422887 // smlal v7.4s, v4.4h, v2.h[4]
+	WORD $0x4f522887 // smlal2 v7.4s, v4.8h, v2.h[5]
+	WORD $0x0f432888 // smlal v8.4s, v4.4h, v3.h[4]
+	WORD $0x4f532888 // smlal2 v8.4s, v4.8h, v3.h[5]
+	WORD $0x3dc60f24 // ldr q4, [x25, #6192]
+	WORD $0x0f602885 // smlal v5.4s, v4.4h, v0.h[6]
+	WORD $0x4f702885 // smlal2 v5.4s, v4.8h, v0.h[7]
+	WORD $0x0f612886 // smlal v6.4s, v4.4h, v1.h[6]
+	WORD $0x4f712886 // smlal2 v6.4s, v4.8h, v1.h[7]
+	WORD $0x0f622887 // smlal v7.4s, v4.4h, v2.h[6]
+	WORD $0x4f722887 // smlal2 v7.4s, v4.8h, v2.h[7]
+	WORD $0x0f632888 // smlal v8.4s, v4.4h, v3.h[6]
+	WORD $0x4f732888 // smlal2 v8.4s, v4.8h, v3.h[7]
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
+	WORD $0xbd44f0c3 // ldr s3, [x6, #1264]
+	WORD $0x3dc642e4 // ldr q4, [x23, #6400]
+	WORD $0x3dc652eb // ldr q11, [x23, #6464]
+	WORD $0x3dc002ca // ldr q10, [x22, #0]
+	WORD $0x4f809089 // fmul v9.4s, v4.4s, v0.s[0]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e30cd2a // fmla v10.4s, v9.4s, v16.4s
+	WORD $0x4f809169 // fmul v9.4s, v11.4s, v0.s[0]
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4ea5cd2a // fmls v10.4s, v9.4s, v5.4s
+	WORD $0x3d8002ca // str q10, [x22, #0]
+	WORD $0x3dc012ca // ldr q10, [x22, #64]
+	WORD $0x4f819089 // fmul v9.4s, v4.4s, v1.s[0]
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4e31cd2a // fmla v10.4s, v9.4s, v17.4s
+	WORD $0x4f819169 // fmul v9.4s, v11.4s, v1.s[0]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4ea6cd2a // fmls v10.4s, v9.4s, v6.4s
+	WORD $0x3d8012ca // str q10, [x22, #64]
+	WORD $0x3dc022ca // ldr q10, [x22, #128]
+	WORD $0x4f829089 // fmul v9.4s, v4.4s, v2.s[0]
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4e32cd2a // fmla v10.4s, v9.4s, v18.4s
+	WORD $0x4f829169 // fmul v9.4s, v11.4s, v2.s[0]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4ea7cd2a // fmls v10.4s, v9.4s, v7.4s
+	WORD $0x3d8022ca // str q10, [x22, #128]
+	WORD $0x3dc032ca // ldr q10, [x22, #192]
+	WORD $0x4f839089 // fmul v9.4s, v4.4s, v3.s[0]
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4e33cd2a // fmla v10.4s, v9.4s, v19.4s
+	WORD $0x4f839169 // fmul v9.4s, v11.4s, v3.s[0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4ea8cd2a // fmls v10.4s, v9.4s, v8.4s
+	WORD $0x3d8032ca // str q10, [x22, #192]
+	ADD $16, R21
+	ADD $16, R22
+	ADD $16, R23
+	ADD $64, R25
+	ADD $16, R26
+	SUB $1, R24
+	CBNZ R24, pass142
+	JMP next138
+rowsNext141:
+	CMP $3, R5
+	BNE rowsNext144
+	// 3 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $4, R24
+pass145:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	ADD $192, R21, R8
+	MOVD $4, R13
+block146:
+	WORD $0x4f00e406 // movi v6.16b, #0
+	WORD $0x4f00e407 // movi v7.16b, #0
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	PRFM 8192(R8), PLDL1KEEP
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00941 // ldr q1, [x10, #32]
+	WORD $0x3dc05142 // ldr q2, [x10, #320]
+	WORD $0x3dc05943 // ldr q3, [x10, #352]
+	WORD $0x3dc0a144 // ldr q4, [x10, #640]
+	WORD $0x3dc0a945 // ldr q5, [x10, #672]
+	WORD $0x3dc0010f // ldr q15, [x8, #0]
+	WORD $0x6f0c05f0 // ushr v16.16b, v15.16b, #4
+	WORD $0x4e3f1def // and v15.16b, v15.16b, v31.16b
+	WORD $0x4f80e1e6 // sdot v6.4s, v15.16b, v0.4b[0]
+	WORD $0x4f81e209 // sdot v9.4s, v16.16b, v1.4b[0]
+	WORD $0x4f82e1e7 // sdot v7.4s, v15.16b, v2.4b[0]
+	WORD $0x4f83e20a // sdot v10.4s, v16.16b, v3.4b[0]
+	WORD $0x4f84e1e8 // sdot v8.4s, v15.16b, v4.4b[0]
+	WORD $0x4f85e20b // sdot v11.4s, v16.16b, v5.4b[0]
+	PRFM 8256(R8), PLDL1KEEP
+	WORD $0x3dc0110f // ldr q15, [x8, #64]
+	WORD $0x6f0c05f0 // ushr v16.16b, v15.16b, #4
+	WORD $0x4e3f1def // and v15.16b, v15.16b, v31.16b
+	WORD $0x4fa0e1e6 // sdot v6.4s, v15.16b, v0.4b[1]
+	WORD $0x4fa1e209 // sdot v9.4s, v16.16b, v1.4b[1]
+	WORD $0x4fa2e1e7 // sdot v7.4s, v15.16b, v2.4b[1]
+	WORD $0x4fa3e20a // sdot v10.4s, v16.16b, v3.4b[1]
+	WORD $0x4fa4e1e8 // sdot v8.4s, v15.16b, v4.4b[1]
+	WORD $0x4fa5e20b // sdot v11.4s, v16.16b, v5.4b[1]
+	PRFM 8320(R8), PLDL1KEEP
+	WORD $0x3dc0210f // ldr q15, [x8, #128]
+	WORD $0x6f0c05f0 // ushr v16.16b, v15.16b, #4
+	WORD $0x4e3f1def // and v15.16b, v15.16b, v31.16b
+	WORD $0x4f80e9e6 // sdot v6.4s, v15.16b, v0.4b[2]
+	WORD $0x4f81ea09 // sdot v9.4s, v16.16b, v1.4b[2]
+	WORD $0x4f82e9e7 // sdot v7.4s, v15.16b, v2.4b[2]
+	WORD $0x4f83ea0a // sdot v10.4s, v16.16b, v3.4b[2]
+	WORD $0x4f84e9e8 // sdot v8.4s, v15.16b, v4.4b[2]
+	WORD $0x4f85ea0b // sdot v11.4s, v16.16b, v5.4b[2]
+	PRFM 8384(R8), PLDL1KEEP
+	WORD $0x3dc0310f // ldr q15, [x8, #192]
+	WORD $0x6f0c05f0 // ushr v16.16b, v15.16b, #4
+	WORD $0x4e3f1def // and v15.16b, v15.16b, v31.16b
+	WORD $0x4fa0e9e6 // sdot v6.4s, v15.16b, v0.4b[3]
+	WORD $0x4fa1ea09 // sdot v9.4s, v16.16b, v1.4b[3]
+	WORD $0x4fa2e9e7 // sdot v7.4s, v15.16b, v2.4b[3]
+	WORD $0x4fa3ea0a // sdot v10.4s, v16.16b, v3.4b[3]
+	WORD $0x4fa4e9e8 // sdot v8.4s, v15.16b, v4.4b[3]
+	WORD $0x4fa5ea0b // sdot v11.4s, v16.16b, v5.4b[3]
+	PRFM 8448(R8), PLDL1KEEP
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc00d41 // ldr q1, [x10, #48]
+	WORD $0x3dc05542 // ldr q2, [x10, #336]
+	WORD $0x3dc05d43 // ldr q3, [x10, #368]
+	WORD $0x3dc0a544 // ldr q4, [x10, #656]
+	WORD $0x3dc0ad45 // ldr q5, [x10, #688]
+	WORD $0x3dc0410f // ldr q15, [x8, #256]
+	WORD $0x6f0c05f0 // ushr v16.16b, v15.16b, #4
+	WORD $0x4e3f1def // and v15.16b, v15.16b, v31.16b
+	WORD $0x4f80e1e6 // sdot v6.4s, v15.16b, v0.4b[0]
+	WORD $0x4f81e209 // sdot v9.4s, v16.16b, v1.4b[0]
+	WORD $0x4f82e1e7 // sdot v7.4s, v15.16b, v2.4b[0]
+	WORD $0x4f83e20a // sdot v10.4s, v16.16b, v3.4b[0]
+	WORD $0x4f84e1e8 // sdot v8.4s, v15.16b, v4.4b[0]
+	WORD $0x4f85e20b // sdot v11.4s, v16.16b, v5.4b[0]
+	PRFM 8512(R8), PLDL1KEEP
+	WORD $0x3dc0510f // ldr q15, [x8, #320]
+	WORD $0x6f0c05f0 // ushr v16.16b, v15.16b, #4
+	WORD $0x4e3f1def // and v15.16b, v15.16b, v31.16b
+	WORD $0x4fa0e1e6 // sdot v6.4s, v15.16b, v0.4b[1]
+	WORD $0x4fa1e209 // sdot v9.4s, v16.16b, v1.4b[1]
+	WORD $0x4fa2e1e7 // sdot v7.4s, v15.16b, v2.4b[1]
+	WORD $0x4fa3e20a // sdot v10.4s, v16.16b, v3.4b[1]
+	WORD $0x4fa4e1e8 // sdot v8.4s, v15.16b, v4.4b[1]
+	WORD $0x4fa5e20b // sdot v11.4s, v16.16b, v5.4b[1]
+	PRFM 8576(R8), PLDL1KEEP
+	WORD $0x3dc0610f // ldr q15, [x8, #384]
+	WORD $0x6f0c05f0 // ushr v16.16b, v15.16b, #4
+	WORD $0x4e3f1def // and v15.16b, v15.16b, v31.16b
+	WORD $0x4f80e9e6 // sdot v6.4s, v15.16b, v0.4b[2]
+	WORD $0x4f81ea09 // sdot v9.4s, v16.16b, v1.4b[2]
+	WORD $0x4f82e9e7 // sdot v7.4s, v15.16b, v2.4b[2]
+	WORD $0x4f83ea0a // sdot v10.4s, v16.16b, v3.4b[2]
+	WORD $0x4f84e9e8 // sdot v8.4s, v15.16b, v4.4b[2]
+	WORD $0x4f85ea0b // sdot v11.4s, v16.16b, v5.4b[2]
+	PRFM 8640(R8), PLDL1KEEP
+	WORD $0x3dc0710f // ldr q15, [x8, #448]
+	WORD $0x6f0c05f0 // ushr v16.16b, v15.16b, #4
+	WORD $0x4e3f1def // and v15.16b, v15.16b, v31.16b
+	WORD $0x4fa0e9e6 // sdot v6.4s, v15.16b, v0.4b[3]
+	WORD $0x4fa1ea09 // sdot v9.4s, v16.16b, v1.4b[3]
+	WORD $0x4fa2e9e7 // sdot v7.4s, v15.16b, v2.4b[3]
+	WORD $0x4fa3ea0a // sdot v10.4s, v16.16b, v3.4b[3]
+	WORD $0x4fa4e9e8 // sdot v8.4s, v15.16b, v4.4b[3]
+	WORD $0x4fa5ea0b // sdot v11.4s, v16.16b, v5.4b[3]
+	WORD $0x3dc4016f // ldr q15, [x11, #4096]
+	WORD $0x4eaf94cc // mla v12.4s, v6.4s, v15.4s
+	WORD $0x4eaf94ed // mla v13.4s, v7.4s, v15.4s
+	WORD $0x4eaf950e // mla v14.4s, v8.4s, v15.4s
+	WORD $0x3dc4116f // ldr q15, [x11, #4160]
+	WORD $0x4eaf952c // mla v12.4s, v9.4s, v15.4s
+	WORD $0x4eaf954d // mla v13.4s, v10.4s, v15.4s
+	WORD $0x4eaf956e // mla v14.4s, v11.4s, v15.4s
+	ADD $512, R8
+	ADD $64, R10
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block146
+	WORD $0x3dc048c0 // ldr q0, [x6, #288]
+	WORD $0x3dc098c1 // ldr q1, [x6, #608]
+	WORD $0x3dc0e8c2 // ldr q2, [x6, #928]
+	WORD $0x3dc60323 // ldr q3, [x25, #6144]
+	WORD $0x0f40a064 // smull v4.4s, v3.4h, v0.h[0]
+	WORD $0x4f502064 // smlal2 v4.4s, v3.8h, v0.h[1]
+	WORD $0x0f41a065 // smull v5.4s, v3.4h, v1.h[0]
+	WORD $0x4f512065 // smlal2 v5.4s, v3.8h, v1.h[1]
+	WORD $0x0f42a066 // smull v6.4s, v3.4h, v2.h[0]
+	WORD $0x4f522066 // smlal2 v6.4s, v3.8h, v2.h[1]
+	WORD $0x3dc60723 // ldr q3, [x25, #6160]
+	WORD $0x0f602064 // smlal v4.4s, v3.4h, v0.h[2]
+	WORD $0x4f702064 // smlal2 v4.4s, v3.8h, v0.h[3]
+	WORD $0x0f612065 // smlal v5.4s, v3.4h, v1.h[2]
+	WORD $0x4f712065 // smlal2 v5.4s, v3.8h, v1.h[3]
+	WORD $0x0f622066 // smlal v6.4s, v3.4h, v2.h[2]
+	WORD $0x4f722066 // smlal2 v6.4s, v3.8h, v2.h[3]
+	WORD $0x3dc60b23 // ldr q3, [x25, #6176]
+	WORD $0x0f402864 // smlal v4.4s, v3.4h, v0.h[4]
+	WORD $0x4f502864 // smlal2 v4.4s, v3.8h, v0.h[5]
+	WORD $0x0f412865 // smlal v5.4s, v3.4h, v1.h[4]
+	WORD $0x4f512865 // smlal2 v5.4s, v3.8h, v1.h[5]
+	WORD $0x0f422866 // smlal v6.4s, v3.4h, v2.h[4]
+	WORD $0x4f522866 // smlal2 v6.4s, v3.8h, v2.h[5]
+	WORD $0x3dc60f23 // ldr q3, [x25, #6192]
+	WORD $0x0f602864 // smlal v4.4s, v3.4h, v0.h[6]
+	WORD $0x4f702864 // smlal2 v4.4s, v3.8h, v0.h[7]
+	WORD $0x0f612865 // smlal v5.4s, v3.4h, v1.h[6]
+	WORD $0x4f712865 // smlal2 v5.4s, v3.8h, v1.h[7]
+	WORD $0x0f622866 // smlal v6.4s, v3.4h, v2.h[6]
+	WORD $0x4f722866 // smlal2 v6.4s, v3.8h, v2.h[7]
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
+	WORD $0x3dc642e3 // ldr q3, [x23, #6400]
+	WORD $0x3dc652e9 // ldr q9, [x23, #6464]
+	WORD $0x3dc002c8 // ldr q8, [x22, #0]
+	WORD $0x4f809067 // fmul v7.4s, v3.4s, v0.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2ccce8 // fmla v8.4s, v7.4s, v12.4s
+	WORD $0x4f809127 // fmul v7.4s, v9.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4ea4cce8 // fmls v8.4s, v7.4s, v4.4s
+	WORD $0x3d8002c8 // str q8, [x22, #0]
+	WORD $0x3dc012c8 // ldr q8, [x22, #64]
+	WORD $0x4f819067 // fmul v7.4s, v3.4s, v1.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dcce8 // fmla v8.4s, v7.4s, v13.4s
+	WORD $0x4f819127 // fmul v7.4s, v9.4s, v1.s[0]
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4ea5cce8 // fmls v8.4s, v7.4s, v5.4s
+	WORD $0x3d8012c8 // str q8, [x22, #64]
+	WORD $0x3dc022c8 // ldr q8, [x22, #128]
+	WORD $0x4f829067 // fmul v7.4s, v3.4s, v2.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2ecce8 // fmla v8.4s, v7.4s, v14.4s
+	WORD $0x4f829127 // fmul v7.4s, v9.4s, v2.s[0]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4ea6cce8 // fmls v8.4s, v7.4s, v6.4s
+	WORD $0x3d8022c8 // str q8, [x22, #128]
+	ADD $16, R21
+	ADD $16, R22
+	ADD $16, R23
+	ADD $64, R25
+	ADD $16, R26
+	SUB $1, R24
+	CBNZ R24, pass145
+	JMP next138
+rowsNext144:
+	CMP $2, R5
+	BNE rowsNext147
+	// 2 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass148:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	ADD $192, R21, R8
+	MOVD $4, R13
+block149:
+	WORD $0x4f00e404 // movi v4.16b, #0
+	WORD $0x4f00e405 // movi v5.16b, #0
+	WORD $0x4f00e406 // movi v6.16b, #0
+	WORD $0x4f00e407 // movi v7.16b, #0
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	PRFM 8192(R8), PLDL1KEEP
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00941 // ldr q1, [x10, #32]
+	WORD $0x3dc05142 // ldr q2, [x10, #320]
+	WORD $0x3dc05943 // ldr q3, [x10, #352]
+	WORD $0x3dc00110 // ldr q16, [x8, #0]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4f80e204 // sdot v4.4s, v16.16b, v0.4b[0]
+	WORD $0x4f81e228 // sdot v8.4s, v17.16b, v1.4b[0]
+	WORD $0x4f82e206 // sdot v6.4s, v16.16b, v2.4b[0]
+	WORD $0x4f83e22a // sdot v10.4s, v17.16b, v3.4b[0]
+	WORD $0x3dc00512 // ldr q18, [x8, #16]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4f80e245 // sdot v5.4s, v18.16b, v0.4b[0]
+	WORD $0x4f81e269 // sdot v9.4s, v19.16b, v1.4b[0]
+	WORD $0x4f82e247 // sdot v7.4s, v18.16b, v2.4b[0]
+	WORD $0x4f83e26b // sdot v11.4s, v19.16b, v3.4b[0]
+	PRFM 8256(R8), PLDL1KEEP
+	WORD $0x3dc01110 // ldr q16, [x8, #64]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4fa0e204 // sdot v4.4s, v16.16b, v0.4b[1]
+	WORD $0x4fa1e228 // sdot v8.4s, v17.16b, v1.4b[1]
+	WORD $0x4fa2e206 // sdot v6.4s, v16.16b, v2.4b[1]
+	WORD $0x4fa3e22a // sdot v10.4s, v17.16b, v3.4b[1]
+	WORD $0x3dc01512 // ldr q18, [x8, #80]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4fa0e245 // sdot v5.4s, v18.16b, v0.4b[1]
+	WORD $0x4fa1e269 // sdot v9.4s, v19.16b, v1.4b[1]
+	WORD $0x4fa2e247 // sdot v7.4s, v18.16b, v2.4b[1]
+	WORD $0x4fa3e26b // sdot v11.4s, v19.16b, v3.4b[1]
+	PRFM 8320(R8), PLDL1KEEP
+	WORD $0x3dc02110 // ldr q16, [x8, #128]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4f80ea04 // sdot v4.4s, v16.16b, v0.4b[2]
+	WORD $0x4f81ea28 // sdot v8.4s, v17.16b, v1.4b[2]
+	WORD $0x4f82ea06 // sdot v6.4s, v16.16b, v2.4b[2]
+	WORD $0x4f83ea2a // sdot v10.4s, v17.16b, v3.4b[2]
+	WORD $0x3dc02512 // ldr q18, [x8, #144]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4f80ea45 // sdot v5.4s, v18.16b, v0.4b[2]
+	WORD $0x4f81ea69 // sdot v9.4s, v19.16b, v1.4b[2]
+	WORD $0x4f82ea47 // sdot v7.4s, v18.16b, v2.4b[2]
+	WORD $0x4f83ea6b // sdot v11.4s, v19.16b, v3.4b[2]
+	PRFM 8384(R8), PLDL1KEEP
+	WORD $0x3dc03110 // ldr q16, [x8, #192]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4fa0ea04 // sdot v4.4s, v16.16b, v0.4b[3]
+	WORD $0x4fa1ea28 // sdot v8.4s, v17.16b, v1.4b[3]
+	WORD $0x4fa2ea06 // sdot v6.4s, v16.16b, v2.4b[3]
+	WORD $0x4fa3ea2a // sdot v10.4s, v17.16b, v3.4b[3]
+	WORD $0x3dc03512 // ldr q18, [x8, #208]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4fa0ea45 // sdot v5.4s, v18.16b, v0.4b[3]
+	WORD $0x4fa1ea69 // sdot v9.4s, v19.16b, v1.4b[3]
+	WORD $0x4fa2ea47 // sdot v7.4s, v18.16b, v2.4b[3]
+	WORD $0x4fa3ea6b // sdot v11.4s, v19.16b, v3.4b[3]
+	PRFM 8448(R8), PLDL1KEEP
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc00d41 // ldr q1, [x10, #48]
+	WORD $0x3dc05542 // ldr q2, [x10, #336]
+	WORD $0x3dc05d43 // ldr q3, [x10, #368]
+	WORD $0x3dc04110 // ldr q16, [x8, #256]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4f80e204 // sdot v4.4s, v16.16b, v0.4b[0]
+	WORD $0x4f81e228 // sdot v8.4s, v17.16b, v1.4b[0]
+	WORD $0x4f82e206 // sdot v6.4s, v16.16b, v2.4b[0]
+	WORD $0x4f83e22a // sdot v10.4s, v17.16b, v3.4b[0]
+	WORD $0x3dc04512 // ldr q18, [x8, #272]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4f80e245 // sdot v5.4s, v18.16b, v0.4b[0]
+	WORD $0x4f81e269 // sdot v9.4s, v19.16b, v1.4b[0]
+	WORD $0x4f82e247 // sdot v7.4s, v18.16b, v2.4b[0]
+	WORD $0x4f83e26b // sdot v11.4s, v19.16b, v3.4b[0]
+	PRFM 8512(R8), PLDL1KEEP
+	WORD $0x3dc05110 // ldr q16, [x8, #320]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4fa0e204 // sdot v4.4s, v16.16b, v0.4b[1]
+	WORD $0x4fa1e228 // sdot v8.4s, v17.16b, v1.4b[1]
+	WORD $0x4fa2e206 // sdot v6.4s, v16.16b, v2.4b[1]
+	WORD $0x4fa3e22a // sdot v10.4s, v17.16b, v3.4b[1]
+	WORD $0x3dc05512 // ldr q18, [x8, #336]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4fa0e245 // sdot v5.4s, v18.16b, v0.4b[1]
+	WORD $0x4fa1e269 // sdot v9.4s, v19.16b, v1.4b[1]
+	WORD $0x4fa2e247 // sdot v7.4s, v18.16b, v2.4b[1]
+	WORD $0x4fa3e26b // sdot v11.4s, v19.16b, v3.4b[1]
+	PRFM 8576(R8), PLDL1KEEP
+	WORD $0x3dc06110 // ldr q16, [x8, #384]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4f80ea04 // sdot v4.4s, v16.16b, v0.4b[2]
+	WORD $0x4f81ea28 // sdot v8.4s, v17.16b, v1.4b[2]
+	WORD $0x4f82ea06 // sdot v6.4s, v16.16b, v2.4b[2]
+	WORD $0x4f83ea2a // sdot v10.4s, v17.16b, v3.4b[2]
+	WORD $0x3dc06512 // ldr q18, [x8, #400]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4f80ea45 // sdot v5.4s, v18.16b, v0.4b[2]
+	WORD $0x4f81ea69 // sdot v9.4s, v19.16b, v1.4b[2]
+	WORD $0x4f82ea47 // sdot v7.4s, v18.16b, v2.4b[2]
+	WORD $0x4f83ea6b // sdot v11.4s, v19.16b, v3.4b[2]
+	PRFM 8640(R8), PLDL1KEEP
+	WORD $0x3dc07110 // ldr q16, [x8, #448]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4fa0ea04 // sdot v4.4s, v16.16b, v0.4b[3]
+	WORD $0x4fa1ea28 // sdot v8.4s, v17.16b, v1.4b[3]
+	WORD $0x4fa2ea06 // sdot v6.4s, v16.16b, v2.4b[3]
+	WORD $0x4fa3ea2a // sdot v10.4s, v17.16b, v3.4b[3]
+	WORD $0x3dc07512 // ldr q18, [x8, #464]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4fa0ea45 // sdot v5.4s, v18.16b, v0.4b[3]
+	WORD $0x4fa1ea69 // sdot v9.4s, v19.16b, v1.4b[3]
+	WORD $0x4fa2ea47 // sdot v7.4s, v18.16b, v2.4b[3]
+	WORD $0x4fa3ea6b // sdot v11.4s, v19.16b, v3.4b[3]
+	WORD $0x3dc40170 // ldr q16, [x11, #4096]
+	WORD $0x4eb0948c // mla v12.4s, v4.4s, v16.4s
+	WORD $0x4eb094ce // mla v14.4s, v6.4s, v16.4s
+	WORD $0x3dc40570 // ldr q16, [x11, #4112]
+	WORD $0x4eb094ad // mla v13.4s, v5.4s, v16.4s
+	WORD $0x4eb094ef // mla v15.4s, v7.4s, v16.4s
+	WORD $0x3dc41170 // ldr q16, [x11, #4160]
+	WORD $0x4eb0950c // mla v12.4s, v8.4s, v16.4s
+	WORD $0x4eb0954e // mla v14.4s, v10.4s, v16.4s
+	WORD $0x3dc41570 // ldr q16, [x11, #4176]
+	WORD $0x4eb0952d // mla v13.4s, v9.4s, v16.4s
+	WORD $0x4eb0956f // mla v15.4s, v11.4s, v16.4s
+	ADD $512, R8
+	ADD $64, R10
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block149
+	WORD $0x3dc048c0 // ldr q0, [x6, #288]
+	WORD $0x3dc098c1 // ldr q1, [x6, #608]
+	WORD $0x3dc60322 // ldr q2, [x25, #6144]
+	WORD $0x0f40a043 // smull v3.4s, v2.4h, v0.h[0]
+	WORD $0x4f502043 // smlal2 v3.4s, v2.8h, v0.h[1]
+	WORD $0x0f41a045 // smull v5.4s, v2.4h, v1.h[0]
+	WORD $0x4f512045 // smlal2 v5.4s, v2.8h, v1.h[1]
+	WORD $0x3dc61322 // ldr q2, [x25, #6208]
+	WORD $0x0f40a044 // smull v4.4s, v2.4h, v0.h[0]
+	WORD $0x4f502044 // smlal2 v4.4s, v2.8h, v0.h[1]
+	WORD $0x0f41a046 // smull v6.4s, v2.4h, v1.h[0]
+	WORD $0x4f512046 // smlal2 v6.4s, v2.8h, v1.h[1]
+	WORD $0x3dc60722 // ldr q2, [x25, #6160]
+	WORD $0x0f602043 // smlal v3.4s, v2.4h, v0.h[2]
+	WORD $0x4f702043 // smlal2 v3.4s, v2.8h, v0.h[3]
+	WORD $0x0f612045 // smlal v5.4s, v2.4h, v1.h[2]
+	WORD $0x4f712045 // smlal2 v5.4s, v2.8h, v1.h[3]
+	WORD $0x3dc61722 // ldr q2, [x25, #6224]
+	WORD $0x0f602044 // smlal v4.4s, v2.4h, v0.h[2]
+	WORD $0x4f702044 // smlal2 v4.4s, v2.8h, v0.h[3]
+	WORD $0x0f612046 // smlal v6.4s, v2.4h, v1.h[2]
+	WORD $0x4f712046 // smlal2 v6.4s, v2.8h, v1.h[3]
+	WORD $0x3dc60b22 // ldr q2, [x25, #6176]
+	WORD $0x0f402843 // smlal v3.4s, v2.4h, v0.h[4]
+	WORD $0x4f502843 // smlal2 v3.4s, v2.8h, v0.h[5]
+	WORD $0x0f412845 // smlal v5.4s, v2.4h, v1.h[4]
+	WORD $0x4f512845 // smlal2 v5.4s, v2.8h, v1.h[5]
+	WORD $0x3dc61b22 // ldr q2, [x25, #6240]
+	WORD $0x0f402844 // smlal v4.4s, v2.4h, v0.h[4]
+	WORD $0x4f502844 // smlal2 v4.4s, v2.8h, v0.h[5]
+	WORD $0x0f412846 // smlal v6.4s, v2.4h, v1.h[4]
+	WORD $0x4f512846 // smlal2 v6.4s, v2.8h, v1.h[5]
+	WORD $0x3dc60f22 // ldr q2, [x25, #6192]
+	WORD $0x0f602843 // smlal v3.4s, v2.4h, v0.h[6]
+	WORD $0x4f702843 // smlal2 v3.4s, v2.8h, v0.h[7]
+	WORD $0x0f612845 // smlal v5.4s, v2.4h, v1.h[6]
+	WORD $0x4f712845 // smlal2 v5.4s, v2.8h, v1.h[7]
+	WORD $0x3dc61f22 // ldr q2, [x25, #6256]
+	WORD $0x0f602844 // smlal v4.4s, v2.4h, v0.h[6]
+	WORD $0x4f702844 // smlal2 v4.4s, v2.8h, v0.h[7]
+	WORD $0x0f612846 // smlal v6.4s, v2.4h, v1.h[6]
+	WORD $0x4f712846 // smlal2 v6.4s, v2.8h, v1.h[7]
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0x3dc642e2 // ldr q2, [x23, #6400]
+	WORD $0x3dc652e9 // ldr q9, [x23, #6464]
+	WORD $0x3dc002c8 // ldr q8, [x22, #0]
+	WORD $0x4f809047 // fmul v7.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2ccce8 // fmla v8.4s, v7.4s, v12.4s
+	WORD $0x4f809127 // fmul v7.4s, v9.4s, v0.s[0]
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4ea3cce8 // fmls v8.4s, v7.4s, v3.4s
+	WORD $0x3d8002c8 // str q8, [x22, #0]
+	WORD $0x3dc012c8 // ldr q8, [x22, #64]
+	WORD $0x4f819047 // fmul v7.4s, v2.4s, v1.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2ecce8 // fmla v8.4s, v7.4s, v14.4s
+	WORD $0x4f819127 // fmul v7.4s, v9.4s, v1.s[0]
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4ea5cce8 // fmls v8.4s, v7.4s, v5.4s
+	WORD $0x3d8012c8 // str q8, [x22, #64]
+	WORD $0x3dc646e2 // ldr q2, [x23, #6416]
+	WORD $0x3dc656e9 // ldr q9, [x23, #6480]
+	WORD $0x3dc006c8 // ldr q8, [x22, #16]
+	WORD $0x4f809047 // fmul v7.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dcce8 // fmla v8.4s, v7.4s, v13.4s
+	WORD $0x4f809127 // fmul v7.4s, v9.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4ea4cce8 // fmls v8.4s, v7.4s, v4.4s
+	WORD $0x3d8006c8 // str q8, [x22, #16]
+	WORD $0x3dc016c8 // ldr q8, [x22, #80]
+	WORD $0x4f819047 // fmul v7.4s, v2.4s, v1.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fcce8 // fmla v8.4s, v7.4s, v15.4s
+	WORD $0x4f819127 // fmul v7.4s, v9.4s, v1.s[0]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4ea6cce8 // fmls v8.4s, v7.4s, v6.4s
+	WORD $0x3d8016c8 // str q8, [x22, #80]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $128, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass148
+	JMP next138
+rowsNext147:
+	CMP $1, R5
+	BNE rowsNext150
+	// 1 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	ADD $192, R21, R8
+	MOVD $4, R13
+block152:
+	WORD $0x4f00e402 // movi v2.16b, #0
+	WORD $0x4f00e403 // movi v3.16b, #0
+	WORD $0x4f00e404 // movi v4.16b, #0
+	WORD $0x4f00e405 // movi v5.16b, #0
+	WORD $0x4f00e406 // movi v6.16b, #0
+	WORD $0x4f00e407 // movi v7.16b, #0
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	PRFM 8192(R8), PLDL1KEEP
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00941 // ldr q1, [x10, #32]
+	WORD $0x3dc0010e // ldr q14, [x8, #0]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4f80e1c2 // sdot v2.4s, v14.16b, v0.4b[0]
+	WORD $0x4f81e1e6 // sdot v6.4s, v15.16b, v1.4b[0]
+	WORD $0x3dc00510 // ldr q16, [x8, #16]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4f80e203 // sdot v3.4s, v16.16b, v0.4b[0]
+	WORD $0x4f81e227 // sdot v7.4s, v17.16b, v1.4b[0]
+	WORD $0x3dc0090e // ldr q14, [x8, #32]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4f80e1c4 // sdot v4.4s, v14.16b, v0.4b[0]
+	WORD $0x4f81e1e8 // sdot v8.4s, v15.16b, v1.4b[0]
+	WORD $0x3dc00d10 // ldr q16, [x8, #48]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4f80e205 // sdot v5.4s, v16.16b, v0.4b[0]
+	WORD $0x4f81e229 // sdot v9.4s, v17.16b, v1.4b[0]
+	PRFM 8256(R8), PLDL1KEEP
+	WORD $0x3dc0110e // ldr q14, [x8, #64]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4fa0e1c2 // sdot v2.4s, v14.16b, v0.4b[1]
+	WORD $0x4fa1e1e6 // sdot v6.4s, v15.16b, v1.4b[1]
+	WORD $0x3dc01510 // ldr q16, [x8, #80]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4fa0e203 // sdot v3.4s, v16.16b, v0.4b[1]
+	WORD $0x4fa1e227 // sdot v7.4s, v17.16b, v1.4b[1]
+	WORD $0x3dc0190e // ldr q14, [x8, #96]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4fa0e1c4 // sdot v4.4s, v14.16b, v0.4b[1]
+	WORD $0x4fa1e1e8 // sdot v8.4s, v15.16b, v1.4b[1]
+	WORD $0x3dc01d10 // ldr q16, [x8, #112]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4fa0e205 // sdot v5.4s, v16.16b, v0.4b[1]
+	WORD $0x4fa1e229 // sdot v9.4s, v17.16b, v1.4b[1]
+	PRFM 8320(R8), PLDL1KEEP
+	WORD $0x3dc0210e // ldr q14, [x8, #128]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4f80e9c2 // sdot v2.4s, v14.16b, v0.4b[2]
+	WORD $0x4f81e9e6 // sdot v6.4s, v15.16b, v1.4b[2]
+	WORD $0x3dc02510 // ldr q16, [x8, #144]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4f80ea03 // sdot v3.4s, v16.16b, v0.4b[2]
+	WORD $0x4f81ea27 // sdot v7.4s, v17.16b, v1.4b[2]
+	WORD $0x3dc0290e // ldr q14, [x8, #160]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4f80e9c4 // sdot v4.4s, v14.16b, v0.4b[2]
+	WORD $0x4f81e9e8 // sdot v8.4s, v15.16b, v1.4b[2]
+	WORD $0x3dc02d10 // ldr q16, [x8, #176]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4f80ea05 // sdot v5.4s, v16.16b, v0.4b[2]
+	WORD $0x4f81ea29 // sdot v9.4s, v17.16b, v1.4b[2]
+	PRFM 8384(R8), PLDL1KEEP
+	WORD $0x3dc0310e // ldr q14, [x8, #192]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4fa0e9c2 // sdot v2.4s, v14.16b, v0.4b[3]
+	WORD $0x4fa1e9e6 // sdot v6.4s, v15.16b, v1.4b[3]
+	WORD $0x3dc03510 // ldr q16, [x8, #208]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4fa0ea03 // sdot v3.4s, v16.16b, v0.4b[3]
+	WORD $0x4fa1ea27 // sdot v7.4s, v17.16b, v1.4b[3]
+	WORD $0x3dc0390e // ldr q14, [x8, #224]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4fa0e9c4 // sdot v4.4s, v14.16b, v0.4b[3]
+	WORD $0x4fa1e9e8 // sdot v8.4s, v15.16b, v1.4b[3]
+	WORD $0x3dc03d10 // ldr q16, [x8, #240]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4fa0ea05 // sdot v5.4s, v16.16b, v0.4b[3]
+	WORD $0x4fa1ea29 // sdot v9.4s, v17.16b, v1.4b[3]
+	PRFM 8448(R8), PLDL1KEEP
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc00d41 // ldr q1, [x10, #48]
+	WORD $0x3dc0410e // ldr q14, [x8, #256]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4f80e1c2 // sdot v2.4s, v14.16b, v0.4b[0]
+	WORD $0x4f81e1e6 // sdot v6.4s, v15.16b, v1.4b[0]
+	WORD $0x3dc04510 // ldr q16, [x8, #272]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4f80e203 // sdot v3.4s, v16.16b, v0.4b[0]
+	WORD $0x4f81e227 // sdot v7.4s, v17.16b, v1.4b[0]
+	WORD $0x3dc0490e // ldr q14, [x8, #288]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4f80e1c4 // sdot v4.4s, v14.16b, v0.4b[0]
+	WORD $0x4f81e1e8 // sdot v8.4s, v15.16b, v1.4b[0]
+	WORD $0x3dc04d10 // ldr q16, [x8, #304]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4f80e205 // sdot v5.4s, v16.16b, v0.4b[0]
+	WORD $0x4f81e229 // sdot v9.4s, v17.16b, v1.4b[0]
+	PRFM 8512(R8), PLDL1KEEP
+	WORD $0x3dc0510e // ldr q14, [x8, #320]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4fa0e1c2 // sdot v2.4s, v14.16b, v0.4b[1]
+	WORD $0x4fa1e1e6 // sdot v6.4s, v15.16b, v1.4b[1]
+	WORD $0x3dc05510 // ldr q16, [x8, #336]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4fa0e203 // sdot v3.4s, v16.16b, v0.4b[1]
+	WORD $0x4fa1e227 // sdot v7.4s, v17.16b, v1.4b[1]
+	WORD $0x3dc0590e // ldr q14, [x8, #352]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4fa0e1c4 // sdot v4.4s, v14.16b, v0.4b[1]
+	WORD $0x4fa1e1e8 // sdot v8.4s, v15.16b, v1.4b[1]
+	WORD $0x3dc05d10 // ldr q16, [x8, #368]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4fa0e205 // sdot v5.4s, v16.16b, v0.4b[1]
+	WORD $0x4fa1e229 // sdot v9.4s, v17.16b, v1.4b[1]
+	PRFM 8576(R8), PLDL1KEEP
+	WORD $0x3dc0610e // ldr q14, [x8, #384]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4f80e9c2 // sdot v2.4s, v14.16b, v0.4b[2]
+	WORD $0x4f81e9e6 // sdot v6.4s, v15.16b, v1.4b[2]
+	WORD $0x3dc06510 // ldr q16, [x8, #400]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4f80ea03 // sdot v3.4s, v16.16b, v0.4b[2]
+	WORD $0x4f81ea27 // sdot v7.4s, v17.16b, v1.4b[2]
+	WORD $0x3dc0690e // ldr q14, [x8, #416]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4f80e9c4 // sdot v4.4s, v14.16b, v0.4b[2]
+	WORD $0x4f81e9e8 // sdot v8.4s, v15.16b, v1.4b[2]
+	WORD $0x3dc06d10 // ldr q16, [x8, #432]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4f80ea05 // sdot v5.4s, v16.16b, v0.4b[2]
+	WORD $0x4f81ea29 // sdot v9.4s, v17.16b, v1.4b[2]
+	PRFM 8640(R8), PLDL1KEEP
+	WORD $0x3dc0710e // ldr q14, [x8, #448]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4fa0e9c2 // sdot v2.4s, v14.16b, v0.4b[3]
+	WORD $0x4fa1e9e6 // sdot v6.4s, v15.16b, v1.4b[3]
+	WORD $0x3dc07510 // ldr q16, [x8, #464]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4fa0ea03 // sdot v3.4s, v16.16b, v0.4b[3]
+	WORD $0x4fa1ea27 // sdot v7.4s, v17.16b, v1.4b[3]
+	WORD $0x3dc0790e // ldr q14, [x8, #480]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4fa0e9c4 // sdot v4.4s, v14.16b, v0.4b[3]
+	WORD $0x4fa1e9e8 // sdot v8.4s, v15.16b, v1.4b[3]
+	WORD $0x3dc07d10 // ldr q16, [x8, #496]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4fa0ea05 // sdot v5.4s, v16.16b, v0.4b[3]
+	WORD $0x4fa1ea29 // sdot v9.4s, v17.16b, v1.4b[3]
+	WORD $0x3dc4016e // ldr q14, [x11, #4096]
+	WORD $0x4eae944a // mla v10.4s, v2.4s, v14.4s
+	WORD $0x3dc4056e // ldr q14, [x11, #4112]
+	WORD $0x4eae946b // mla v11.4s, v3.4s, v14.4s
+	WORD $0x3dc4096e // ldr q14, [x11, #4128]
+	WORD $0x4eae948c // mla v12.4s, v4.4s, v14.4s
+	WORD $0x3dc40d6e // ldr q14, [x11, #4144]
+	WORD $0x4eae94ad // mla v13.4s, v5.4s, v14.4s
+	WORD $0x3dc4116e // ldr q14, [x11, #4160]
+	WORD $0x4eae94ca // mla v10.4s, v6.4s, v14.4s
+	WORD $0x3dc4156e // ldr q14, [x11, #4176]
+	WORD $0x4eae94eb // mla v11.4s, v7.4s, v14.4s
+	WORD $0x3dc4196e // ldr q14, [x11, #4192]
+	WORD $0x4eae950c // mla v12.4s, v8.4s, v14.4s
+	WORD $0x3dc41d6e // ldr q14, [x11, #4208]
+	WORD $0x4eae952d // mla v13.4s, v9.4s, v14.4s
+	ADD $512, R8
+	ADD $64, R10
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block152
+	WORD $0x3dc048c0 // ldr q0, [x6, #288]
+	WORD $0x3dc60321 // ldr q1, [x25, #6144]
+	WORD $0x0f40a022 // smull v2.4s, v1.4h, v0.h[0]
+	WORD $0x4f502022 // smlal2 v2.4s, v1.8h, v0.h[1]
+	WORD $0x3dc61321 // ldr q1, [x25, #6208]
+	WORD $0x0f40a023 // smull v3.4s, v1.4h, v0.h[0]
+	WORD $0x4f502023 // smlal2 v3.4s, v1.8h, v0.h[1]
+	WORD $0x3dc62321 // ldr q1, [x25, #6272]
+	WORD $0x0f40a024 // smull v4.4s, v1.4h, v0.h[0]
+	WORD $0x4f502024 // smlal2 v4.4s, v1.8h, v0.h[1]
+	WORD $0x3dc63321 // ldr q1, [x25, #6336]
+	WORD $0x0f40a025 // smull v5.4s, v1.4h, v0.h[0]
+	WORD $0x4f502025 // smlal2 v5.4s, v1.8h, v0.h[1]
+	WORD $0x3dc60721 // ldr q1, [x25, #6160]
+	WORD $0x0f602022 // smlal v2.4s, v1.4h, v0.h[2]
+	WORD $0x4f702022 // smlal2 v2.4s, v1.8h, v0.h[3]
+	WORD $0x3dc61721 // ldr q1, [x25, #6224]
+	WORD $0x0f602023 // smlal v3.4s, v1.4h, v0.h[2]
+	WORD $0x4f702023 // smlal2 v3.4s, v1.8h, v0.h[3]
+	WORD $0x3dc62721 // ldr q1, [x25, #6288]
+	WORD $0x0f602024 // smlal v4.4s, v1.4h, v0.h[2]
+	WORD $0x4f702024 // smlal2 v4.4s, v1.8h, v0.h[3]
+	WORD $0x3dc63721 // ldr q1, [x25, #6352]
+	WORD $0x0f602025 // smlal v5.4s, v1.4h, v0.h[2]
+	WORD $0x4f702025 // smlal2 v5.4s, v1.8h, v0.h[3]
+	WORD $0x3dc60b21 // ldr q1, [x25, #6176]
+	WORD $0x0f402822 // smlal v2.4s, v1.4h, v0.h[4]
+	WORD $0x4f502822 // smlal2 v2.4s, v1.8h, v0.h[5]
+	WORD $0x3dc61b21 // ldr q1, [x25, #6240]
+	WORD $0x0f402823 // smlal v3.4s, v1.4h, v0.h[4]
+	WORD $0x4f502823 // smlal2 v3.4s, v1.8h, v0.h[5]
+	WORD $0x3dc62b21 // ldr q1, [x25, #6304]
+	WORD $0x0f402824 // smlal v4.4s, v1.4h, v0.h[4]
+	WORD $0x4f502824 // smlal2 v4.4s, v1.8h, v0.h[5]
+	WORD $0x3dc63b21 // ldr q1, [x25, #6368]
+	WORD $0x0f402825 // smlal v5.4s, v1.4h, v0.h[4]
+	WORD $0x4f502825 // smlal2 v5.4s, v1.8h, v0.h[5]
+	WORD $0x3dc60f21 // ldr q1, [x25, #6192]
+	WORD $0x0f602822 // smlal v2.4s, v1.4h, v0.h[6]
+	WORD $0x4f702822 // smlal2 v2.4s, v1.8h, v0.h[7]
+	WORD $0x3dc61f21 // ldr q1, [x25, #6256]
+	WORD $0x0f602823 // smlal v3.4s, v1.4h, v0.h[6]
+	WORD $0x4f702823 // smlal2 v3.4s, v1.8h, v0.h[7]
+	WORD $0x3dc62f21 // ldr q1, [x25, #6320]
+	WORD $0x0f602824 // smlal v4.4s, v1.4h, v0.h[6]
+	WORD $0x4f702824 // smlal2 v4.4s, v1.8h, v0.h[7]
+	WORD $0x3dc63f21 // ldr q1, [x25, #6384]
+	WORD $0x0f602825 // smlal v5.4s, v1.4h, v0.h[6]
+	WORD $0x4f702825 // smlal2 v5.4s, v1.8h, v0.h[7]
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0x3dc642e1 // ldr q1, [x23, #6400]
+	WORD $0x3dc652e8 // ldr q8, [x23, #6464]
+	WORD $0x3dc002c7 // ldr q7, [x22, #0]
+	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2accc7 // fmla v7.4s, v6.4s, v10.4s
+	WORD $0x4f809106 // fmul v6.4s, v8.4s, v0.s[0]
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4ea2ccc7 // fmls v7.4s, v6.4s, v2.4s
+	WORD $0x3d8002c7 // str q7, [x22, #0]
+	WORD $0x3dc646e1 // ldr q1, [x23, #6416]
+	WORD $0x3dc656e8 // ldr q8, [x23, #6480]
+	WORD $0x3dc006c7 // ldr q7, [x22, #16]
+	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bccc7 // fmla v7.4s, v6.4s, v11.4s
+	WORD $0x4f809106 // fmul v6.4s, v8.4s, v0.s[0]
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4ea3ccc7 // fmls v7.4s, v6.4s, v3.4s
+	WORD $0x3d8006c7 // str q7, [x22, #16]
+	WORD $0x3dc64ae1 // ldr q1, [x23, #6432]
+	WORD $0x3dc65ae8 // ldr q8, [x23, #6496]
+	WORD $0x3dc00ac7 // ldr q7, [x22, #32]
+	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2cccc7 // fmla v7.4s, v6.4s, v12.4s
+	WORD $0x4f809106 // fmul v6.4s, v8.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4ea4ccc7 // fmls v7.4s, v6.4s, v4.4s
+	WORD $0x3d800ac7 // str q7, [x22, #32]
+	WORD $0x3dc64ee1 // ldr q1, [x23, #6448]
+	WORD $0x3dc65ee8 // ldr q8, [x23, #6512]
+	WORD $0x3dc00ec7 // ldr q7, [x22, #48]
+	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dccc7 // fmla v7.4s, v6.4s, v13.4s
+	WORD $0x4f809106 // fmul v6.4s, v8.4s, v0.s[0]
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4ea5ccc7 // fmls v7.4s, v6.4s, v5.4s
+	WORD $0x3d800ec7 // str q7, [x22, #48]
+	JMP next138
+rowsNext150:
+more140:
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -3585,7 +7801,7 @@ super76:
 	MOVD R2, R8
 	ADD $256, R1, R9
 	MOVD $4, R13
-unpack78:
+unpack153:
 	WORD $0x3dc00125 // ldr q5, [x9, #0]
 	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
 	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
@@ -3749,14 +7965,14 @@ unpack78:
 	ADD $1024, R8
 	ADD $512, R9
 	SUB $1, R13
-	CBNZ R13, unpack78
+	CBNZ R13, unpack153
 	ADD $2304, R1
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_80:
+rows4_155:
 	CMP $4, R5
-	BLT rowsNext79
+	BLT rowsNext154
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -3764,7 +7980,7 @@ rows4_80:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass81:
+pass156:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -3777,7 +7993,7 @@ pass81:
 	WORD $0x4f00e415 // movi v21.16b, #0
 	WORD $0x4f00e416 // movi v22.16b, #0
 	WORD $0x4f00e417 // movi v23.16b, #0
-block82:
+block157:
 	WORD $0x4f00e408 // movi v8.16b, #0
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
@@ -3888,7 +8104,7 @@ block82:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block82
+	CBNZ R13, block157
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
 	WORD $0x3dc0e8c2 // ldr q2, [x6, #928]
@@ -4043,15 +8259,15 @@ block82:
 	ADD $128, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass81
+	CBNZ R24, pass156
 	ADD $1280, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_80
-rowsNext79:
-rows2_84:
+	JMP rows4_155
+rowsNext154:
+rows2_159:
 	CMP $2, R5
-	BLT rowsNext83
+	BLT rowsNext158
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -4070,7 +8286,7 @@ rows2_84:
 	WORD $0x4f00e417 // movi v23.16b, #0
 	WORD $0x4f00e418 // movi v24.16b, #0
 	WORD $0x4f00e419 // movi v25.16b, #0
-block86:
+block161:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
@@ -4195,7 +8411,7 @@ block86:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block86
+	CBNZ R13, block161
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
 	WORD $0x3dc60322 // ldr q2, [x25, #6144]
@@ -4355,11 +8571,11 @@ block86:
 	ADD $640, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_84
-rowsNext83:
-rows1_88:
+	JMP rows2_159
+rowsNext158:
+rows1_163:
 	CMP $1, R5
-	BLT rowsNext87
+	BLT rowsNext162
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -4374,7 +8590,7 @@ rows1_88:
 	WORD $0x4f00e40e // movi v14.16b, #0
 	WORD $0x4f00e40f // movi v15.16b, #0
 	WORD $0x4f00e410 // movi v16.16b, #0
-block90:
+block165:
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
@@ -4457,7 +8673,7 @@ block90:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block90
+	CBNZ R13, block165
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc60321 // ldr q1, [x25, #6144]
 	WORD $0x0f40a022 // smull v2.4s, v1.4h, v0.h[0]
@@ -4551,12 +8767,13 @@ block90:
 	ADD $320, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext87:
+rowsNext162:
+next138:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $1, R4
-	JMP super76
-done77:
+	JMP super137
+done139:
 	RET
 
 // func groupQ5_KDotProd(a *groupArgs)
@@ -4566,9 +8783,1562 @@ TEXT ·groupQ5_KDotProd(SB), NOSPLIT, $0-8
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super91:
+super166:
 	CMP $0, R4
-	BLE done92
+	BLE done168
+	MOVD groupArgs_rows(R0), R5
+	CMP $4, R5
+	BGT more169
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d864041 // str q1, [x2, #6400]
+	WORD $0x3d864442 // str q2, [x2, #6416]
+	WORD $0x3dc00420 // ldr q0, [x1, #16]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d864841 // str q1, [x2, #6432]
+	WORD $0x3d864c42 // str q2, [x2, #6448]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	WORD $0x3dc00820 // ldr q0, [x1, #32]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d865041 // str q1, [x2, #6464]
+	WORD $0x3d865442 // str q2, [x2, #6480]
+	WORD $0x3dc00c20 // ldr q0, [x1, #48]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d865841 // str q1, [x2, #6496]
+	WORD $0x3d865c42 // str q2, [x2, #6512]
+	WORD $0x4f01e7fe // movi v30.16b, #63
+	WORD $0x4f01e61d // movi v29.16b, #48
+	MOVD $matmul_dotprod_extend0<>(SB), R19
+	WORD $0x3dc00278 // ldr q24, [x19, #0]
+	MOVD $matmul_dotprod_extend1<>(SB), R19
+	WORD $0x3dc00279 // ldr q25, [x19, #0]
+	MOVD $matmul_dotprod_extend2<>(SB), R19
+	WORD $0x3dc0027a // ldr q26, [x19, #0]
+	MOVD $matmul_dotprod_extend3<>(SB), R19
+	WORD $0x3dc0027b // ldr q27, [x19, #0]
+	MOVD $matmul_dotprod_words0<>(SB), R19
+	WORD $0x3dc00274 // ldr q20, [x19, #0]
+	MOVD $matmul_dotprod_words1<>(SB), R19
+	WORD $0x3dc00275 // ldr q21, [x19, #0]
+	WORD $0x3dc01020 // ldr q0, [x1, #64]
+	WORD $0x3dc02021 // ldr q1, [x1, #128]
+	WORD $0x3dc03022 // ldr q2, [x1, #192]
+	WORD $0x4e3f1c46 // and v6.16b, v2.16b, v31.16b
+	WORD $0x6f0c0447 // ushr v7.16b, v2.16b, #4
+	WORD $0x6f0e0405 // ushr v5.16b, v0.16b, #2
+	WORD $0x4e3d1ca5 // and v5.16b, v5.16b, v29.16b
+	WORD $0x4e3e1c03 // and v3.16b, v0.16b, v30.16b
+	WORD $0x4ea51cc6 // orr v6.16b, v6.16b, v5.16b
+	WORD $0x6f0e0425 // ushr v5.16b, v1.16b, #2
+	WORD $0x4e3d1ca5 // and v5.16b, v5.16b, v29.16b
+	WORD $0x4e3e1c24 // and v4.16b, v1.16b, v30.16b
+	WORD $0x4ea51ce7 // orr v7.16b, v7.16b, v5.16b
+	WORD $0x4e180065 // tbl v5.16b, {v3.16b}, v24.16b
+	WORD $0x3d840045 // str q5, [x2, #4096]
+	WORD $0x4e190065 // tbl v5.16b, {v3.16b}, v25.16b
+	WORD $0x3d841045 // str q5, [x2, #4160]
+	WORD $0x4e1a0065 // tbl v5.16b, {v3.16b}, v26.16b
+	WORD $0x3d842045 // str q5, [x2, #4224]
+	WORD $0x4e1b0065 // tbl v5.16b, {v3.16b}, v27.16b
+	WORD $0x3d843045 // str q5, [x2, #4288]
+	WORD $0x4e1800c5 // tbl v5.16b, {v6.16b}, v24.16b
+	WORD $0x3d844045 // str q5, [x2, #4352]
+	WORD $0x4e1900c5 // tbl v5.16b, {v6.16b}, v25.16b
+	WORD $0x3d845045 // str q5, [x2, #4416]
+	WORD $0x4e1a00c5 // tbl v5.16b, {v6.16b}, v26.16b
+	WORD $0x3d846045 // str q5, [x2, #4480]
+	WORD $0x4e1b00c5 // tbl v5.16b, {v6.16b}, v27.16b
+	WORD $0x3d847045 // str q5, [x2, #4544]
+	WORD $0x4e140085 // tbl v5.16b, {v4.16b}, v20.16b
+	WORD $0x3d860045 // str q5, [x2, #6144]
+	WORD $0x4e150085 // tbl v5.16b, {v4.16b}, v21.16b
+	WORD $0x3d860445 // str q5, [x2, #6160]
+	WORD $0x4e1400e5 // tbl v5.16b, {v7.16b}, v20.16b
+	WORD $0x3d860845 // str q5, [x2, #6176]
+	WORD $0x4e1500e5 // tbl v5.16b, {v7.16b}, v21.16b
+	WORD $0x3d860c45 // str q5, [x2, #6192]
+	WORD $0x3dc01420 // ldr q0, [x1, #80]
+	WORD $0x3dc02421 // ldr q1, [x1, #144]
+	WORD $0x3dc03422 // ldr q2, [x1, #208]
+	WORD $0x4e3f1c46 // and v6.16b, v2.16b, v31.16b
+	WORD $0x6f0c0447 // ushr v7.16b, v2.16b, #4
+	WORD $0x6f0e0405 // ushr v5.16b, v0.16b, #2
+	WORD $0x4e3d1ca5 // and v5.16b, v5.16b, v29.16b
+	WORD $0x4e3e1c03 // and v3.16b, v0.16b, v30.16b
+	WORD $0x4ea51cc6 // orr v6.16b, v6.16b, v5.16b
+	WORD $0x6f0e0425 // ushr v5.16b, v1.16b, #2
+	WORD $0x4e3d1ca5 // and v5.16b, v5.16b, v29.16b
+	WORD $0x4e3e1c24 // and v4.16b, v1.16b, v30.16b
+	WORD $0x4ea51ce7 // orr v7.16b, v7.16b, v5.16b
+	WORD $0x4e180065 // tbl v5.16b, {v3.16b}, v24.16b
+	WORD $0x3d840445 // str q5, [x2, #4112]
+	WORD $0x4e190065 // tbl v5.16b, {v3.16b}, v25.16b
+	WORD $0x3d841445 // str q5, [x2, #4176]
+	WORD $0x4e1a0065 // tbl v5.16b, {v3.16b}, v26.16b
+	WORD $0x3d842445 // str q5, [x2, #4240]
+	WORD $0x4e1b0065 // tbl v5.16b, {v3.16b}, v27.16b
+	WORD $0x3d843445 // str q5, [x2, #4304]
+	WORD $0x4e1800c5 // tbl v5.16b, {v6.16b}, v24.16b
+	WORD $0x3d844445 // str q5, [x2, #4368]
+	WORD $0x4e1900c5 // tbl v5.16b, {v6.16b}, v25.16b
+	WORD $0x3d845445 // str q5, [x2, #4432]
+	WORD $0x4e1a00c5 // tbl v5.16b, {v6.16b}, v26.16b
+	WORD $0x3d846445 // str q5, [x2, #4496]
+	WORD $0x4e1b00c5 // tbl v5.16b, {v6.16b}, v27.16b
+	WORD $0x3d847445 // str q5, [x2, #4560]
+	WORD $0x4e140085 // tbl v5.16b, {v4.16b}, v20.16b
+	WORD $0x3d861045 // str q5, [x2, #6208]
+	WORD $0x4e150085 // tbl v5.16b, {v4.16b}, v21.16b
+	WORD $0x3d861445 // str q5, [x2, #6224]
+	WORD $0x4e1400e5 // tbl v5.16b, {v7.16b}, v20.16b
+	WORD $0x3d861845 // str q5, [x2, #6240]
+	WORD $0x4e1500e5 // tbl v5.16b, {v7.16b}, v21.16b
+	WORD $0x3d861c45 // str q5, [x2, #6256]
+	WORD $0x3dc01820 // ldr q0, [x1, #96]
+	WORD $0x3dc02821 // ldr q1, [x1, #160]
+	WORD $0x3dc03822 // ldr q2, [x1, #224]
+	WORD $0x4e3f1c46 // and v6.16b, v2.16b, v31.16b
+	WORD $0x6f0c0447 // ushr v7.16b, v2.16b, #4
+	WORD $0x6f0e0405 // ushr v5.16b, v0.16b, #2
+	WORD $0x4e3d1ca5 // and v5.16b, v5.16b, v29.16b
+	WORD $0x4e3e1c03 // and v3.16b, v0.16b, v30.16b
+	WORD $0x4ea51cc6 // orr v6.16b, v6.16b, v5.16b
+	WORD $0x6f0e0425 // ushr v5.16b, v1.16b, #2
+	WORD $0x4e3d1ca5 // and v5.16b, v5.16b, v29.16b
+	WORD $0x4e3e1c24 // and v4.16b, v1.16b, v30.16b
+	WORD $0x4ea51ce7 // orr v7.16b, v7.16b, v5.16b
+	WORD $0x4e180065 // tbl v5.16b, {v3.16b}, v24.16b
+	WORD $0x3d840845 // str q5, [x2, #4128]
+	WORD $0x4e190065 // tbl v5.16b, {v3.16b}, v25.16b
+	WORD $0x3d841845 // str q5, [x2, #4192]
+	WORD $0x4e1a0065 // tbl v5.16b, {v3.16b}, v26.16b
+	WORD $0x3d842845 // str q5, [x2, #4256]
+	WORD $0x4e1b0065 // tbl v5.16b, {v3.16b}, v27.16b
+	WORD $0x3d843845 // str q5, [x2, #4320]
+	WORD $0x4e1800c5 // tbl v5.16b, {v6.16b}, v24.16b
+	WORD $0x3d844845 // str q5, [x2, #4384]
+	WORD $0x4e1900c5 // tbl v5.16b, {v6.16b}, v25.16b
+	WORD $0x3d845845 // str q5, [x2, #4448]
+	WORD $0x4e1a00c5 // tbl v5.16b, {v6.16b}, v26.16b
+	WORD $0x3d846845 // str q5, [x2, #4512]
+	WORD $0x4e1b00c5 // tbl v5.16b, {v6.16b}, v27.16b
+	WORD $0x3d847845 // str q5, [x2, #4576]
+	WORD $0x4e140085 // tbl v5.16b, {v4.16b}, v20.16b
+	WORD $0x3d862045 // str q5, [x2, #6272]
+	WORD $0x4e150085 // tbl v5.16b, {v4.16b}, v21.16b
+	WORD $0x3d862445 // str q5, [x2, #6288]
+	WORD $0x4e1400e5 // tbl v5.16b, {v7.16b}, v20.16b
+	WORD $0x3d862845 // str q5, [x2, #6304]
+	WORD $0x4e1500e5 // tbl v5.16b, {v7.16b}, v21.16b
+	WORD $0x3d862c45 // str q5, [x2, #6320]
+	WORD $0x3dc01c20 // ldr q0, [x1, #112]
+	WORD $0x3dc02c21 // ldr q1, [x1, #176]
+	WORD $0x3dc03c22 // ldr q2, [x1, #240]
+	WORD $0x4e3f1c46 // and v6.16b, v2.16b, v31.16b
+	WORD $0x6f0c0447 // ushr v7.16b, v2.16b, #4
+	WORD $0x6f0e0405 // ushr v5.16b, v0.16b, #2
+	WORD $0x4e3d1ca5 // and v5.16b, v5.16b, v29.16b
+	WORD $0x4e3e1c03 // and v3.16b, v0.16b, v30.16b
+	WORD $0x4ea51cc6 // orr v6.16b, v6.16b, v5.16b
+	WORD $0x6f0e0425 // ushr v5.16b, v1.16b, #2
+	WORD $0x4e3d1ca5 // and v5.16b, v5.16b, v29.16b
+	WORD $0x4e3e1c24 // and v4.16b, v1.16b, v30.16b
+	WORD $0x4ea51ce7 // orr v7.16b, v7.16b, v5.16b
+	WORD $0x4e180065 // tbl v5.16b, {v3.16b}, v24.16b
+	WORD $0x3d840c45 // str q5, [x2, #4144]
+	WORD $0x4e190065 // tbl v5.16b, {v3.16b}, v25.16b
+	WORD $0x3d841c45 // str q5, [x2, #4208]
+	WORD $0x4e1a0065 // tbl v5.16b, {v3.16b}, v26.16b
+	WORD $0x3d842c45 // str q5, [x2, #4272]
+	WORD $0x4e1b0065 // tbl v5.16b, {v3.16b}, v27.16b
+	WORD $0x3d843c45 // str q5, [x2, #4336]
+	WORD $0x4e1800c5 // tbl v5.16b, {v6.16b}, v24.16b
+	WORD $0x3d844c45 // str q5, [x2, #4400]
+	WORD $0x4e1900c5 // tbl v5.16b, {v6.16b}, v25.16b
+	WORD $0x3d845c45 // str q5, [x2, #4464]
+	WORD $0x4e1a00c5 // tbl v5.16b, {v6.16b}, v26.16b
+	WORD $0x3d846c45 // str q5, [x2, #4528]
+	WORD $0x4e1b00c5 // tbl v5.16b, {v6.16b}, v27.16b
+	WORD $0x3d847c45 // str q5, [x2, #4592]
+	WORD $0x4e140085 // tbl v5.16b, {v4.16b}, v20.16b
+	WORD $0x3d863045 // str q5, [x2, #6336]
+	WORD $0x4e150085 // tbl v5.16b, {v4.16b}, v21.16b
+	WORD $0x3d863445 // str q5, [x2, #6352]
+	WORD $0x4e1400e5 // tbl v5.16b, {v7.16b}, v20.16b
+	WORD $0x3d863845 // str q5, [x2, #6368]
+	WORD $0x4e1500e5 // tbl v5.16b, {v7.16b}, v21.16b
+	WORD $0x3d863c45 // str q5, [x2, #6384]
+	ADD $64, R1, R20
+	ADD $2816, R1
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	CMP $4, R5
+	BNE rowsNext170
+	// 4 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $4, R24
+pass171:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	WORD $0x4f00e61e // movi v30.16b, #16
+	WORD $0x4f00e43d // movi v29.16b, #1
+	WORD $0x4f00e45c // movi v28.16b, #2
+	ADD $192, R21, R9
+	ADD $704, R21, R8
+	MOVD $4, R13
+block172:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	PRFM 8192(R8), PLDL1KEEP
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00941 // ldr q1, [x10, #32]
+	WORD $0x3dc05142 // ldr q2, [x10, #320]
+	WORD $0x3dc05943 // ldr q3, [x10, #352]
+	WORD $0x3dc0a144 // ldr q4, [x10, #640]
+	WORD $0x3dc0a945 // ldr q5, [x10, #672]
+	WORD $0x3dc0f146 // ldr q6, [x10, #960]
+	WORD $0x3dc0f947 // ldr q7, [x10, #992]
+	WORD $0x3dc00114 // ldr q20, [x8, #0]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x3dc00138 // ldr q24, [x9, #0]
+	WORD $0x4e3d8f19 // cmtst v25.16b, v24.16b, v29.16b
+	WORD $0x6e3e9734 // mls v20.16b, v25.16b, v30.16b
+	WORD $0x4e3c8f19 // cmtst v25.16b, v24.16b, v28.16b
+	WORD $0x6e3e9735 // mls v21.16b, v25.16b, v30.16b
+	WORD $0x4f80e288 // sdot v8.4s, v20.16b, v0.4b[0]
+	WORD $0x4f81e2ac // sdot v12.4s, v21.16b, v1.4b[0]
+	WORD $0x4f82e289 // sdot v9.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2ad // sdot v13.4s, v21.16b, v3.4b[0]
+	WORD $0x4f84e28a // sdot v10.4s, v20.16b, v4.4b[0]
+	WORD $0x4f85e2ae // sdot v14.4s, v21.16b, v5.4b[0]
+	WORD $0x4f86e28b // sdot v11.4s, v20.16b, v6.4b[0]
+	WORD $0x4f87e2af // sdot v15.4s, v21.16b, v7.4b[0]
+	PRFM 8256(R8), PLDL1KEEP
+	WORD $0x3dc01114 // ldr q20, [x8, #64]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x3dc01138 // ldr q24, [x9, #64]
+	WORD $0x4e3d8f19 // cmtst v25.16b, v24.16b, v29.16b
+	WORD $0x6e3e9734 // mls v20.16b, v25.16b, v30.16b
+	WORD $0x4e3c8f19 // cmtst v25.16b, v24.16b, v28.16b
+	WORD $0x6e3e9735 // mls v21.16b, v25.16b, v30.16b
+	WORD $0x4fa0e288 // sdot v8.4s, v20.16b, v0.4b[1]
+	WORD $0x4fa1e2ac // sdot v12.4s, v21.16b, v1.4b[1]
+	WORD $0x4fa2e289 // sdot v9.4s, v20.16b, v2.4b[1]
+	WORD $0x4fa3e2ad // sdot v13.4s, v21.16b, v3.4b[1]
+	WORD $0x4fa4e28a // sdot v10.4s, v20.16b, v4.4b[1]
+	WORD $0x4fa5e2ae // sdot v14.4s, v21.16b, v5.4b[1]
+	WORD $0x4fa6e28b // sdot v11.4s, v20.16b, v6.4b[1]
+	WORD $0x4fa7e2af // sdot v15.4s, v21.16b, v7.4b[1]
+	PRFM 8320(R8), PLDL1KEEP
+	WORD $0x3dc02114 // ldr q20, [x8, #128]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x3dc02138 // ldr q24, [x9, #128]
+	WORD $0x4e3d8f19 // cmtst v25.16b, v24.16b, v29.16b
+	WORD $0x6e3e9734 // mls v20.16b, v25.16b, v30.16b
+	WORD $0x4e3c8f19 // cmtst v25.16b, v24.16b, v28.16b
+	WORD $0x6e3e9735 // mls v21.16b, v25.16b, v30.16b
+	WORD $0x4f80ea88 // sdot v8.4s, v20.16b, v0.4b[2]
+	WORD $0x4f81eaac // sdot v12.4s, v21.16b, v1.4b[2]
+	WORD $0x4f82ea89 // sdot v9.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaad // sdot v13.4s, v21.16b, v3.4b[2]
+	WORD $0x4f84ea8a // sdot v10.4s, v20.16b, v4.4b[2]
+	WORD $0x4f85eaae // sdot v14.4s, v21.16b, v5.4b[2]
+	WORD $0x4f86ea8b // sdot v11.4s, v20.16b, v6.4b[2]
+	WORD $0x4f87eaaf // sdot v15.4s, v21.16b, v7.4b[2]
+	PRFM 8384(R8), PLDL1KEEP
+	WORD $0x3dc03114 // ldr q20, [x8, #192]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x3dc03138 // ldr q24, [x9, #192]
+	WORD $0x4e3d8f19 // cmtst v25.16b, v24.16b, v29.16b
+	WORD $0x6e3e9734 // mls v20.16b, v25.16b, v30.16b
+	WORD $0x4e3c8f19 // cmtst v25.16b, v24.16b, v28.16b
+	WORD $0x6e3e9735 // mls v21.16b, v25.16b, v30.16b
+	WORD $0x4fa0ea88 // sdot v8.4s, v20.16b, v0.4b[3]
+	WORD $0x4fa1eaac // sdot v12.4s, v21.16b, v1.4b[3]
+	WORD $0x4fa2ea89 // sdot v9.4s, v20.16b, v2.4b[3]
+	WORD $0x4fa3eaad // sdot v13.4s, v21.16b, v3.4b[3]
+	WORD $0x4fa4ea8a // sdot v10.4s, v20.16b, v4.4b[3]
+	WORD $0x4fa5eaae // sdot v14.4s, v21.16b, v5.4b[3]
+	WORD $0x4fa6ea8b // sdot v11.4s, v20.16b, v6.4b[3]
+	WORD $0x4fa7eaaf // sdot v15.4s, v21.16b, v7.4b[3]
+	PRFM 8448(R8), PLDL1KEEP
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc00d41 // ldr q1, [x10, #48]
+	WORD $0x3dc05542 // ldr q2, [x10, #336]
+	WORD $0x3dc05d43 // ldr q3, [x10, #368]
+	WORD $0x3dc0a544 // ldr q4, [x10, #656]
+	WORD $0x3dc0ad45 // ldr q5, [x10, #688]
+	WORD $0x3dc0f546 // ldr q6, [x10, #976]
+	WORD $0x3dc0fd47 // ldr q7, [x10, #1008]
+	WORD $0x3dc04114 // ldr q20, [x8, #256]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x3dc04138 // ldr q24, [x9, #256]
+	WORD $0x4e3d8f19 // cmtst v25.16b, v24.16b, v29.16b
+	WORD $0x6e3e9734 // mls v20.16b, v25.16b, v30.16b
+	WORD $0x4e3c8f19 // cmtst v25.16b, v24.16b, v28.16b
+	WORD $0x6e3e9735 // mls v21.16b, v25.16b, v30.16b
+	WORD $0x4f80e288 // sdot v8.4s, v20.16b, v0.4b[0]
+	WORD $0x4f81e2ac // sdot v12.4s, v21.16b, v1.4b[0]
+	WORD $0x4f82e289 // sdot v9.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2ad // sdot v13.4s, v21.16b, v3.4b[0]
+	WORD $0x4f84e28a // sdot v10.4s, v20.16b, v4.4b[0]
+	WORD $0x4f85e2ae // sdot v14.4s, v21.16b, v5.4b[0]
+	WORD $0x4f86e28b // sdot v11.4s, v20.16b, v6.4b[0]
+	WORD $0x4f87e2af // sdot v15.4s, v21.16b, v7.4b[0]
+	PRFM 8512(R8), PLDL1KEEP
+	WORD $0x3dc05114 // ldr q20, [x8, #320]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x3dc05138 // ldr q24, [x9, #320]
+	WORD $0x4e3d8f19 // cmtst v25.16b, v24.16b, v29.16b
+	WORD $0x6e3e9734 // mls v20.16b, v25.16b, v30.16b
+	WORD $0x4e3c8f19 // cmtst v25.16b, v24.16b, v28.16b
+	WORD $0x6e3e9735 // mls v21.16b, v25.16b, v30.16b
+	WORD $0x4fa0e288 // sdot v8.4s, v20.16b, v0.4b[1]
+	WORD $0x4fa1e2ac // sdot v12.4s, v21.16b, v1.4b[1]
+	WORD $0x4fa2e289 // sdot v9.4s, v20.16b, v2.4b[1]
+	WORD $0x4fa3e2ad // sdot v13.4s, v21.16b, v3.4b[1]
+	WORD $0x4fa4e28a // sdot v10.4s, v20.16b, v4.4b[1]
+	WORD $0x4fa5e2ae // sdot v14.4s, v21.16b, v5.4b[1]
+	WORD $0x4fa6e28b // sdot v11.4s, v20.16b, v6.4b[1]
+	WORD $0x4fa7e2af // sdot v15.4s, v21.16b, v7.4b[1]
+	PRFM 8576(R8), PLDL1KEEP
+	WORD $0x3dc06114 // ldr q20, [x8, #384]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x3dc06138 // ldr q24, [x9, #384]
+	WORD $0x4e3d8f19 // cmtst v25.16b, v24.16b, v29.16b
+	WORD $0x6e3e9734 // mls v20.16b, v25.16b, v30.16b
+	WORD $0x4e3c8f19 // cmtst v25.16b, v24.16b, v28.16b
+	WORD $0x6e3e9735 // mls v21.16b, v25.16b, v30.16b
+	WORD $0x4f80ea88 // sdot v8.4s, v20.16b, v0.4b[2]
+	WORD $0x4f81eaac // sdot v12.4s, v21.16b, v1.4b[2]
+	WORD $0x4f82ea89 // sdot v9.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaad // sdot v13.4s, v21.16b, v3.4b[2]
+	WORD $0x4f84ea8a // sdot v10.4s, v20.16b, v4.4b[2]
+	WORD $0x4f85eaae // sdot v14.4s, v21.16b, v5.4b[2]
+	WORD $0x4f86ea8b // sdot v11.4s, v20.16b, v6.4b[2]
+	WORD $0x4f87eaaf // sdot v15.4s, v21.16b, v7.4b[2]
+	PRFM 8640(R8), PLDL1KEEP
+	WORD $0x3dc07114 // ldr q20, [x8, #448]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x3dc07138 // ldr q24, [x9, #448]
+	WORD $0x4e3d8f19 // cmtst v25.16b, v24.16b, v29.16b
+	WORD $0x6e3e9734 // mls v20.16b, v25.16b, v30.16b
+	WORD $0x4e3c8f19 // cmtst v25.16b, v24.16b, v28.16b
+	WORD $0x6e3e9735 // mls v21.16b, v25.16b, v30.16b
+	WORD $0x4fa0ea88 // sdot v8.4s, v20.16b, v0.4b[3]
+	WORD $0x4fa1eaac // sdot v12.4s, v21.16b, v1.4b[3]
+	WORD $0x4fa2ea89 // sdot v9.4s, v20.16b, v2.4b[3]
+	WORD $0x4fa3eaad // sdot v13.4s, v21.16b, v3.4b[3]
+	WORD $0x4fa4ea8a // sdot v10.4s, v20.16b, v4.4b[3]
+	WORD $0x4fa5eaae // sdot v14.4s, v21.16b, v5.4b[3]
+	WORD $0x4fa6ea8b // sdot v11.4s, v20.16b, v6.4b[3]
+	WORD $0x4fa7eaaf // sdot v15.4s, v21.16b, v7.4b[3]
+	WORD $0x3dc40174 // ldr q20, [x11, #4096]
+	WORD $0x4eb49510 // mla v16.4s, v8.4s, v20.4s
+	WORD $0x4eb49531 // mla v17.4s, v9.4s, v20.4s
+	WORD $0x4eb49552 // mla v18.4s, v10.4s, v20.4s
+	WORD $0x4eb49573 // mla v19.4s, v11.4s, v20.4s
+	WORD $0x3dc41174 // ldr q20, [x11, #4160]
+	WORD $0x4eb49590 // mla v16.4s, v12.4s, v20.4s
+	WORD $0x4eb495b1 // mla v17.4s, v13.4s, v20.4s
+	WORD $0x4eb495d2 // mla v18.4s, v14.4s, v20.4s
+	WORD $0x4eb495f3 // mla v19.4s, v15.4s, v20.4s
+	ADD $512, R8
+	ADD $64, R10
+	ADD $128, R11
+	WORD $0x4f0a57bd // shl v29.16b, v29.16b, #2
+	WORD $0x4f0a579c // shl v28.16b, v28.16b, #2
+	SUB $1, R13
+	CBNZ R13, block172
+	WORD $0x3dc048c0 // ldr q0, [x6, #288]
+	WORD $0x3dc098c1 // ldr q1, [x6, #608]
+	WORD $0x3dc0e8c2 // ldr q2, [x6, #928]
+	WORD $0x3dc138c3 // ldr q3, [x6, #1248]
+	WORD $0x3dc60324 // ldr q4, [x25, #6144]
+	WORD $0x0f40a085 // smull v5.4s, v4.4h, v0.h[0]
+	WORD $0x4f502085 // smlal2 v5.4s, v4.8h, v0.h[1]
+	WORD $0x0f41a086 // smull v6.4s, v4.4h, v1.h[0]
+	WORD $0x4f512086 // smlal2 v6.4s, v4.8h, v1.h[1]
+	WORD $0x0f42a087 // smull v7.4s, v4.4h, v2.h[0]
+	WORD $0x4f522087 // smlal2 v7.4s, v4.8h, v2.h[1]
+	WORD $0x0f43a088 // smull v8.4s, v4.4h, v3.h[0]
+	WORD $0x4f532088 // smlal2 v8.4s, v4.8h, v3.h[1]
+	WORD $0x3dc60724 // ldr q4, [x25, #6160]
+	WORD $0x0f602085 // smlal v5.4s, v4.4h, v0.h[2]
+	WORD $0x4f702085 // smlal2 v5.4s, v4.8h, v0.h[3]
+	WORD $0x0f612086 // smlal v6.4s, v4.4h, v1.h[2]
+	WORD $0x4f712086 // smlal2 v6.4s, v4.8h, v1.h[3]
+	WORD $0x0f622087 // smlal v7.4s, v4.4h, v2.h[2]
+	WORD $0x4f722087 // smlal2 v7.4s, v4.8h, v2.h[3]
+	WORD $0x0f632088 // smlal v8.4s, v4.4h, v3.h[2]
+	WORD $0x4f732088 // smlal2 v8.4s, v4.8h, v3.h[3]
+	WORD $0x3dc60b24 // ldr q4, [x25, #6176]
+	WORD $0x0f402885 // smlal v5.4s, v4.4h, v0.h[4]
+	WORD $0x4f502885 // smlal2 v5.4s, v4.8h, v0.h[5]
+	WORD $0x0f412886 // smlal v6.4s, v4.4h, v1.h[4]
+	WORD $0x4f512886 // smlal2 v6.4s, v4.8h, v1.h[5]
+	WORD $0x0f422887 // smlal v7.4s, v4.4h, v2.h[4]
+	WORD $0x4f522887 // smlal2 v7.4s, v4.8h, v2.h[5]
+	WORD $0x0f432888 // smlal v8.4s, v4.4h, v3.h[4]
+	WORD $0x4f532888 // smlal2 v8.4s, v4.8h, v3.h[5]
+	WORD $0x3dc60f24 // ldr q4, [x25, #6192]
+	WORD $0x0f602885 // smlal v5.4s, v4.4h, v0.h[6]
+	WORD $0x4f702885 // smlal2 v5.4s, v4.8h, v0.h[7]
+	WORD $0x0f612886 // smlal v6.4s, v4.4h, v1.h[6]
+	WORD $0x4f712886 // smlal2 v6.4s, v4.8h, v1.h[7]
+	WORD $0x0f622887 // smlal v7.4s, v4.4h, v2.h[6]
+	WORD $0x4f722887 // smlal2 v7.4s, v4.8h, v2.h[7]
+	WORD $0x0f632888 // smlal v8.4s, v4.4h, v3.h[6]
+	WORD $0x4f732888 // smlal2 v8.4s, v4.8h, v3.h[7]
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
+	WORD $0xbd44f0c3 // ldr s3, [x6, #1264]
+	WORD $0x3dc642e4 // ldr q4, [x23, #6400]
+	WORD $0x3dc652eb // ldr q11, [x23, #6464]
+	WORD $0x3dc002ca // ldr q10, [x22, #0]
+	WORD $0x4f809089 // fmul v9.4s, v4.4s, v0.s[0]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e30cd2a // fmla v10.4s, v9.4s, v16.4s
+	WORD $0x4f809169 // fmul v9.4s, v11.4s, v0.s[0]
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4ea5cd2a // fmls v10.4s, v9.4s, v5.4s
+	WORD $0x3d8002ca // str q10, [x22, #0]
+	WORD $0x3dc012ca // ldr q10, [x22, #64]
+	WORD $0x4f819089 // fmul v9.4s, v4.4s, v1.s[0]
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4e31cd2a // fmla v10.4s, v9.4s, v17.4s
+	WORD $0x4f819169 // fmul v9.4s, v11.4s, v1.s[0]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4ea6cd2a // fmls v10.4s, v9.4s, v6.4s
+	WORD $0x3d8012ca // str q10, [x22, #64]
+	WORD $0x3dc022ca // ldr q10, [x22, #128]
+	WORD $0x4f829089 // fmul v9.4s, v4.4s, v2.s[0]
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4e32cd2a // fmla v10.4s, v9.4s, v18.4s
+	WORD $0x4f829169 // fmul v9.4s, v11.4s, v2.s[0]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4ea7cd2a // fmls v10.4s, v9.4s, v7.4s
+	WORD $0x3d8022ca // str q10, [x22, #128]
+	WORD $0x3dc032ca // ldr q10, [x22, #192]
+	WORD $0x4f839089 // fmul v9.4s, v4.4s, v3.s[0]
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4e33cd2a // fmla v10.4s, v9.4s, v19.4s
+	WORD $0x4f839169 // fmul v9.4s, v11.4s, v3.s[0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4ea8cd2a // fmls v10.4s, v9.4s, v8.4s
+	WORD $0x3d8032ca // str q10, [x22, #192]
+	ADD $16, R21
+	ADD $16, R22
+	ADD $16, R23
+	ADD $64, R25
+	ADD $16, R26
+	SUB $1, R24
+	CBNZ R24, pass171
+	JMP next167
+rowsNext170:
+	CMP $3, R5
+	BNE rowsNext173
+	// 3 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $4, R24
+pass174:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	WORD $0x4f00e61e // movi v30.16b, #16
+	WORD $0x4f00e43d // movi v29.16b, #1
+	WORD $0x4f00e45c // movi v28.16b, #2
+	ADD $192, R21, R9
+	ADD $704, R21, R8
+	MOVD $4, R13
+block175:
+	WORD $0x4f00e406 // movi v6.16b, #0
+	WORD $0x4f00e407 // movi v7.16b, #0
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	PRFM 8192(R8), PLDL1KEEP
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00941 // ldr q1, [x10, #32]
+	WORD $0x3dc05142 // ldr q2, [x10, #320]
+	WORD $0x3dc05943 // ldr q3, [x10, #352]
+	WORD $0x3dc0a144 // ldr q4, [x10, #640]
+	WORD $0x3dc0a945 // ldr q5, [x10, #672]
+	WORD $0x3dc0010f // ldr q15, [x8, #0]
+	WORD $0x6f0c05f0 // ushr v16.16b, v15.16b, #4
+	WORD $0x4e3f1def // and v15.16b, v15.16b, v31.16b
+	WORD $0x3dc00133 // ldr q19, [x9, #0]
+	WORD $0x4e3d8e74 // cmtst v20.16b, v19.16b, v29.16b
+	WORD $0x6e3e968f // mls v15.16b, v20.16b, v30.16b
+	WORD $0x4e3c8e74 // cmtst v20.16b, v19.16b, v28.16b
+	WORD $0x6e3e9690 // mls v16.16b, v20.16b, v30.16b
+	WORD $0x4f80e1e6 // sdot v6.4s, v15.16b, v0.4b[0]
+	WORD $0x4f81e209 // sdot v9.4s, v16.16b, v1.4b[0]
+	WORD $0x4f82e1e7 // sdot v7.4s, v15.16b, v2.4b[0]
+	WORD $0x4f83e20a // sdot v10.4s, v16.16b, v3.4b[0]
+	WORD $0x4f84e1e8 // sdot v8.4s, v15.16b, v4.4b[0]
+	WORD $0x4f85e20b // sdot v11.4s, v16.16b, v5.4b[0]
+	PRFM 8256(R8), PLDL1KEEP
+	WORD $0x3dc0110f // ldr q15, [x8, #64]
+	WORD $0x6f0c05f0 // ushr v16.16b, v15.16b, #4
+	WORD $0x4e3f1def // and v15.16b, v15.16b, v31.16b
+	WORD $0x3dc01133 // ldr q19, [x9, #64]
+	WORD $0x4e3d8e74 // cmtst v20.16b, v19.16b, v29.16b
+	WORD $0x6e3e968f // mls v15.16b, v20.16b, v30.16b
+	WORD $0x4e3c8e74 // cmtst v20.16b, v19.16b, v28.16b
+	WORD $0x6e3e9690 // mls v16.16b, v20.16b, v30.16b
+	WORD $0x4fa0e1e6 // sdot v6.4s, v15.16b, v0.4b[1]
+	WORD $0x4fa1e209 // sdot v9.4s, v16.16b, v1.4b[1]
+	WORD $0x4fa2e1e7 // sdot v7.4s, v15.16b, v2.4b[1]
+	WORD $0x4fa3e20a // sdot v10.4s, v16.16b, v3.4b[1]
+	WORD $0x4fa4e1e8 // sdot v8.4s, v15.16b, v4.4b[1]
+	WORD $0x4fa5e20b // sdot v11.4s, v16.16b, v5.4b[1]
+	PRFM 8320(R8), PLDL1KEEP
+	WORD $0x3dc0210f // ldr q15, [x8, #128]
+	WORD $0x6f0c05f0 // ushr v16.16b, v15.16b, #4
+	WORD $0x4e3f1def // and v15.16b, v15.16b, v31.16b
+	WORD $0x3dc02133 // ldr q19, [x9, #128]
+	WORD $0x4e3d8e74 // cmtst v20.16b, v19.16b, v29.16b
+	WORD $0x6e3e968f // mls v15.16b, v20.16b, v30.16b
+	WORD $0x4e3c8e74 // cmtst v20.16b, v19.16b, v28.16b
+	WORD $0x6e3e9690 // mls v16.16b, v20.16b, v30.16b
+	WORD $0x4f80e9e6 // sdot v6.4s, v15.16b, v0.4b[2]
+	WORD $0x4f81ea09 // sdot v9.4s, v16.16b, v1.4b[2]
+	WORD $0x4f82e9e7 // sdot v7.4s, v15.16b, v2.4b[2]
+	WORD $0x4f83ea0a // sdot v10.4s, v16.16b, v3.4b[2]
+	WORD $0x4f84e9e8 // sdot v8.4s, v15.16b, v4.4b[2]
+	WORD $0x4f85ea0b // sdot v11.4s, v16.16b, v5.4b[2]
+	PRFM 8384(R8), PLDL1KEEP
+	WORD $0x3dc0310f // ldr q15, [x8, #192]
+	WORD $0x6f0c05f0 // ushr v16.16b, v15.16b, #4
+	WORD $0x4e3f1def // and v15.16b, v15.16b, v31.16b
+	WORD $0x3dc03133 // ldr q19, [x9, #192]
+	WORD $0x4e3d8e74 // cmtst v20.16b, v19.16b, v29.16b
+	WORD $0x6e3e968f // mls v15.16b, v20.16b, v30.16b
+	WORD $0x4e3c8e74 // cmtst v20.16b, v19.16b, v28.16b
+	WORD $0x6e3e9690 // mls v16.16b, v20.16b, v30.16b
+	WORD $0x4fa0e9e6 // sdot v6.4s, v15.16b, v0.4b[3]
+	WORD $0x4fa1ea09 // sdot v9.4s, v16.16b, v1.4b[3]
+	WORD $0x4fa2e9e7 // sdot v7.4s, v15.16b, v2.4b[3]
+	WORD $0x4fa3ea0a // sdot v10.4s, v16.16b, v3.4b[3]
+	WORD $0x4fa4e9e8 // sdot v8.4s, v15.16b, v4.4b[3]
+	WORD $0x4fa5ea0b // sdot v11.4s, v16.16b, v5.4b[3]
+	PRFM 8448(R8), PLDL1KEEP
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc00d41 // ldr q1, [x10, #48]
+	WORD $0x3dc05542 // ldr q2, [x10, #336]
+	WORD $0x3dc05d43 // ldr q3, [x10, #368]
+	WORD $0x3dc0a544 // ldr q4, [x10, #656]
+	WORD $0x3dc0ad45 // ldr q5, [x10, #688]
+	WORD $0x3dc0410f // ldr q15, [x8, #256]
+	WORD $0x6f0c05f0 // ushr v16.16b, v15.16b, #4
+	WORD $0x4e3f1def // and v15.16b, v15.16b, v31.16b
+	WORD $0x3dc04133 // ldr q19, [x9, #256]
+	WORD $0x4e3d8e74 // cmtst v20.16b, v19.16b, v29.16b
+	WORD $0x6e3e968f // mls v15.16b, v20.16b, v30.16b
+	WORD $0x4e3c8e74 // cmtst v20.16b, v19.16b, v28.16b
+	WORD $0x6e3e9690 // mls v16.16b, v20.16b, v30.16b
+	WORD $0x4f80e1e6 // sdot v6.4s, v15.16b, v0.4b[0]
+	WORD $0x4f81e209 // sdot v9.4s, v16.16b, v1.4b[0]
+	WORD $0x4f82e1e7 // sdot v7.4s, v15.16b, v2.4b[0]
+	WORD $0x4f83e20a // sdot v10.4s, v16.16b, v3.4b[0]
+	WORD $0x4f84e1e8 // sdot v8.4s, v15.16b, v4.4b[0]
+	WORD $0x4f85e20b // sdot v11.4s, v16.16b, v5.4b[0]
+	PRFM 8512(R8), PLDL1KEEP
+	WORD $0x3dc0510f // ldr q15, [x8, #320]
+	WORD $0x6f0c05f0 // ushr v16.16b, v15.16b, #4
+	WORD $0x4e3f1def // and v15.16b, v15.16b, v31.16b
+	WORD $0x3dc05133 // ldr q19, [x9, #320]
+	WORD $0x4e3d8e74 // cmtst v20.16b, v19.16b, v29.16b
+	WORD $0x6e3e968f // mls v15.16b, v20.16b, v30.16b
+	WORD $0x4e3c8e74 // cmtst v20.16b, v19.16b, v28.16b
+	WORD $0x6e3e9690 // mls v16.16b, v20.16b, v30.16b
+	WORD $0x4fa0e1e6 // sdot v6.4s, v15.16b, v0.4b[1]
+	WORD $0x4fa1e209 // sdot v9.4s, v16.16b, v1.4b[1]
+	WORD $0x4fa2e1e7 // sdot v7.4s, v15.16b, v2.4b[1]
+	WORD $0x4fa3e20a // sdot v10.4s, v16.16b, v3.4b[1]
+	WORD $0x4fa4e1e8 // sdot v8.4s, v15.16b, v4.4b[1]
+	WORD $0x4fa5e20b // sdot v11.4s, v16.16b, v5.4b[1]
+	PRFM 8576(R8), PLDL1KEEP
+	WORD $0x3dc0610f // ldr q15, [x8, #384]
+	WORD $0x6f0c05f0 // ushr v16.16b, v15.16b, #4
+	WORD $0x4e3f1def // and v15.16b, v15.16b, v31.16b
+	WORD $0x3dc06133 // ldr q19, [x9, #384]
+	WORD $0x4e3d8e74 // cmtst v20.16b, v19.16b, v29.16b
+	WORD $0x6e3e968f // mls v15.16b, v20.16b, v30.16b
+	WORD $0x4e3c8e74 // cmtst v20.16b, v19.16b, v28.16b
+	WORD $0x6e3e9690 // mls v16.16b, v20.16b, v30.16b
+	WORD $0x4f80e9e6 // sdot v6.4s, v15.16b, v0.4b[2]
+	WORD $0x4f81ea09 // sdot v9.4s, v16.16b, v1.4b[2]
+	WORD $0x4f82e9e7 // sdot v7.4s, v15.16b, v2.4b[2]
+	WORD $0x4f83ea0a // sdot v10.4s, v16.16b, v3.4b[2]
+	WORD $0x4f84e9e8 // sdot v8.4s, v15.16b, v4.4b[2]
+	WORD $0x4f85ea0b // sdot v11.4s, v16.16b, v5.4b[2]
+	PRFM 8640(R8), PLDL1KEEP
+	WORD $0x3dc0710f // ldr q15, [x8, #448]
+	WORD $0x6f0c05f0 // ushr v16.16b, v15.16b, #4
+	WORD $0x4e3f1def // and v15.16b, v15.16b, v31.16b
+	WORD $0x3dc07133 // ldr q19, [x9, #448]
+	WORD $0x4e3d8e74 // cmtst v20.16b, v19.16b, v29.16b
+	WORD $0x6e3e968f // mls v15.16b, v20.16b, v30.16b
+	WORD $0x4e3c8e74 // cmtst v20.16b, v19.16b, v28.16b
+	WORD $0x6e3e9690 // mls v16.16b, v20.16b, v30.16b
+	WORD $0x4fa0e9e6 // sdot v6.4s, v15.16b, v0.4b[3]
+	WORD $0x4fa1ea09 // sdot v9.4s, v16.16b, v1.4b[3]
+	WORD $0x4fa2e9e7 // sdot v7.4s, v15.16b, v2.4b[3]
+	WORD $0x4fa3ea0a // sdot v10.4s, v16.16b, v3.4b[3]
+	WORD $0x4fa4e9e8 // sdot v8.4s, v15.16b, v4.4b[3]
+	WORD $0x4fa5ea0b // sdot v11.4s, v16.16b, v5.4b[3]
+	WORD $0x3dc4016f // ldr q15, [x11, #4096]
+	WORD $0x4eaf94cc // mla v12.4s, v6.4s, v15.4s
+	WORD $0x4eaf94ed // mla v13.4s, v7.4s, v15.4s
+	WORD $0x4eaf950e // mla v14.4s, v8.4s, v15.4s
+	WORD $0x3dc4116f // ldr q15, [x11, #4160]
+	WORD $0x4eaf952c // mla v12.4s, v9.4s, v15.4s
+	WORD $0x4eaf954d // mla v13.4s, v10.4s, v15.4s
+	WORD $0x4eaf956e // mla v14.4s, v11.4s, v15.4s
+	ADD $512, R8
+	ADD $64, R10
+	ADD $128, R11
+	WORD $0x4f0a57bd // shl v29.16b, v29.16b, #2
+	WORD $0x4f0a579c // shl v28.16b, v28.16b, #2
+	SUB $1, R13
+	CBNZ R13, block175
+	WORD $0x3dc048c0 // ldr q0, [x6, #288]
+	WORD $0x3dc098c1 // ldr q1, [x6, #608]
+	WORD $0x3dc0e8c2 // ldr q2, [x6, #928]
+	WORD $0x3dc60323 // ldr q3, [x25, #6144]
+	WORD $0x0f40a064 // smull v4.4s, v3.4h, v0.h[0]
+	WORD $0x4f502064 // smlal2 v4.4s, v3.8h, v0.h[1]
+	WORD $0x0f41a065 // smull v5.4s, v3.4h, v1.h[0]
+	WORD $0x4f512065 // smlal2 v5.4s, v3.8h, v1.h[1]
+	WORD $0x0f42a066 // smull v6.4s, v3.4h, v2.h[0]
+	WORD $0x4f522066 // smlal2 v6.4s, v3.8h, v2.h[1]
+	WORD $0x3dc60723 // ldr q3, [x25, #6160]
+	WORD $0x0f602064 // smlal v4.4s, v3.4h, v0.h[2]
+	WORD $0x4f702064 // smlal2 v4.4s, v3.8h, v0.h[3]
+	WORD $0x0f612065 // smlal v5.4s, v3.4h, v1.h[2]
+	WORD $0x4f712065 // smlal2 v5.4s, v3.8h, v1.h[3]
+	WORD $0x0f622066 // smlal v6.4s, v3.4h, v2.h[2]
+	WORD $0x4f722066 // smlal2 v6.4s, v3.8h, v2.h[3]
+	WORD $0x3dc60b23 // ldr q3, [x25, #6176]
+	WORD $0x0f402864 // smlal v4.4s, v3.4h, v0.h[4]
+	WORD $0x4f502864 // smlal2 v4.4s, v3.8h, v0.h[5]
+	WORD $0x0f412865 // smlal v5.4s, v3.4h, v1.h[4]
+	WORD $0x4f512865 // smlal2 v5.4s, v3.8h, v1.h[5]
+	WORD $0x0f422866 // smlal v6.4s, v3.4h, v2.h[4]
+	WORD $0x4f522866 // smlal2 v6.4s, v3.8h, v2.h[5]
+	WORD $0x3dc60f23 // ldr q3, [x25, #6192]
+	WORD $0x0f602864 // smlal v4.4s, v3.4h, v0.h[6]
+	WORD $0x4f702864 // smlal2 v4.4s, v3.8h, v0.h[7]
+	WORD $0x0f612865 // smlal v5.4s, v3.4h, v1.h[6]
+	WORD $0x4f712865 // smlal2 v5.4s, v3.8h, v1.h[7]
+	WORD $0x0f622866 // smlal v6.4s, v3.4h, v2.h[6]
+	WORD $0x4f722866 // smlal2 v6.4s, v3.8h, v2.h[7]
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
+	WORD $0x3dc642e3 // ldr q3, [x23, #6400]
+	WORD $0x3dc652e9 // ldr q9, [x23, #6464]
+	WORD $0x3dc002c8 // ldr q8, [x22, #0]
+	WORD $0x4f809067 // fmul v7.4s, v3.4s, v0.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2ccce8 // fmla v8.4s, v7.4s, v12.4s
+	WORD $0x4f809127 // fmul v7.4s, v9.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4ea4cce8 // fmls v8.4s, v7.4s, v4.4s
+	WORD $0x3d8002c8 // str q8, [x22, #0]
+	WORD $0x3dc012c8 // ldr q8, [x22, #64]
+	WORD $0x4f819067 // fmul v7.4s, v3.4s, v1.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dcce8 // fmla v8.4s, v7.4s, v13.4s
+	WORD $0x4f819127 // fmul v7.4s, v9.4s, v1.s[0]
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4ea5cce8 // fmls v8.4s, v7.4s, v5.4s
+	WORD $0x3d8012c8 // str q8, [x22, #64]
+	WORD $0x3dc022c8 // ldr q8, [x22, #128]
+	WORD $0x4f829067 // fmul v7.4s, v3.4s, v2.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2ecce8 // fmla v8.4s, v7.4s, v14.4s
+	WORD $0x4f829127 // fmul v7.4s, v9.4s, v2.s[0]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4ea6cce8 // fmls v8.4s, v7.4s, v6.4s
+	WORD $0x3d8022c8 // str q8, [x22, #128]
+	ADD $16, R21
+	ADD $16, R22
+	ADD $16, R23
+	ADD $64, R25
+	ADD $16, R26
+	SUB $1, R24
+	CBNZ R24, pass174
+	JMP next167
+rowsNext173:
+	CMP $2, R5
+	BNE rowsNext176
+	// 2 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass177:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	WORD $0x4f00e61e // movi v30.16b, #16
+	WORD $0x4f00e43d // movi v29.16b, #1
+	WORD $0x4f00e45c // movi v28.16b, #2
+	ADD $192, R21, R9
+	ADD $704, R21, R8
+	MOVD $4, R13
+block178:
+	WORD $0x4f00e404 // movi v4.16b, #0
+	WORD $0x4f00e405 // movi v5.16b, #0
+	WORD $0x4f00e406 // movi v6.16b, #0
+	WORD $0x4f00e407 // movi v7.16b, #0
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	PRFM 8192(R8), PLDL1KEEP
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00941 // ldr q1, [x10, #32]
+	WORD $0x3dc05142 // ldr q2, [x10, #320]
+	WORD $0x3dc05943 // ldr q3, [x10, #352]
+	WORD $0x3dc00110 // ldr q16, [x8, #0]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x3dc00134 // ldr q20, [x9, #0]
+	WORD $0x4e3d8e95 // cmtst v21.16b, v20.16b, v29.16b
+	WORD $0x6e3e96b0 // mls v16.16b, v21.16b, v30.16b
+	WORD $0x4e3c8e95 // cmtst v21.16b, v20.16b, v28.16b
+	WORD $0x6e3e96b1 // mls v17.16b, v21.16b, v30.16b
+	WORD $0x4f80e204 // sdot v4.4s, v16.16b, v0.4b[0]
+	WORD $0x4f81e228 // sdot v8.4s, v17.16b, v1.4b[0]
+	WORD $0x4f82e206 // sdot v6.4s, v16.16b, v2.4b[0]
+	WORD $0x4f83e22a // sdot v10.4s, v17.16b, v3.4b[0]
+	WORD $0x3dc00512 // ldr q18, [x8, #16]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x3dc00534 // ldr q20, [x9, #16]
+	WORD $0x4e3d8e95 // cmtst v21.16b, v20.16b, v29.16b
+	WORD $0x6e3e96b2 // mls v18.16b, v21.16b, v30.16b
+	WORD $0x4e3c8e95 // cmtst v21.16b, v20.16b, v28.16b
+	WORD $0x6e3e96b3 // mls v19.16b, v21.16b, v30.16b
+	WORD $0x4f80e245 // sdot v5.4s, v18.16b, v0.4b[0]
+	WORD $0x4f81e269 // sdot v9.4s, v19.16b, v1.4b[0]
+	WORD $0x4f82e247 // sdot v7.4s, v18.16b, v2.4b[0]
+	WORD $0x4f83e26b // sdot v11.4s, v19.16b, v3.4b[0]
+	PRFM 8256(R8), PLDL1KEEP
+	WORD $0x3dc01110 // ldr q16, [x8, #64]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x3dc01134 // ldr q20, [x9, #64]
+	WORD $0x4e3d8e95 // cmtst v21.16b, v20.16b, v29.16b
+	WORD $0x6e3e96b0 // mls v16.16b, v21.16b, v30.16b
+	WORD $0x4e3c8e95 // cmtst v21.16b, v20.16b, v28.16b
+	WORD $0x6e3e96b1 // mls v17.16b, v21.16b, v30.16b
+	WORD $0x4fa0e204 // sdot v4.4s, v16.16b, v0.4b[1]
+	WORD $0x4fa1e228 // sdot v8.4s, v17.16b, v1.4b[1]
+	WORD $0x4fa2e206 // sdot v6.4s, v16.16b, v2.4b[1]
+	WORD $0x4fa3e22a // sdot v10.4s, v17.16b, v3.4b[1]
+	WORD $0x3dc01512 // ldr q18, [x8, #80]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x3dc01534 // ldr q20, [x9, #80]
+	WORD $0x4e3d8e95 // cmtst v21.16b, v20.16b, v29.16b
+	WORD $0x6e3e96b2 // mls v18.16b, v21.16b, v30.16b
+	WORD $0x4e3c8e95 // cmtst v21.16b, v20.16b, v28.16b
+	WORD $0x6e3e96b3 // mls v19.16b, v21.16b, v30.16b
+	WORD $0x4fa0e245 // sdot v5.4s, v18.16b, v0.4b[1]
+	WORD $0x4fa1e269 // sdot v9.4s, v19.16b, v1.4b[1]
+	WORD $0x4fa2e247 // sdot v7.4s, v18.16b, v2.4b[1]
+	WORD $0x4fa3e26b // sdot v11.4s, v19.16b, v3.4b[1]
+	PRFM 8320(R8), PLDL1KEEP
+	WORD $0x3dc02110 // ldr q16, [x8, #128]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x3dc02134 // ldr q20, [x9, #128]
+	WORD $0x4e3d8e95 // cmtst v21.16b, v20.16b, v29.16b
+	WORD $0x6e3e96b0 // mls v16.16b, v21.16b, v30.16b
+	WORD $0x4e3c8e95 // cmtst v21.16b, v20.16b, v28.16b
+	WORD $0x6e3e96b1 // mls v17.16b, v21.16b, v30.16b
+	WORD $0x4f80ea04 // sdot v4.4s, v16.16b, v0.4b[2]
+	WORD $0x4f81ea28 // sdot v8.4s, v17.16b, v1.4b[2]
+	WORD $0x4f82ea06 // sdot v6.4s, v16.16b, v2.4b[2]
+	WORD $0x4f83ea2a // sdot v10.4s, v17.16b, v3.4b[2]
+	WORD $0x3dc02512 // ldr q18, [x8, #144]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x3dc02534 // ldr q20, [x9, #144]
+	WORD $0x4e3d8e95 // cmtst v21.16b, v20.16b, v29.16b
+	WORD $0x6e3e96b2 // mls v18.16b, v21.16b, v30.16b
+	WORD $0x4e3c8e95 // cmtst v21.16b, v20.16b, v28.16b
+	WORD $0x6e3e96b3 // mls v19.16b, v21.16b, v30.16b
+	WORD $0x4f80ea45 // sdot v5.4s, v18.16b, v0.4b[2]
+	WORD $0x4f81ea69 // sdot v9.4s, v19.16b, v1.4b[2]
+	WORD $0x4f82ea47 // sdot v7.4s, v18.16b, v2.4b[2]
+	WORD $0x4f83ea6b // sdot v11.4s, v19.16b, v3.4b[2]
+	PRFM 8384(R8), PLDL1KEEP
+	WORD $0x3dc03110 // ldr q16, [x8, #192]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x3dc03134 // ldr q20, [x9, #192]
+	WORD $0x4e3d8e95 // cmtst v21.16b, v20.16b, v29.16b
+	WORD $0x6e3e96b0 // mls v16.16b, v21.16b, v30.16b
+	WORD $0x4e3c8e95 // cmtst v21.16b, v20.16b, v28.16b
+	WORD $0x6e3e96b1 // mls v17.16b, v21.16b, v30.16b
+	WORD $0x4fa0ea04 // sdot v4.4s, v16.16b, v0.4b[3]
+	WORD $0x4fa1ea28 // sdot v8.4s, v17.16b, v1.4b[3]
+	WORD $0x4fa2ea06 // sdot v6.4s, v16.16b, v2.4b[3]
+	WORD $0x4fa3ea2a // sdot v10.4s, v17.16b, v3.4b[3]
+	WORD $0x3dc03512 // ldr q18, [x8, #208]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x3dc03534 // ldr q20, [x9, #208]
+	WORD $0x4e3d8e95 // cmtst v21.16b, v20.16b, v29.16b
+	WORD $0x6e3e96b2 // mls v18.16b, v21.16b, v30.16b
+	WORD $0x4e3c8e95 // cmtst v21.16b, v20.16b, v28.16b
+	WORD $0x6e3e96b3 // mls v19.16b, v21.16b, v30.16b
+	WORD $0x4fa0ea45 // sdot v5.4s, v18.16b, v0.4b[3]
+	WORD $0x4fa1ea69 // sdot v9.4s, v19.16b, v1.4b[3]
+	WORD $0x4fa2ea47 // sdot v7.4s, v18.16b, v2.4b[3]
+	WORD $0x4fa3ea6b // sdot v11.4s, v19.16b, v3.4b[3]
+	PRFM 8448(R8), PLDL1KEEP
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc00d41 // ldr q1, [x10, #48]
+	WORD $0x3dc05542 // ldr q2, [x10, #336]
+	WORD $0x3dc05d43 // ldr q3, [x10, #368]
+	WORD $0x3dc04110 // ldr q16, [x8, #256]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x3dc04134 // ldr q20, [x9, #256]
+	WORD $0x4e3d8e95 // cmtst v21.16b, v20.16b, v29.16b
+	WORD $0x6e3e96b0 // mls v16.16b, v21.16b, v30.16b
+	WORD $0x4e3c8e95 // cmtst v21.16b, v20.16b, v28.16b
+	WORD $0x6e3e96b1 // mls v17.16b, v21.16b, v30.16b
+	WORD $0x4f80e204 // sdot v4.4s, v16.16b, v0.4b[0]
+	WORD $0x4f81e228 // sdot v8.4s, v17.16b, v1.4b[0]
+	WORD $0x4f82e206 // sdot v6.4s, v16.16b, v2.4b[0]
+	WORD $0x4f83e22a // sdot v10.4s, v17.16b, v3.4b[0]
+	WORD $0x3dc04512 // ldr q18, [x8, #272]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x3dc04534 // ldr q20, [x9, #272]
+	WORD $0x4e3d8e95 // cmtst v21.16b, v20.16b, v29.16b
+	WORD $0x6e3e96b2 // mls v18.16b, v21.16b, v30.16b
+	WORD $0x4e3c8e95 // cmtst v21.16b, v20.16b, v28.16b
+	WORD $0x6e3e96b3 // mls v19.16b, v21.16b, v30.16b
+	WORD $0x4f80e245 // sdot v5.4s, v18.16b, v0.4b[0]
+	WORD $0x4f81e269 // sdot v9.4s, v19.16b, v1.4b[0]
+	WORD $0x4f82e247 // sdot v7.4s, v18.16b, v2.4b[0]
+	WORD $0x4f83e26b // sdot v11.4s, v19.16b, v3.4b[0]
+	PRFM 8512(R8), PLDL1KEEP
+	WORD $0x3dc05110 // ldr q16, [x8, #320]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x3dc05134 // ldr q20, [x9, #320]
+	WORD $0x4e3d8e95 // cmtst v21.16b, v20.16b, v29.16b
+	WORD $0x6e3e96b0 // mls v16.16b, v21.16b, v30.16b
+	WORD $0x4e3c8e95 // cmtst v21.16b, v20.16b, v28.16b
+	WORD $0x6e3e96b1 // mls v17.16b, v21.16b, v30.16b
+	WORD $0x4fa0e204 // sdot v4.4s, v16.16b, v0.4b[1]
+	WORD $0x4fa1e228 // sdot v8.4s, v17.16b, v1.4b[1]
+	WORD $0x4fa2e206 // sdot v6.4s, v16.16b, v2.4b[1]
+	WORD $0x4fa3e22a // sdot v10.4s, v17.16b, v3.4b[1]
+	WORD $0x3dc05512 // ldr q18, [x8, #336]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x3dc05534 // ldr q20, [x9, #336]
+	WORD $0x4e3d8e95 // cmtst v21.16b, v20.16b, v29.16b
+	WORD $0x6e3e96b2 // mls v18.16b, v21.16b, v30.16b
+	WORD $0x4e3c8e95 // cmtst v21.16b, v20.16b, v28.16b
+	WORD $0x6e3e96b3 // mls v19.16b, v21.16b, v30.16b
+	WORD $0x4fa0e245 // sdot v5.4s, v18.16b, v0.4b[1]
+	WORD $0x4fa1e269 // sdot v9.4s, v19.16b, v1.4b[1]
+	WORD $0x4fa2e247 // sdot v7.4s, v18.16b, v2.4b[1]
+	WORD $0x4fa3e26b // sdot v11.4s, v19.16b, v3.4b[1]
+	PRFM 8576(R8), PLDL1KEEP
+	WORD $0x3dc06110 // ldr q16, [x8, #384]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x3dc06134 // ldr q20, [x9, #384]
+	WORD $0x4e3d8e95 // cmtst v21.16b, v20.16b, v29.16b
+	WORD $0x6e3e96b0 // mls v16.16b, v21.16b, v30.16b
+	WORD $0x4e3c8e95 // cmtst v21.16b, v20.16b, v28.16b
+	WORD $0x6e3e96b1 // mls v17.16b, v21.16b, v30.16b
+	WORD $0x4f80ea04 // sdot v4.4s, v16.16b, v0.4b[2]
+	WORD $0x4f81ea28 // sdot v8.4s, v17.16b, v1.4b[2]
+	WORD $0x4f82ea06 // sdot v6.4s, v16.16b, v2.4b[2]
+	WORD $0x4f83ea2a // sdot v10.4s, v17.16b, v3.4b[2]
+	WORD $0x3dc06512 // ldr q18, [x8, #400]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x3dc06534 // ldr q20, [x9, #400]
+	WORD $0x4e3d8e95 // cmtst v21.16b, v20.16b, v29.16b
+	WORD $0x6e3e96b2 // mls v18.16b, v21.16b, v30.16b
+	WORD $0x4e3c8e95 // cmtst v21.16b, v20.16b, v28.16b
+	WORD $0x6e3e96b3 // mls v19.16b, v21.16b, v30.16b
+	WORD $0x4f80ea45 // sdot v5.4s, v18.16b, v0.4b[2]
+	WORD $0x4f81ea69 // sdot v9.4s, v19.16b, v1.4b[2]
+	WORD $0x4f82ea47 // sdot v7.4s, v18.16b, v2.4b[2]
+	WORD $0x4f83ea6b // sdot v11.4s, v19.16b, v3.4b[2]
+	PRFM 8640(R8), PLDL1KEEP
+	WORD $0x3dc07110 // ldr q16, [x8, #448]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x3dc07134 // ldr q20, [x9, #448]
+	WORD $0x4e3d8e95 // cmtst v21.16b, v20.16b, v29.16b
+	WORD $0x6e3e96b0 // mls v16.16b, v21.16b, v30.16b
+	WORD $0x4e3c8e95 // cmtst v21.16b, v20.16b, v28.16b
+	WORD $0x6e3e96b1 // mls v17.16b, v21.16b, v30.16b
+	WORD $0x4fa0ea04 // sdot v4.4s, v16.16b, v0.4b[3]
+	WORD $0x4fa1ea28 // sdot v8.4s, v17.16b, v1.4b[3]
+	WORD $0x4fa2ea06 // sdot v6.4s, v16.16b, v2.4b[3]
+	WORD $0x4fa3ea2a // sdot v10.4s, v17.16b, v3.4b[3]
+	WORD $0x3dc07512 // ldr q18, [x8, #464]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x3dc07534 // ldr q20, [x9, #464]
+	WORD $0x4e3d8e95 // cmtst v21.16b, v20.16b, v29.16b
+	WORD $0x6e3e96b2 // mls v18.16b, v21.16b, v30.16b
+	WORD $0x4e3c8e95 // cmtst v21.16b, v20.16b, v28.16b
+	WORD $0x6e3e96b3 // mls v19.16b, v21.16b, v30.16b
+	WORD $0x4fa0ea45 // sdot v5.4s, v18.16b, v0.4b[3]
+	WORD $0x4fa1ea69 // sdot v9.4s, v19.16b, v1.4b[3]
+	WORD $0x4fa2ea47 // sdot v7.4s, v18.16b, v2.4b[3]
+	WORD $0x4fa3ea6b // sdot v11.4s, v19.16b, v3.4b[3]
+	WORD $0x3dc40170 // ldr q16, [x11, #4096]
+	WORD $0x4eb0948c // mla v12.4s, v4.4s, v16.4s
+	WORD $0x4eb094ce // mla v14.4s, v6.4s, v16.4s
+	WORD $0x3dc40570 // ldr q16, [x11, #4112]
+	WORD $0x4eb094ad // mla v13.4s, v5.4s, v16.4s
+	WORD $0x4eb094ef // mla v15.4s, v7.4s, v16.4s
+	WORD $0x3dc41170 // ldr q16, [x11, #4160]
+	WORD $0x4eb0950c // mla v12.4s, v8.4s, v16.4s
+	WORD $0x4eb0954e // mla v14.4s, v10.4s, v16.4s
+	WORD $0x3dc41570 // ldr q16, [x11, #4176]
+	WORD $0x4eb0952d // mla v13.4s, v9.4s, v16.4s
+	WORD $0x4eb0956f // mla v15.4s, v11.4s, v16.4s
+	ADD $512, R8
+	ADD $64, R10
+	ADD $128, R11
+	WORD $0x4f0a57bd // shl v29.16b, v29.16b, #2
+	WORD $0x4f0a579c // shl v28.16b, v28.16b, #2
+	SUB $1, R13
+	CBNZ R13, block178
+	WORD $0x3dc048c0 // ldr q0, [x6, #288]
+	WORD $0x3dc098c1 // ldr q1, [x6, #608]
+	WORD $0x3dc60322 // ldr q2, [x25, #6144]
+	WORD $0x0f40a043 // smull v3.4s, v2.4h, v0.h[0]
+	WORD $0x4f502043 // smlal2 v3.4s, v2.8h, v0.h[1]
+	WORD $0x0f41a045 // smull v5.4s, v2.4h, v1.h[0]
+	WORD $0x4f512045 // smlal2 v5.4s, v2.8h, v1.h[1]
+	WORD $0x3dc61322 // ldr q2, [x25, #6208]
+	WORD $0x0f40a044 // smull v4.4s, v2.4h, v0.h[0]
+	WORD $0x4f502044 // smlal2 v4.4s, v2.8h, v0.h[1]
+	WORD $0x0f41a046 // smull v6.4s, v2.4h, v1.h[0]
+	WORD $0x4f512046 // smlal2 v6.4s, v2.8h, v1.h[1]
+	WORD $0x3dc60722 // ldr q2, [x25, #6160]
+	WORD $0x0f602043 // smlal v3.4s, v2.4h, v0.h[2]
+	WORD $0x4f702043 // smlal2 v3.4s, v2.8h, v0.h[3]
+	WORD $0x0f612045 // smlal v5.4s, v2.4h, v1.h[2]
+	WORD $0x4f712045 // smlal2 v5.4s, v2.8h, v1.h[3]
+	WORD $0x3dc61722 // ldr q2, [x25, #6224]
+	WORD $0x0f602044 // smlal v4.4s, v2.4h, v0.h[2]
+	WORD $0x4f702044 // smlal2 v4.4s, v2.8h, v0.h[3]
+	WORD $0x0f612046 // smlal v6.4s, v2.4h, v1.h[2]
+	WORD $0x4f712046 // smlal2 v6.4s, v2.8h, v1.h[3]
+	WORD $0x3dc60b22 // ldr q2, [x25, #6176]
+	WORD $0x0f402843 // smlal v3.4s, v2.4h, v0.h[4]
+	WORD $0x4f502843 // smlal2 v3.4s, v2.8h, v0.h[5]
+	WORD $0x0f412845 // smlal v5.4s, v2.4h, v1.h[4]
+	WORD $0x4f512845 // smlal2 v5.4s, v2.8h, v1.h[5]
+	WORD $0x3dc61b22 // ldr q2, [x25, #6240]
+	WORD $0x0f402844 // smlal v4.4s, v2.4h, v0.h[4]
+	WORD $0x4f502844 // smlal2 v4.4s, v2.8h, v0.h[5]
+	WORD $0x0f412846 // smlal v6.4s, v2.4h, v1.h[4]
+	WORD $0x4f512846 // smlal2 v6.4s, v2.8h, v1.h[5]
+	WORD $0x3dc60f22 // ldr q2, [x25, #6192]
+	WORD $0x0f602843 // smlal v3.4s, v2.4h, v0.h[6]
+	WORD $0x4f702843 // smlal2 v3.4s, v2.8h, v0.h[7]
+	WORD $0x0f612845 // smlal v5.4s, v2.4h, v1.h[6]
+	WORD $0x4f712845 // smlal2 v5.4s, v2.8h, v1.h[7]
+	WORD $0x3dc61f22 // ldr q2, [x25, #6256]
+	WORD $0x0f602844 // smlal v4.4s, v2.4h, v0.h[6]
+	WORD $0x4f702844 // smlal2 v4.4s, v2.8h, v0.h[7]
+	WORD $0x0f612846 // smlal v6.4s, v2.4h, v1.h[6]
+	WORD $0x4f712846 // smlal2 v6.4s, v2.8h, v1.h[7]
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0x3dc642e2 // ldr q2, [x23, #6400]
+	WORD $0x3dc652e9 // ldr q9, [x23, #6464]
+	WORD $0x3dc002c8 // ldr q8, [x22, #0]
+	WORD $0x4f809047 // fmul v7.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2ccce8 // fmla v8.4s, v7.4s, v12.4s
+	WORD $0x4f809127 // fmul v7.4s, v9.4s, v0.s[0]
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4ea3cce8 // fmls v8.4s, v7.4s, v3.4s
+	WORD $0x3d8002c8 // str q8, [x22, #0]
+	WORD $0x3dc012c8 // ldr q8, [x22, #64]
+	WORD $0x4f819047 // fmul v7.4s, v2.4s, v1.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2ecce8 // fmla v8.4s, v7.4s, v14.4s
+	WORD $0x4f819127 // fmul v7.4s, v9.4s, v1.s[0]
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4ea5cce8 // fmls v8.4s, v7.4s, v5.4s
+	WORD $0x3d8012c8 // str q8, [x22, #64]
+	WORD $0x3dc646e2 // ldr q2, [x23, #6416]
+	WORD $0x3dc656e9 // ldr q9, [x23, #6480]
+	WORD $0x3dc006c8 // ldr q8, [x22, #16]
+	WORD $0x4f809047 // fmul v7.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dcce8 // fmla v8.4s, v7.4s, v13.4s
+	WORD $0x4f809127 // fmul v7.4s, v9.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4ea4cce8 // fmls v8.4s, v7.4s, v4.4s
+	WORD $0x3d8006c8 // str q8, [x22, #16]
+	WORD $0x3dc016c8 // ldr q8, [x22, #80]
+	WORD $0x4f819047 // fmul v7.4s, v2.4s, v1.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fcce8 // fmla v8.4s, v7.4s, v15.4s
+	WORD $0x4f819127 // fmul v7.4s, v9.4s, v1.s[0]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4ea6cce8 // fmls v8.4s, v7.4s, v6.4s
+	WORD $0x3d8016c8 // str q8, [x22, #80]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $128, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass177
+	JMP next167
+rowsNext176:
+	CMP $1, R5
+	BNE rowsNext179
+	// 1 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	WORD $0x4f00e61e // movi v30.16b, #16
+	WORD $0x4f00e43d // movi v29.16b, #1
+	WORD $0x4f00e45c // movi v28.16b, #2
+	ADD $192, R21, R9
+	ADD $704, R21, R8
+	MOVD $4, R13
+block181:
+	WORD $0x4f00e402 // movi v2.16b, #0
+	WORD $0x4f00e403 // movi v3.16b, #0
+	WORD $0x4f00e404 // movi v4.16b, #0
+	WORD $0x4f00e405 // movi v5.16b, #0
+	WORD $0x4f00e406 // movi v6.16b, #0
+	WORD $0x4f00e407 // movi v7.16b, #0
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	PRFM 8192(R8), PLDL1KEEP
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00941 // ldr q1, [x10, #32]
+	WORD $0x3dc0010e // ldr q14, [x8, #0]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x3dc00132 // ldr q18, [x9, #0]
+	WORD $0x4e3d8e53 // cmtst v19.16b, v18.16b, v29.16b
+	WORD $0x6e3e966e // mls v14.16b, v19.16b, v30.16b
+	WORD $0x4e3c8e53 // cmtst v19.16b, v18.16b, v28.16b
+	WORD $0x6e3e966f // mls v15.16b, v19.16b, v30.16b
+	WORD $0x4f80e1c2 // sdot v2.4s, v14.16b, v0.4b[0]
+	WORD $0x4f81e1e6 // sdot v6.4s, v15.16b, v1.4b[0]
+	WORD $0x3dc00510 // ldr q16, [x8, #16]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x3dc00532 // ldr q18, [x9, #16]
+	WORD $0x4e3d8e53 // cmtst v19.16b, v18.16b, v29.16b
+	WORD $0x6e3e9670 // mls v16.16b, v19.16b, v30.16b
+	WORD $0x4e3c8e53 // cmtst v19.16b, v18.16b, v28.16b
+	WORD $0x6e3e9671 // mls v17.16b, v19.16b, v30.16b
+	WORD $0x4f80e203 // sdot v3.4s, v16.16b, v0.4b[0]
+	WORD $0x4f81e227 // sdot v7.4s, v17.16b, v1.4b[0]
+	WORD $0x3dc0090e // ldr q14, [x8, #32]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x3dc00932 // ldr q18, [x9, #32]
+	WORD $0x4e3d8e53 // cmtst v19.16b, v18.16b, v29.16b
+	WORD $0x6e3e966e // mls v14.16b, v19.16b, v30.16b
+	WORD $0x4e3c8e53 // cmtst v19.16b, v18.16b, v28.16b
+	WORD $0x6e3e966f // mls v15.16b, v19.16b, v30.16b
+	WORD $0x4f80e1c4 // sdot v4.4s, v14.16b, v0.4b[0]
+	WORD $0x4f81e1e8 // sdot v8.4s, v15.16b, v1.4b[0]
+	WORD $0x3dc00d10 // ldr q16, [x8, #48]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x3dc00d32 // ldr q18, [x9, #48]
+	WORD $0x4e3d8e53 // cmtst v19.16b, v18.16b, v29.16b
+	WORD $0x6e3e9670 // mls v16.16b, v19.16b, v30.16b
+	WORD $0x4e3c8e53 // cmtst v19.16b, v18.16b, v28.16b
+	WORD $0x6e3e9671 // mls v17.16b, v19.16b, v30.16b
+	WORD $0x4f80e205 // sdot v5.4s, v16.16b, v0.4b[0]
+	WORD $0x4f81e229 // sdot v9.4s, v17.16b, v1.4b[0]
+	PRFM 8256(R8), PLDL1KEEP
+	WORD $0x3dc0110e // ldr q14, [x8, #64]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x3dc01132 // ldr q18, [x9, #64]
+	WORD $0x4e3d8e53 // cmtst v19.16b, v18.16b, v29.16b
+	WORD $0x6e3e966e // mls v14.16b, v19.16b, v30.16b
+	WORD $0x4e3c8e53 // cmtst v19.16b, v18.16b, v28.16b
+	WORD $0x6e3e966f // mls v15.16b, v19.16b, v30.16b
+	WORD $0x4fa0e1c2 // sdot v2.4s, v14.16b, v0.4b[1]
+	WORD $0x4fa1e1e6 // sdot v6.4s, v15.16b, v1.4b[1]
+	WORD $0x3dc01510 // ldr q16, [x8, #80]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x3dc01532 // ldr q18, [x9, #80]
+	WORD $0x4e3d8e53 // cmtst v19.16b, v18.16b, v29.16b
+	WORD $0x6e3e9670 // mls v16.16b, v19.16b, v30.16b
+	WORD $0x4e3c8e53 // cmtst v19.16b, v18.16b, v28.16b
+	WORD $0x6e3e9671 // mls v17.16b, v19.16b, v30.16b
+	WORD $0x4fa0e203 // sdot v3.4s, v16.16b, v0.4b[1]
+	WORD $0x4fa1e227 // sdot v7.4s, v17.16b, v1.4b[1]
+	WORD $0x3dc0190e // ldr q14, [x8, #96]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x3dc01932 // ldr q18, [x9, #96]
+	WORD $0x4e3d8e53 // cmtst v19.16b, v18.16b, v29.16b
+	WORD $0x6e3e966e // mls v14.16b, v19.16b, v30.16b
+	WORD $0x4e3c8e53 // cmtst v19.16b, v18.16b, v28.16b
+	WORD $0x6e3e966f // mls v15.16b, v19.16b, v30.16b
+	WORD $0x4fa0e1c4 // sdot v4.4s, v14.16b, v0.4b[1]
+	WORD $0x4fa1e1e8 // sdot v8.4s, v15.16b, v1.4b[1]
+	WORD $0x3dc01d10 // ldr q16, [x8, #112]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x3dc01d32 // ldr q18, [x9, #112]
+	WORD $0x4e3d8e53 // cmtst v19.16b, v18.16b, v29.16b
+	WORD $0x6e3e9670 // mls v16.16b, v19.16b, v30.16b
+	WORD $0x4e3c8e53 // cmtst v19.16b, v18.16b, v28.16b
+	WORD $0x6e3e9671 // mls v17.16b, v19.16b, v30.16b
+	WORD $0x4fa0e205 // sdot v5.4s, v16.16b, v0.4b[1]
+	WORD $0x4fa1e229 // sdot v9.4s, v17.16b, v1.4b[1]
+	PRFM 8320(R8), PLDL1KEEP
+	WORD $0x3dc0210e // ldr q14, [x8, #128]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x3dc02132 // ldr q18, [x9, #128]
+	WORD $0x4e3d8e53 // cmtst v19.16b, v18.16b, v29.16b
+	WORD $0x6e3e966e // mls v14.16b, v19.16b, v30.16b
+	WORD $0x4e3c8e53 // cmtst v19.16b, v18.16b, v28.16b
+	WORD $0x6e3e966f // mls v15.16b, v19.16b, v30.16b
+	WORD $0x4f80e9c2 // sdot v2.4s, v14.16b, v0.4b[2]
+	WORD $0x4f81e9e6 // sdot v6.4s, v15.16b, v1.4b[2]
+	WORD $0x3dc02510 // ldr q16, [x8, #144]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x3dc02532 // ldr q18, [x9, #144]
+	WORD $0x4e3d8e53 // cmtst v19.16b, v18.16b, v29.16b
+	WORD $0x6e3e9670 // mls v16.16b, v19.16b, v30.16b
+	WORD $0x4e3c8e53 // cmtst v19.16b, v18.16b, v28.16b
+	WORD $0x6e3e9671 // mls v17.16b, v19.16b, v30.16b
+	WORD $0x4f80ea03 // sdot v3.4s, v16.16b, v0.4b[2]
+	WORD $0x4f81ea27 // sdot v7.4s, v17.16b, v1.4b[2]
+	WORD $0x3dc0290e // ldr q14, [x8, #160]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x3dc02932 // ldr q18, [x9, #160]
+	WORD $0x4e3d8e53 // cmtst v19.16b, v18.16b, v29.16b
+	WORD $0x6e3e966e // mls v14.16b, v19.16b, v30.16b
+	WORD $0x4e3c8e53 // cmtst v19.16b, v18.16b, v28.16b
+	WORD $0x6e3e966f // mls v15.16b, v19.16b, v30.16b
+	WORD $0x4f80e9c4 // sdot v4.4s, v14.16b, v0.4b[2]
+	WORD $0x4f81e9e8 // sdot v8.4s, v15.16b, v1.4b[2]
+	WORD $0x3dc02d10 // ldr q16, [x8, #176]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x3dc02d32 // ldr q18, [x9, #176]
+	WORD $0x4e3d8e53 // cmtst v19.16b, v18.16b, v29.16b
+	WORD $0x6e3e9670 // mls v16.16b, v19.16b, v30.16b
+	WORD $0x4e3c8e53 // cmtst v19.16b, v18.16b, v28.16b
+	WORD $0x6e3e9671 // mls v17.16b, v19.16b, v30.16b
+	WORD $0x4f80ea05 // sdot v5.4s, v16.16b, v0.4b[2]
+	WORD $0x4f81ea29 // sdot v9.4s, v17.16b, v1.4b[2]
+	PRFM 8384(R8), PLDL1KEEP
+	WORD $0x3dc0310e // ldr q14, [x8, #192]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x3dc03132 // ldr q18, [x9, #192]
+	WORD $0x4e3d8e53 // cmtst v19.16b, v18.16b, v29.16b
+	WORD $0x6e3e966e // mls v14.16b, v19.16b, v30.16b
+	WORD $0x4e3c8e53 // cmtst v19.16b, v18.16b, v28.16b
+	WORD $0x6e3e966f // mls v15.16b, v19.16b, v30.16b
+	WORD $0x4fa0e9c2 // sdot v2.4s, v14.16b, v0.4b[3]
+	WORD $0x4fa1e9e6 // sdot v6.4s, v15.16b, v1.4b[3]
+	WORD $0x3dc03510 // ldr q16, [x8, #208]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x3dc03532 // ldr q18, [x9, #208]
+	WORD $0x4e3d8e53 // cmtst v19.16b, v18.16b, v29.16b
+	WORD $0x6e3e9670 // mls v16.16b, v19.16b, v30.16b
+	WORD $0x4e3c8e53 // cmtst v19.16b, v18.16b, v28.16b
+	WORD $0x6e3e9671 // mls v17.16b, v19.16b, v30.16b
+	WORD $0x4fa0ea03 // sdot v3.4s, v16.16b, v0.4b[3]
+	WORD $0x4fa1ea27 // sdot v7.4s, v17.16b, v1.4b[3]
+	WORD $0x3dc0390e // ldr q14, [x8, #224]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x3dc03932 // ldr q18, [x9, #224]
+	WORD $0x4e3d8e53 // cmtst v19.16b, v18.16b, v29.16b
+	WORD $0x6e3e966e // mls v14.16b, v19.16b, v30.16b
+	WORD $0x4e3c8e53 // cmtst v19.16b, v18.16b, v28.16b
+	WORD $0x6e3e966f // mls v15.16b, v19.16b, v30.16b
+	WORD $0x4fa0e9c4 // sdot v4.4s, v14.16b, v0.4b[3]
+	WORD $0x4fa1e9e8 // sdot v8.4s, v15.16b, v1.4b[3]
+	WORD $0x3dc03d10 // ldr q16, [x8, #240]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x3dc03d32 // ldr q18, [x9, #240]
+	WORD $0x4e3d8e53 // cmtst v19.16b, v18.16b, v29.16b
+	WORD $0x6e3e9670 // mls v16.16b, v19.16b, v30.16b
+	WORD $0x4e3c8e53 // cmtst v19.16b, v18.16b, v28.16b
+	WORD $0x6e3e9671 // mls v17.16b, v19.16b, v30.16b
+	WORD $0x4fa0ea05 // sdot v5.4s, v16.16b, v0.4b[3]
+	WORD $0x4fa1ea29 // sdot v9.4s, v17.16b, v1.4b[3]
+	PRFM 8448(R8), PLDL1KEEP
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc00d41 // ldr q1, [x10, #48]
+	WORD $0x3dc0410e // ldr q14, [x8, #256]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x3dc04132 // ldr q18, [x9, #256]
+	WORD $0x4e3d8e53 // cmtst v19.16b, v18.16b, v29.16b
+	WORD $0x6e3e966e // mls v14.16b, v19.16b, v30.16b
+	WORD $0x4e3c8e53 // cmtst v19.16b, v18.16b, v28.16b
+	WORD $0x6e3e966f // mls v15.16b, v19.16b, v30.16b
+	WORD $0x4f80e1c2 // sdot v2.4s, v14.16b, v0.4b[0]
+	WORD $0x4f81e1e6 // sdot v6.4s, v15.16b, v1.4b[0]
+	WORD $0x3dc04510 // ldr q16, [x8, #272]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x3dc04532 // ldr q18, [x9, #272]
+	WORD $0x4e3d8e53 // cmtst v19.16b, v18.16b, v29.16b
+	WORD $0x6e3e9670 // mls v16.16b, v19.16b, v30.16b
+	WORD $0x4e3c8e53 // cmtst v19.16b, v18.16b, v28.16b
+	WORD $0x6e3e9671 // mls v17.16b, v19.16b, v30.16b
+	WORD $0x4f80e203 // sdot v3.4s, v16.16b, v0.4b[0]
+	WORD $0x4f81e227 // sdot v7.4s, v17.16b, v1.4b[0]
+	WORD $0x3dc0490e // ldr q14, [x8, #288]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x3dc04932 // ldr q18, [x9, #288]
+	WORD $0x4e3d8e53 // cmtst v19.16b, v18.16b, v29.16b
+	WORD $0x6e3e966e // mls v14.16b, v19.16b, v30.16b
+	WORD $0x4e3c8e53 // cmtst v19.16b, v18.16b, v28.16b
+	WORD $0x6e3e966f // mls v15.16b, v19.16b, v30.16b
+	WORD $0x4f80e1c4 // sdot v4.4s, v14.16b, v0.4b[0]
+	WORD $0x4f81e1e8 // sdot v8.4s, v15.16b, v1.4b[0]
+	WORD $0x3dc04d10 // ldr q16, [x8, #304]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x3dc04d32 // ldr q18, [x9, #304]
+	WORD $0x4e3d8e53 // cmtst v19.16b, v18.16b, v29.16b
+	WORD $0x6e3e9670 // mls v16.16b, v19.16b, v30.16b
+	WORD $0x4e3c8e53 // cmtst v19.16b, v18.16b, v28.16b
+	WORD $0x6e3e9671 // mls v17.16b, v19.16b, v30.16b
+	WORD $0x4f80e205 // sdot v5.4s, v16.16b, v0.4b[0]
+	WORD $0x4f81e229 // sdot v9.4s, v17.16b, v1.4b[0]
+	PRFM 8512(R8), PLDL1KEEP
+	WORD $0x3dc0510e // ldr q14, [x8, #320]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x3dc05132 // ldr q18, [x9, #320]
+	WORD $0x4e3d8e53 // cmtst v19.16b, v18.16b, v29.16b
+	WORD $0x6e3e966e // mls v14.16b, v19.16b, v30.16b
+	WORD $0x4e3c8e53 // cmtst v19.16b, v18.16b, v28.16b
+	WORD $0x6e3e966f // mls v15.16b, v19.16b, v30.16b
+	WORD $0x4fa0e1c2 // sdot v2.4s, v14.16b, v0.4b[1]
+	WORD $0x4fa1e1e6 // sdot v6.4s, v15.16b, v1.4b[1]
+	WORD $0x3dc05510 // ldr q16, [x8, #336]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x3dc05532 // ldr q18, [x9, #336]
+	WORD $0x4e3d8e53 // cmtst v19.16b, v18.16b, v29.16b
+	WORD $0x6e3e9670 // mls v16.16b, v19.16b, v30.16b
+	WORD $0x4e3c8e53 // cmtst v19.16b, v18.16b, v28.16b
+	WORD $0x6e3e9671 // mls v17.16b, v19.16b, v30.16b
+	WORD $0x4fa0e203 // sdot v3.4s, v16.16b, v0.4b[1]
+	WORD $0x4fa1e227 // sdot v7.4s, v17.16b, v1.4b[1]
+	WORD $0x3dc0590e // ldr q14, [x8, #352]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x3dc05932 // ldr q18, [x9, #352]
+	WORD $0x4e3d8e53 // cmtst v19.16b, v18.16b, v29.16b
+	WORD $0x6e3e966e // mls v14.16b, v19.16b, v30.16b
+	WORD $0x4e3c8e53 // cmtst v19.16b, v18.16b, v28.16b
+	WORD $0x6e3e966f // mls v15.16b, v19.16b, v30.16b
+	WORD $0x4fa0e1c4 // sdot v4.4s, v14.16b, v0.4b[1]
+	WORD $0x4fa1e1e8 // sdot v8.4s, v15.16b, v1.4b[1]
+	WORD $0x3dc05d10 // ldr q16, [x8, #368]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x3dc05d32 // ldr q18, [x9, #368]
+	WORD $0x4e3d8e53 // cmtst v19.16b, v18.16b, v29.16b
+	WORD $0x6e3e9670 // mls v16.16b, v19.16b, v30.16b
+	WORD $0x4e3c8e53 // cmtst v19.16b, v18.16b, v28.16b
+	WORD $0x6e3e9671 // mls v17.16b, v19.16b, v30.16b
+	WORD $0x4fa0e205 // sdot v5.4s, v16.16b, v0.4b[1]
+	WORD $0x4fa1e229 // sdot v9.4s, v17.16b, v1.4b[1]
+	PRFM 8576(R8), PLDL1KEEP
+	WORD $0x3dc0610e // ldr q14, [x8, #384]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x3dc06132 // ldr q18, [x9, #384]
+	WORD $0x4e3d8e53 // cmtst v19.16b, v18.16b, v29.16b
+	WORD $0x6e3e966e // mls v14.16b, v19.16b, v30.16b
+	WORD $0x4e3c8e53 // cmtst v19.16b, v18.16b, v28.16b
+	WORD $0x6e3e966f // mls v15.16b, v19.16b, v30.16b
+	WORD $0x4f80e9c2 // sdot v2.4s, v14.16b, v0.4b[2]
+	WORD $0x4f81e9e6 // sdot v6.4s, v15.16b, v1.4b[2]
+	WORD $0x3dc06510 // ldr q16, [x8, #400]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x3dc06532 // ldr q18, [x9, #400]
+	WORD $0x4e3d8e53 // cmtst v19.16b, v18.16b, v29.16b
+	WORD $0x6e3e9670 // mls v16.16b, v19.16b, v30.16b
+	WORD $0x4e3c8e53 // cmtst v19.16b, v18.16b, v28.16b
+	WORD $0x6e3e9671 // mls v17.16b, v19.16b, v30.16b
+	WORD $0x4f80ea03 // sdot v3.4s, v16.16b, v0.4b[2]
+	WORD $0x4f81ea27 // sdot v7.4s, v17.16b, v1.4b[2]
+	WORD $0x3dc0690e // ldr q14, [x8, #416]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x3dc06932 // ldr q18, [x9, #416]
+	WORD $0x4e3d8e53 // cmtst v19.16b, v18.16b, v29.16b
+	WORD $0x6e3e966e // mls v14.16b, v19.16b, v30.16b
+	WORD $0x4e3c8e53 // cmtst v19.16b, v18.16b, v28.16b
+	WORD $0x6e3e966f // mls v15.16b, v19.16b, v30.16b
+	WORD $0x4f80e9c4 // sdot v4.4s, v14.16b, v0.4b[2]
+	WORD $0x4f81e9e8 // sdot v8.4s, v15.16b, v1.4b[2]
+	WORD $0x3dc06d10 // ldr q16, [x8, #432]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x3dc06d32 // ldr q18, [x9, #432]
+	WORD $0x4e3d8e53 // cmtst v19.16b, v18.16b, v29.16b
+	WORD $0x6e3e9670 // mls v16.16b, v19.16b, v30.16b
+	WORD $0x4e3c8e53 // cmtst v19.16b, v18.16b, v28.16b
+	WORD $0x6e3e9671 // mls v17.16b, v19.16b, v30.16b
+	WORD $0x4f80ea05 // sdot v5.4s, v16.16b, v0.4b[2]
+	WORD $0x4f81ea29 // sdot v9.4s, v17.16b, v1.4b[2]
+	PRFM 8640(R8), PLDL1KEEP
+	WORD $0x3dc0710e // ldr q14, [x8, #448]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x3dc07132 // ldr q18, [x9, #448]
+	WORD $0x4e3d8e53 // cmtst v19.16b, v18.16b, v29.16b
+	WORD $0x6e3e966e // mls v14.16b, v19.16b, v30.16b
+	WORD $0x4e3c8e53 // cmtst v19.16b, v18.16b, v28.16b
+	WORD $0x6e3e966f // mls v15.16b, v19.16b, v30.16b
+	WORD $0x4fa0e9c2 // sdot v2.4s, v14.16b, v0.4b[3]
+	WORD $0x4fa1e9e6 // sdot v6.4s, v15.16b, v1.4b[3]
+	WORD $0x3dc07510 // ldr q16, [x8, #464]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x3dc07532 // ldr q18, [x9, #464]
+	WORD $0x4e3d8e53 // cmtst v19.16b, v18.16b, v29.16b
+	WORD $0x6e3e9670 // mls v16.16b, v19.16b, v30.16b
+	WORD $0x4e3c8e53 // cmtst v19.16b, v18.16b, v28.16b
+	WORD $0x6e3e9671 // mls v17.16b, v19.16b, v30.16b
+	WORD $0x4fa0ea03 // sdot v3.4s, v16.16b, v0.4b[3]
+	WORD $0x4fa1ea27 // sdot v7.4s, v17.16b, v1.4b[3]
+	WORD $0x3dc0790e // ldr q14, [x8, #480]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x3dc07932 // ldr q18, [x9, #480]
+	WORD $0x4e3d8e53 // cmtst v19.16b, v18.16b, v29.16b
+	WORD $0x6e3e966e // mls v14.16b, v19.16b, v30.16b
+	WORD $0x4e3c8e53 // cmtst v19.16b, v18.16b, v28.16b
+	WORD $0x6e3e966f // mls v15.16b, v19.16b, v30.16b
+	WORD $0x4fa0e9c4 // sdot v4.4s, v14.16b, v0.4b[3]
+	WORD $0x4fa1e9e8 // sdot v8.4s, v15.16b, v1.4b[3]
+	WORD $0x3dc07d10 // ldr q16, [x8, #496]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x3dc07d32 // ldr q18, [x9, #496]
+	WORD $0x4e3d8e53 // cmtst v19.16b, v18.16b, v29.16b
+	WORD $0x6e3e9670 // mls v16.16b, v19.16b, v30.16b
+	WORD $0x4e3c8e53 // cmtst v19.16b, v18.16b, v28.16b
+	WORD $0x6e3e9671 // mls v17.16b, v19.16b, v30.16b
+	WORD $0x4fa0ea05 // sdot v5.4s, v16.16b, v0.4b[3]
+	WORD $0x4fa1ea29 // sdot v9.4s, v17.16b, v1.4b[3]
+	WORD $0x3dc4016e // ldr q14, [x11, #4096]
+	WORD $0x4eae944a // mla v10.4s, v2.4s, v14.4s
+	WORD $0x3dc4056e // ldr q14, [x11, #4112]
+	WORD $0x4eae946b // mla v11.4s, v3.4s, v14.4s
+	WORD $0x3dc4096e // ldr q14, [x11, #4128]
+	WORD $0x4eae948c // mla v12.4s, v4.4s, v14.4s
+	WORD $0x3dc40d6e // ldr q14, [x11, #4144]
+	WORD $0x4eae94ad // mla v13.4s, v5.4s, v14.4s
+	WORD $0x3dc4116e // ldr q14, [x11, #4160]
+	WORD $0x4eae94ca // mla v10.4s, v6.4s, v14.4s
+	WORD $0x3dc4156e // ldr q14, [x11, #4176]
+	WORD $0x4eae94eb // mla v11.4s, v7.4s, v14.4s
+	WORD $0x3dc4196e // ldr q14, [x11, #4192]
+	WORD $0x4eae950c // mla v12.4s, v8.4s, v14.4s
+	WORD $0x3dc41d6e // ldr q14, [x11, #4208]
+	WORD $0x4eae952d // mla v13.4s, v9.4s, v14.4s
+	ADD $512, R8
+	ADD $64, R10
+	ADD $128, R11
+	WORD $0x4f0a57bd // shl v29.16b, v29.16b, #2
+	WORD $0x4f0a579c // shl v28.16b, v28.16b, #2
+	SUB $1, R13
+	CBNZ R13, block181
+	WORD $0x3dc048c0 // ldr q0, [x6, #288]
+	WORD $0x3dc60321 // ldr q1, [x25, #6144]
+	WORD $0x0f40a022 // smull v2.4s, v1.4h, v0.h[0]
+	WORD $0x4f502022 // smlal2 v2.4s, v1.8h, v0.h[1]
+	WORD $0x3dc61321 // ldr q1, [x25, #6208]
+	WORD $0x0f40a023 // smull v3.4s, v1.4h, v0.h[0]
+	WORD $0x4f502023 // smlal2 v3.4s, v1.8h, v0.h[1]
+	WORD $0x3dc62321 // ldr q1, [x25, #6272]
+	WORD $0x0f40a024 // smull v4.4s, v1.4h, v0.h[0]
+	WORD $0x4f502024 // smlal2 v4.4s, v1.8h, v0.h[1]
+	WORD $0x3dc63321 // ldr q1, [x25, #6336]
+	WORD $0x0f40a025 // smull v5.4s, v1.4h, v0.h[0]
+	WORD $0x4f502025 // smlal2 v5.4s, v1.8h, v0.h[1]
+	WORD $0x3dc60721 // ldr q1, [x25, #6160]
+	WORD $0x0f602022 // smlal v2.4s, v1.4h, v0.h[2]
+	WORD $0x4f702022 // smlal2 v2.4s, v1.8h, v0.h[3]
+	WORD $0x3dc61721 // ldr q1, [x25, #6224]
+	WORD $0x0f602023 // smlal v3.4s, v1.4h, v0.h[2]
+	WORD $0x4f702023 // smlal2 v3.4s, v1.8h, v0.h[3]
+	WORD $0x3dc62721 // ldr q1, [x25, #6288]
+	WORD $0x0f602024 // smlal v4.4s, v1.4h, v0.h[2]
+	WORD $0x4f702024 // smlal2 v4.4s, v1.8h, v0.h[3]
+	WORD $0x3dc63721 // ldr q1, [x25, #6352]
+	WORD $0x0f602025 // smlal v5.4s, v1.4h, v0.h[2]
+	WORD $0x4f702025 // smlal2 v5.4s, v1.8h, v0.h[3]
+	WORD $0x3dc60b21 // ldr q1, [x25, #6176]
+	WORD $0x0f402822 // smlal v2.4s, v1.4h, v0.h[4]
+	WORD $0x4f502822 // smlal2 v2.4s, v1.8h, v0.h[5]
+	WORD $0x3dc61b21 // ldr q1, [x25, #6240]
+	WORD $0x0f402823 // smlal v3.4s, v1.4h, v0.h[4]
+	WORD $0x4f502823 // smlal2 v3.4s, v1.8h, v0.h[5]
+	WORD $0x3dc62b21 // ldr q1, [x25, #6304]
+	WORD $0x0f402824 // smlal v4.4s, v1.4h, v0.h[4]
+	WORD $0x4f502824 // smlal2 v4.4s, v1.8h, v0.h[5]
+	WORD $0x3dc63b21 // ldr q1, [x25, #6368]
+	WORD $0x0f402825 // smlal v5.4s, v1.4h, v0.h[4]
+	WORD $0x4f502825 // smlal2 v5.4s, v1.8h, v0.h[5]
+	WORD $0x3dc60f21 // ldr q1, [x25, #6192]
+	WORD $0x0f602822 // smlal v2.4s, v1.4h, v0.h[6]
+	WORD $0x4f702822 // smlal2 v2.4s, v1.8h, v0.h[7]
+	WORD $0x3dc61f21 // ldr q1, [x25, #6256]
+	WORD $0x0f602823 // smlal v3.4s, v1.4h, v0.h[6]
+	WORD $0x4f702823 // smlal2 v3.4s, v1.8h, v0.h[7]
+	WORD $0x3dc62f21 // ldr q1, [x25, #6320]
+	WORD $0x0f602824 // smlal v4.4s, v1.4h, v0.h[6]
+	WORD $0x4f702824 // smlal2 v4.4s, v1.8h, v0.h[7]
+	WORD $0x3dc63f21 // ldr q1, [x25, #6384]
+	WORD $0x0f602825 // smlal v5.4s, v1.4h, v0.h[6]
+	WORD $0x4f702825 // smlal2 v5.4s, v1.8h, v0.h[7]
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0x3dc642e1 // ldr q1, [x23, #6400]
+	WORD $0x3dc652e8 // ldr q8, [x23, #6464]
+	WORD $0x3dc002c7 // ldr q7, [x22, #0]
+	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2accc7 // fmla v7.4s, v6.4s, v10.4s
+	WORD $0x4f809106 // fmul v6.4s, v8.4s, v0.s[0]
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4ea2ccc7 // fmls v7.4s, v6.4s, v2.4s
+	WORD $0x3d8002c7 // str q7, [x22, #0]
+	WORD $0x3dc646e1 // ldr q1, [x23, #6416]
+	WORD $0x3dc656e8 // ldr q8, [x23, #6480]
+	WORD $0x3dc006c7 // ldr q7, [x22, #16]
+	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bccc7 // fmla v7.4s, v6.4s, v11.4s
+	WORD $0x4f809106 // fmul v6.4s, v8.4s, v0.s[0]
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4ea3ccc7 // fmls v7.4s, v6.4s, v3.4s
+	WORD $0x3d8006c7 // str q7, [x22, #16]
+	WORD $0x3dc64ae1 // ldr q1, [x23, #6432]
+	WORD $0x3dc65ae8 // ldr q8, [x23, #6496]
+	WORD $0x3dc00ac7 // ldr q7, [x22, #32]
+	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2cccc7 // fmla v7.4s, v6.4s, v12.4s
+	WORD $0x4f809106 // fmul v6.4s, v8.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4ea4ccc7 // fmls v7.4s, v6.4s, v4.4s
+	WORD $0x3d800ac7 // str q7, [x22, #32]
+	WORD $0x3dc64ee1 // ldr q1, [x23, #6448]
+	WORD $0x3dc65ee8 // ldr q8, [x23, #6512]
+	WORD $0x3dc00ec7 // ldr q7, [x22, #48]
+	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dccc7 // fmla v7.4s, v6.4s, v13.4s
+	WORD $0x4f809106 // fmul v6.4s, v8.4s, v0.s[0]
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4ea5ccc7 // fmls v7.4s, v6.4s, v5.4s
+	WORD $0x3d800ec7 // str q7, [x22, #48]
+	JMP next167
+rowsNext179:
+more169:
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -4804,7 +10574,7 @@ super91:
 	WORD $0x4f00e439 // movi v25.16b, #1
 	WORD $0x4f00e45a // movi v26.16b, #2
 	MOVD $4, R13
-unpack93:
+unpack182:
 	WORD $0x3dc00125 // ldr q5, [x9, #0]
 	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
 	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
@@ -5130,14 +10900,14 @@ unpack93:
 	ADD $1024, R8
 	ADD $512, R9
 	SUB $1, R13
-	CBNZ R13, unpack93
+	CBNZ R13, unpack182
 	ADD $2816, R1
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_95:
+rows4_184:
 	CMP $4, R5
-	BLT rowsNext94
+	BLT rowsNext183
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -5145,7 +10915,7 @@ rows4_95:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass96:
+pass185:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -5158,7 +10928,7 @@ pass96:
 	WORD $0x4f00e415 // movi v21.16b, #0
 	WORD $0x4f00e416 // movi v22.16b, #0
 	WORD $0x4f00e417 // movi v23.16b, #0
-block97:
+block186:
 	WORD $0x4f00e408 // movi v8.16b, #0
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
@@ -5269,7 +11039,7 @@ block97:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block97
+	CBNZ R13, block186
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
 	WORD $0x3dc0e8c2 // ldr q2, [x6, #928]
@@ -5424,15 +11194,15 @@ block97:
 	ADD $128, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass96
+	CBNZ R24, pass185
 	ADD $1280, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_95
-rowsNext94:
-rows2_99:
+	JMP rows4_184
+rowsNext183:
+rows2_188:
 	CMP $2, R5
-	BLT rowsNext98
+	BLT rowsNext187
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -5451,7 +11221,7 @@ rows2_99:
 	WORD $0x4f00e417 // movi v23.16b, #0
 	WORD $0x4f00e418 // movi v24.16b, #0
 	WORD $0x4f00e419 // movi v25.16b, #0
-block101:
+block190:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
@@ -5576,7 +11346,7 @@ block101:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block101
+	CBNZ R13, block190
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
 	WORD $0x3dc60322 // ldr q2, [x25, #6144]
@@ -5736,11 +11506,11 @@ block101:
 	ADD $640, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_99
-rowsNext98:
-rows1_103:
+	JMP rows2_188
+rowsNext187:
+rows1_192:
 	CMP $1, R5
-	BLT rowsNext102
+	BLT rowsNext191
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -5755,7 +11525,7 @@ rows1_103:
 	WORD $0x4f00e40e // movi v14.16b, #0
 	WORD $0x4f00e40f // movi v15.16b, #0
 	WORD $0x4f00e410 // movi v16.16b, #0
-block105:
+block194:
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
@@ -5838,7 +11608,7 @@ block105:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block105
+	CBNZ R13, block194
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc60321 // ldr q1, [x25, #6144]
 	WORD $0x0f40a022 // smull v2.4s, v1.4h, v0.h[0]
@@ -5932,12 +11702,13 @@ block105:
 	ADD $320, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext102:
+rowsNext191:
+next167:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $1, R4
-	JMP super91
-done92:
+	JMP super166
+done168:
 	RET
 
 // func groupQ6_KDotProd(a *groupArgs)
@@ -5947,9 +11718,966 @@ TEXT ·groupQ6_KDotProd(SB), NOSPLIT, $0-8
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super106:
+super195:
 	CMP $0, R4
-	BLE done107
+	BLE done197
+	MOVD groupArgs_rows(R0), R5
+	CMP $2, R5
+	BGT more198
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d864041 // str q1, [x2, #6400]
+	WORD $0x3d864442 // str q2, [x2, #6416]
+	WORD $0x3dc00420 // ldr q0, [x1, #16]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d864841 // str q1, [x2, #6432]
+	WORD $0x3d864c42 // str q2, [x2, #6448]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	WORD $0x3dc30820 // ldr q0, [x1, #3104]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840041 // str q1, [x2, #4096]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841041 // str q1, [x2, #4160]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842041 // str q1, [x2, #4224]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843041 // str q1, [x2, #4288]
+	WORD $0x3dc30c20 // ldr q0, [x1, #3120]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840441 // str q1, [x2, #4112]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841441 // str q1, [x2, #4176]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842441 // str q1, [x2, #4240]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843441 // str q1, [x2, #4304]
+	WORD $0x3dc31020 // ldr q0, [x1, #3136]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840841 // str q1, [x2, #4128]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841841 // str q1, [x2, #4192]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842841 // str q1, [x2, #4256]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843841 // str q1, [x2, #4320]
+	WORD $0x3dc31420 // ldr q0, [x1, #3152]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840c41 // str q1, [x2, #4144]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841c41 // str q1, [x2, #4208]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842c41 // str q1, [x2, #4272]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843c41 // str q1, [x2, #4336]
+	WORD $0x3dc31820 // ldr q0, [x1, #3168]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844041 // str q1, [x2, #4352]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845041 // str q1, [x2, #4416]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846041 // str q1, [x2, #4480]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847041 // str q1, [x2, #4544]
+	WORD $0x3dc31c20 // ldr q0, [x1, #3184]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844441 // str q1, [x2, #4368]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845441 // str q1, [x2, #4432]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846441 // str q1, [x2, #4496]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847441 // str q1, [x2, #4560]
+	WORD $0x3dc32020 // ldr q0, [x1, #3200]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844841 // str q1, [x2, #4384]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845841 // str q1, [x2, #4448]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846841 // str q1, [x2, #4512]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847841 // str q1, [x2, #4576]
+	WORD $0x3dc32420 // ldr q0, [x1, #3216]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844c41 // str q1, [x2, #4400]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845c41 // str q1, [x2, #4464]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846c41 // str q1, [x2, #4528]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847c41 // str q1, [x2, #4592]
+	WORD $0x3dc32820 // ldr q0, [x1, #3232]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848041 // str q1, [x2, #4608]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849041 // str q1, [x2, #4672]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84a041 // str q1, [x2, #4736]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84b041 // str q1, [x2, #4800]
+	WORD $0x3dc32c20 // ldr q0, [x1, #3248]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848441 // str q1, [x2, #4624]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849441 // str q1, [x2, #4688]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84a441 // str q1, [x2, #4752]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84b441 // str q1, [x2, #4816]
+	WORD $0x3dc33020 // ldr q0, [x1, #3264]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848841 // str q1, [x2, #4640]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849841 // str q1, [x2, #4704]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84a841 // str q1, [x2, #4768]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84b841 // str q1, [x2, #4832]
+	WORD $0x3dc33420 // ldr q0, [x1, #3280]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848c41 // str q1, [x2, #4656]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849c41 // str q1, [x2, #4720]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84ac41 // str q1, [x2, #4784]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84bc41 // str q1, [x2, #4848]
+	WORD $0x3dc33820 // ldr q0, [x1, #3296]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84c041 // str q1, [x2, #4864]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84d041 // str q1, [x2, #4928]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84e041 // str q1, [x2, #4992]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84f041 // str q1, [x2, #5056]
+	WORD $0x3dc33c20 // ldr q0, [x1, #3312]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84c441 // str q1, [x2, #4880]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84d441 // str q1, [x2, #4944]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84e441 // str q1, [x2, #5008]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84f441 // str q1, [x2, #5072]
+	WORD $0x3dc34020 // ldr q0, [x1, #3328]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84c841 // str q1, [x2, #4896]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84d841 // str q1, [x2, #4960]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84e841 // str q1, [x2, #5024]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84f841 // str q1, [x2, #5088]
+	WORD $0x3dc34420 // ldr q0, [x1, #3344]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84cc41 // str q1, [x2, #4912]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84dc41 // str q1, [x2, #4976]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84ec41 // str q1, [x2, #5040]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84fc41 // str q1, [x2, #5104]
+	ADD $32, R1, R20
+	ADD $3360, R1
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	CMP $2, R5
+	BNE rowsNext199
+	// 2 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $4, R24
+pass200:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f05e55f // movi v31.16b, #170
+	WORD $0x4f07e61e // movi v30.16b, #240
+	MOVD R21, R8
+	ADD $2048, R21, R9
+	MOVD $2, R13
+block201:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00941 // ldr q1, [x10, #32]
+	WORD $0x3dc01142 // ldr q2, [x10, #64]
+	WORD $0x3dc01943 // ldr q3, [x10, #96]
+	WORD $0x3dc05144 // ldr q4, [x10, #320]
+	WORD $0x3dc05945 // ldr q5, [x10, #352]
+	WORD $0x3dc06146 // ldr q6, [x10, #384]
+	WORD $0x3dc06947 // ldr q7, [x10, #416]
+	PRFM 8192(R8), PLDL1KEEP
+	PRFM 8704(R8), PLDL1KEEP
+	PRFM 8192(R9), PLDL1KEEP
+	WORD $0x3dc00112 // ldr q18, [x8, #0]
+	WORD $0x3dc08113 // ldr q19, [x8, #512]
+	WORD $0x3dc00134 // ldr q20, [x9, #0]
+	WORD $0x6e3f1e94 // eor v20.16b, v20.16b, v31.16b
+	WORD $0x4f0a5656 // shl v22.16b, v18.16b, #2
+	WORD $0x6f0e5696 // sli v22.16b, v20.16b, #6
+	WORD $0x6f0e0695 // ushr v21.16b, v20.16b, #2
+	WORD $0x4f0a5677 // shl v23.16b, v19.16b, #2
+	WORD $0x6f0e56b7 // sli v23.16b, v21.16b, #6
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4f0a5698 // shl v24.16b, v20.16b, #2
+	WORD $0x6f0e4658 // sri v24.16b, v18.16b, #2
+	WORD $0x4e3e1e73 // and v19.16b, v19.16b, v30.16b
+	WORD $0x4eb41e99 // mov v25.16b, v20.16b
+	WORD $0x6f0e4679 // sri v25.16b, v19.16b, #2
+	WORD $0x4f80e2c8 // sdot v8.4s, v22.16b, v0.4b[0]
+	WORD $0x4f81e2ea // sdot v10.4s, v23.16b, v1.4b[0]
+	WORD $0x4f82e30c // sdot v12.4s, v24.16b, v2.4b[0]
+	WORD $0x4f83e32e // sdot v14.4s, v25.16b, v3.4b[0]
+	WORD $0x4f84e2c9 // sdot v9.4s, v22.16b, v4.4b[0]
+	WORD $0x4f85e2eb // sdot v11.4s, v23.16b, v5.4b[0]
+	WORD $0x4f86e30d // sdot v13.4s, v24.16b, v6.4b[0]
+	WORD $0x4f87e32f // sdot v15.4s, v25.16b, v7.4b[0]
+	PRFM 8256(R8), PLDL1KEEP
+	PRFM 8768(R8), PLDL1KEEP
+	PRFM 8256(R9), PLDL1KEEP
+	WORD $0x3dc01112 // ldr q18, [x8, #64]
+	WORD $0x3dc09113 // ldr q19, [x8, #576]
+	WORD $0x3dc01134 // ldr q20, [x9, #64]
+	WORD $0x6e3f1e94 // eor v20.16b, v20.16b, v31.16b
+	WORD $0x4f0a5656 // shl v22.16b, v18.16b, #2
+	WORD $0x6f0e5696 // sli v22.16b, v20.16b, #6
+	WORD $0x6f0e0695 // ushr v21.16b, v20.16b, #2
+	WORD $0x4f0a5677 // shl v23.16b, v19.16b, #2
+	WORD $0x6f0e56b7 // sli v23.16b, v21.16b, #6
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4f0a5698 // shl v24.16b, v20.16b, #2
+	WORD $0x6f0e4658 // sri v24.16b, v18.16b, #2
+	WORD $0x4e3e1e73 // and v19.16b, v19.16b, v30.16b
+	WORD $0x4eb41e99 // mov v25.16b, v20.16b
+	WORD $0x6f0e4679 // sri v25.16b, v19.16b, #2
+	WORD $0x4fa0e2c8 // sdot v8.4s, v22.16b, v0.4b[1]
+	WORD $0x4fa1e2ea // sdot v10.4s, v23.16b, v1.4b[1]
+	WORD $0x4fa2e30c // sdot v12.4s, v24.16b, v2.4b[1]
+	WORD $0x4fa3e32e // sdot v14.4s, v25.16b, v3.4b[1]
+	WORD $0x4fa4e2c9 // sdot v9.4s, v22.16b, v4.4b[1]
+	WORD $0x4fa5e2eb // sdot v11.4s, v23.16b, v5.4b[1]
+	WORD $0x4fa6e30d // sdot v13.4s, v24.16b, v6.4b[1]
+	WORD $0x4fa7e32f // sdot v15.4s, v25.16b, v7.4b[1]
+	PRFM 8320(R8), PLDL1KEEP
+	PRFM 8832(R8), PLDL1KEEP
+	PRFM 8320(R9), PLDL1KEEP
+	WORD $0x3dc02112 // ldr q18, [x8, #128]
+	WORD $0x3dc0a113 // ldr q19, [x8, #640]
+	WORD $0x3dc02134 // ldr q20, [x9, #128]
+	WORD $0x6e3f1e94 // eor v20.16b, v20.16b, v31.16b
+	WORD $0x4f0a5656 // shl v22.16b, v18.16b, #2
+	WORD $0x6f0e5696 // sli v22.16b, v20.16b, #6
+	WORD $0x6f0e0695 // ushr v21.16b, v20.16b, #2
+	WORD $0x4f0a5677 // shl v23.16b, v19.16b, #2
+	WORD $0x6f0e56b7 // sli v23.16b, v21.16b, #6
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4f0a5698 // shl v24.16b, v20.16b, #2
+	WORD $0x6f0e4658 // sri v24.16b, v18.16b, #2
+	WORD $0x4e3e1e73 // and v19.16b, v19.16b, v30.16b
+	WORD $0x4eb41e99 // mov v25.16b, v20.16b
+	WORD $0x6f0e4679 // sri v25.16b, v19.16b, #2
+	WORD $0x4f80eac8 // sdot v8.4s, v22.16b, v0.4b[2]
+	WORD $0x4f81eaea // sdot v10.4s, v23.16b, v1.4b[2]
+	WORD $0x4f82eb0c // sdot v12.4s, v24.16b, v2.4b[2]
+	WORD $0x4f83eb2e // sdot v14.4s, v25.16b, v3.4b[2]
+	WORD $0x4f84eac9 // sdot v9.4s, v22.16b, v4.4b[2]
+	WORD $0x4f85eaeb // sdot v11.4s, v23.16b, v5.4b[2]
+	WORD $0x4f86eb0d // sdot v13.4s, v24.16b, v6.4b[2]
+	WORD $0x4f87eb2f // sdot v15.4s, v25.16b, v7.4b[2]
+	PRFM 8384(R8), PLDL1KEEP
+	PRFM 8896(R8), PLDL1KEEP
+	PRFM 8384(R9), PLDL1KEEP
+	WORD $0x3dc03112 // ldr q18, [x8, #192]
+	WORD $0x3dc0b113 // ldr q19, [x8, #704]
+	WORD $0x3dc03134 // ldr q20, [x9, #192]
+	WORD $0x6e3f1e94 // eor v20.16b, v20.16b, v31.16b
+	WORD $0x4f0a5656 // shl v22.16b, v18.16b, #2
+	WORD $0x6f0e5696 // sli v22.16b, v20.16b, #6
+	WORD $0x6f0e0695 // ushr v21.16b, v20.16b, #2
+	WORD $0x4f0a5677 // shl v23.16b, v19.16b, #2
+	WORD $0x6f0e56b7 // sli v23.16b, v21.16b, #6
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4f0a5698 // shl v24.16b, v20.16b, #2
+	WORD $0x6f0e4658 // sri v24.16b, v18.16b, #2
+	WORD $0x4e3e1e73 // and v19.16b, v19.16b, v30.16b
+	WORD $0x4eb41e99 // mov v25.16b, v20.16b
+	WORD $0x6f0e4679 // sri v25.16b, v19.16b, #2
+	WORD $0x4fa0eac8 // sdot v8.4s, v22.16b, v0.4b[3]
+	WORD $0x4fa1eaea // sdot v10.4s, v23.16b, v1.4b[3]
+	WORD $0x4fa2eb0c // sdot v12.4s, v24.16b, v2.4b[3]
+	WORD $0x4fa3eb2e // sdot v14.4s, v25.16b, v3.4b[3]
+	WORD $0x4fa4eac9 // sdot v9.4s, v22.16b, v4.4b[3]
+	WORD $0x4fa5eaeb // sdot v11.4s, v23.16b, v5.4b[3]
+	WORD $0x4fa6eb0d // sdot v13.4s, v24.16b, v6.4b[3]
+	WORD $0x4fa7eb2f // sdot v15.4s, v25.16b, v7.4b[3]
+	WORD $0x3dc40172 // ldr q18, [x11, #4096]
+	WORD $0x4eb29510 // mla v16.4s, v8.4s, v18.4s
+	WORD $0x4eb29531 // mla v17.4s, v9.4s, v18.4s
+	WORD $0x3dc42172 // ldr q18, [x11, #4224]
+	WORD $0x4eb29550 // mla v16.4s, v10.4s, v18.4s
+	WORD $0x4eb29571 // mla v17.4s, v11.4s, v18.4s
+	WORD $0x3dc44172 // ldr q18, [x11, #4352]
+	WORD $0x4eb29590 // mla v16.4s, v12.4s, v18.4s
+	WORD $0x4eb295b1 // mla v17.4s, v13.4s, v18.4s
+	WORD $0x3dc46172 // ldr q18, [x11, #4480]
+	WORD $0x4eb295d0 // mla v16.4s, v14.4s, v18.4s
+	WORD $0x4eb295f1 // mla v17.4s, v15.4s, v18.4s
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc00d41 // ldr q1, [x10, #48]
+	WORD $0x3dc01542 // ldr q2, [x10, #80]
+	WORD $0x3dc01d43 // ldr q3, [x10, #112]
+	WORD $0x3dc05544 // ldr q4, [x10, #336]
+	WORD $0x3dc05d45 // ldr q5, [x10, #368]
+	WORD $0x3dc06546 // ldr q6, [x10, #400]
+	WORD $0x3dc06d47 // ldr q7, [x10, #432]
+	PRFM 8448(R8), PLDL1KEEP
+	PRFM 8960(R8), PLDL1KEEP
+	PRFM 8448(R9), PLDL1KEEP
+	WORD $0x3dc04112 // ldr q18, [x8, #256]
+	WORD $0x3dc0c113 // ldr q19, [x8, #768]
+	WORD $0x3dc04134 // ldr q20, [x9, #256]
+	WORD $0x6e3f1e94 // eor v20.16b, v20.16b, v31.16b
+	WORD $0x4f0a5656 // shl v22.16b, v18.16b, #2
+	WORD $0x6f0e5696 // sli v22.16b, v20.16b, #6
+	WORD $0x6f0e0695 // ushr v21.16b, v20.16b, #2
+	WORD $0x4f0a5677 // shl v23.16b, v19.16b, #2
+	WORD $0x6f0e56b7 // sli v23.16b, v21.16b, #6
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4f0a5698 // shl v24.16b, v20.16b, #2
+	WORD $0x6f0e4658 // sri v24.16b, v18.16b, #2
+	WORD $0x4e3e1e73 // and v19.16b, v19.16b, v30.16b
+	WORD $0x4eb41e99 // mov v25.16b, v20.16b
+	WORD $0x6f0e4679 // sri v25.16b, v19.16b, #2
+	WORD $0x4f80e2c8 // sdot v8.4s, v22.16b, v0.4b[0]
+	WORD $0x4f81e2ea // sdot v10.4s, v23.16b, v1.4b[0]
+	WORD $0x4f82e30c // sdot v12.4s, v24.16b, v2.4b[0]
+	WORD $0x4f83e32e // sdot v14.4s, v25.16b, v3.4b[0]
+	WORD $0x4f84e2c9 // sdot v9.4s, v22.16b, v4.4b[0]
+	WORD $0x4f85e2eb // sdot v11.4s, v23.16b, v5.4b[0]
+	WORD $0x4f86e30d // sdot v13.4s, v24.16b, v6.4b[0]
+	WORD $0x4f87e32f // sdot v15.4s, v25.16b, v7.4b[0]
+	PRFM 8512(R8), PLDL1KEEP
+	PRFM 9024(R8), PLDL1KEEP
+	PRFM 8512(R9), PLDL1KEEP
+	WORD $0x3dc05112 // ldr q18, [x8, #320]
+	WORD $0x3dc0d113 // ldr q19, [x8, #832]
+	WORD $0x3dc05134 // ldr q20, [x9, #320]
+	WORD $0x6e3f1e94 // eor v20.16b, v20.16b, v31.16b
+	WORD $0x4f0a5656 // shl v22.16b, v18.16b, #2
+	WORD $0x6f0e5696 // sli v22.16b, v20.16b, #6
+	WORD $0x6f0e0695 // ushr v21.16b, v20.16b, #2
+	WORD $0x4f0a5677 // shl v23.16b, v19.16b, #2
+	WORD $0x6f0e56b7 // sli v23.16b, v21.16b, #6
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4f0a5698 // shl v24.16b, v20.16b, #2
+	WORD $0x6f0e4658 // sri v24.16b, v18.16b, #2
+	WORD $0x4e3e1e73 // and v19.16b, v19.16b, v30.16b
+	WORD $0x4eb41e99 // mov v25.16b, v20.16b
+	WORD $0x6f0e4679 // sri v25.16b, v19.16b, #2
+	WORD $0x4fa0e2c8 // sdot v8.4s, v22.16b, v0.4b[1]
+	WORD $0x4fa1e2ea // sdot v10.4s, v23.16b, v1.4b[1]
+	WORD $0x4fa2e30c // sdot v12.4s, v24.16b, v2.4b[1]
+	WORD $0x4fa3e32e // sdot v14.4s, v25.16b, v3.4b[1]
+	WORD $0x4fa4e2c9 // sdot v9.4s, v22.16b, v4.4b[1]
+	WORD $0x4fa5e2eb // sdot v11.4s, v23.16b, v5.4b[1]
+	WORD $0x4fa6e30d // sdot v13.4s, v24.16b, v6.4b[1]
+	WORD $0x4fa7e32f // sdot v15.4s, v25.16b, v7.4b[1]
+	PRFM 8576(R8), PLDL1KEEP
+	PRFM 9088(R8), PLDL1KEEP
+	PRFM 8576(R9), PLDL1KEEP
+	WORD $0x3dc06112 // ldr q18, [x8, #384]
+	WORD $0x3dc0e113 // ldr q19, [x8, #896]
+	WORD $0x3dc06134 // ldr q20, [x9, #384]
+	WORD $0x6e3f1e94 // eor v20.16b, v20.16b, v31.16b
+	WORD $0x4f0a5656 // shl v22.16b, v18.16b, #2
+	WORD $0x6f0e5696 // sli v22.16b, v20.16b, #6
+	WORD $0x6f0e0695 // ushr v21.16b, v20.16b, #2
+	WORD $0x4f0a5677 // shl v23.16b, v19.16b, #2
+	WORD $0x6f0e56b7 // sli v23.16b, v21.16b, #6
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4f0a5698 // shl v24.16b, v20.16b, #2
+	WORD $0x6f0e4658 // sri v24.16b, v18.16b, #2
+	WORD $0x4e3e1e73 // and v19.16b, v19.16b, v30.16b
+	WORD $0x4eb41e99 // mov v25.16b, v20.16b
+	WORD $0x6f0e4679 // sri v25.16b, v19.16b, #2
+	WORD $0x4f80eac8 // sdot v8.4s, v22.16b, v0.4b[2]
+	WORD $0x4f81eaea // sdot v10.4s, v23.16b, v1.4b[2]
+	WORD $0x4f82eb0c // sdot v12.4s, v24.16b, v2.4b[2]
+	WORD $0x4f83eb2e // sdot v14.4s, v25.16b, v3.4b[2]
+	WORD $0x4f84eac9 // sdot v9.4s, v22.16b, v4.4b[2]
+	WORD $0x4f85eaeb // sdot v11.4s, v23.16b, v5.4b[2]
+	WORD $0x4f86eb0d // sdot v13.4s, v24.16b, v6.4b[2]
+	WORD $0x4f87eb2f // sdot v15.4s, v25.16b, v7.4b[2]
+	PRFM 8640(R8), PLDL1KEEP
+	PRFM 9152(R8), PLDL1KEEP
+	PRFM 8640(R9), PLDL1KEEP
+	WORD $0x3dc07112 // ldr q18, [x8, #448]
+	WORD $0x3dc0f113 // ldr q19, [x8, #960]
+	WORD $0x3dc07134 // ldr q20, [x9, #448]
+	WORD $0x6e3f1e94 // eor v20.16b, v20.16b, v31.16b
+	WORD $0x4f0a5656 // shl v22.16b, v18.16b, #2
+	WORD $0x6f0e5696 // sli v22.16b, v20.16b, #6
+	WORD $0x6f0e0695 // ushr v21.16b, v20.16b, #2
+	WORD $0x4f0a5677 // shl v23.16b, v19.16b, #2
+	WORD $0x6f0e56b7 // sli v23.16b, v21.16b, #6
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4f0a5698 // shl v24.16b, v20.16b, #2
+	WORD $0x6f0e4658 // sri v24.16b, v18.16b, #2
+	WORD $0x4e3e1e73 // and v19.16b, v19.16b, v30.16b
+	WORD $0x4eb41e99 // mov v25.16b, v20.16b
+	WORD $0x6f0e4679 // sri v25.16b, v19.16b, #2
+	WORD $0x4fa0eac8 // sdot v8.4s, v22.16b, v0.4b[3]
+	WORD $0x4fa1eaea // sdot v10.4s, v23.16b, v1.4b[3]
+	WORD $0x4fa2eb0c // sdot v12.4s, v24.16b, v2.4b[3]
+	WORD $0x4fa3eb2e // sdot v14.4s, v25.16b, v3.4b[3]
+	WORD $0x4fa4eac9 // sdot v9.4s, v22.16b, v4.4b[3]
+	WORD $0x4fa5eaeb // sdot v11.4s, v23.16b, v5.4b[3]
+	WORD $0x4fa6eb0d // sdot v13.4s, v24.16b, v6.4b[3]
+	WORD $0x4fa7eb2f // sdot v15.4s, v25.16b, v7.4b[3]
+	WORD $0x3dc41172 // ldr q18, [x11, #4160]
+	WORD $0x4eb29510 // mla v16.4s, v8.4s, v18.4s
+	WORD $0x4eb29531 // mla v17.4s, v9.4s, v18.4s
+	WORD $0x3dc43172 // ldr q18, [x11, #4288]
+	WORD $0x4eb29550 // mla v16.4s, v10.4s, v18.4s
+	WORD $0x4eb29571 // mla v17.4s, v11.4s, v18.4s
+	WORD $0x3dc45172 // ldr q18, [x11, #4416]
+	WORD $0x4eb29590 // mla v16.4s, v12.4s, v18.4s
+	WORD $0x4eb295b1 // mla v17.4s, v13.4s, v18.4s
+	WORD $0x3dc47172 // ldr q18, [x11, #4544]
+	WORD $0x4eb295d0 // mla v16.4s, v14.4s, v18.4s
+	WORD $0x4eb295f1 // mla v17.4s, v15.4s, v18.4s
+	ADD $1024, R8
+	ADD $512, R9
+	ADD $128, R10
+	ADD $512, R11
+	SUB $1, R13
+	CBNZ R13, block201
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0x3dc642e2 // ldr q2, [x23, #6400]
+	WORD $0x3dc002c4 // ldr q4, [x22, #0]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4f3ee610 // scvtf v16.4s, v16.4s, #2
+	WORD $0x4e30cc64 // fmla v4.4s, v3.4s, v16.4s
+	WORD $0x3d8002c4 // str q4, [x22, #0]
+	WORD $0x3dc012c4 // ldr q4, [x22, #64]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4f3ee631 // scvtf v17.4s, v17.4s, #2
+	WORD $0x4e31cc64 // fmla v4.4s, v3.4s, v17.4s
+	WORD $0x3d8012c4 // str q4, [x22, #64]
+	ADD $16, R21
+	ADD $16, R22
+	ADD $16, R23
+	ADD $64, R25
+	ADD $16, R26
+	SUB $1, R24
+	CBNZ R24, pass200
+	JMP next196
+rowsNext199:
+	CMP $1, R5
+	BNE rowsNext202
+	// 1 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass203:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f05e55f // movi v31.16b, #170
+	WORD $0x4f07e61e // movi v30.16b, #240
+	MOVD R21, R8
+	ADD $2048, R21, R9
+	MOVD $2, R13
+block204:
+	WORD $0x4f00e404 // movi v4.16b, #0
+	WORD $0x4f00e405 // movi v5.16b, #0
+	WORD $0x4f00e406 // movi v6.16b, #0
+	WORD $0x4f00e407 // movi v7.16b, #0
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00941 // ldr q1, [x10, #32]
+	WORD $0x3dc01142 // ldr q2, [x10, #64]
+	WORD $0x3dc01943 // ldr q3, [x10, #96]
+	PRFM 8192(R8), PLDL1KEEP
+	PRFM 8704(R8), PLDL1KEEP
+	PRFM 8192(R9), PLDL1KEEP
+	WORD $0x3dc0010e // ldr q14, [x8, #0]
+	WORD $0x3dc0810f // ldr q15, [x8, #512]
+	WORD $0x3dc00130 // ldr q16, [x9, #0]
+	WORD $0x6e3f1e10 // eor v16.16b, v16.16b, v31.16b
+	WORD $0x4f0a55d2 // shl v18.16b, v14.16b, #2
+	WORD $0x6f0e5612 // sli v18.16b, v16.16b, #6
+	WORD $0x6f0e0611 // ushr v17.16b, v16.16b, #2
+	WORD $0x4f0a55f3 // shl v19.16b, v15.16b, #2
+	WORD $0x6f0e5633 // sli v19.16b, v17.16b, #6
+	WORD $0x4e3e1dce // and v14.16b, v14.16b, v30.16b
+	WORD $0x4f0a5614 // shl v20.16b, v16.16b, #2
+	WORD $0x6f0e45d4 // sri v20.16b, v14.16b, #2
+	WORD $0x4e3e1def // and v15.16b, v15.16b, v30.16b
+	WORD $0x4eb01e15 // mov v21.16b, v16.16b
+	WORD $0x6f0e45f5 // sri v21.16b, v15.16b, #2
+	WORD $0x4f80e244 // sdot v4.4s, v18.16b, v0.4b[0]
+	WORD $0x4f81e266 // sdot v6.4s, v19.16b, v1.4b[0]
+	WORD $0x4f82e288 // sdot v8.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2aa // sdot v10.4s, v21.16b, v3.4b[0]
+	WORD $0x3dc0050e // ldr q14, [x8, #16]
+	WORD $0x3dc0850f // ldr q15, [x8, #528]
+	WORD $0x3dc00530 // ldr q16, [x9, #16]
+	WORD $0x6e3f1e10 // eor v16.16b, v16.16b, v31.16b
+	WORD $0x4f0a55d2 // shl v18.16b, v14.16b, #2
+	WORD $0x6f0e5612 // sli v18.16b, v16.16b, #6
+	WORD $0x6f0e0611 // ushr v17.16b, v16.16b, #2
+	WORD $0x4f0a55f3 // shl v19.16b, v15.16b, #2
+	WORD $0x6f0e5633 // sli v19.16b, v17.16b, #6
+	WORD $0x4e3e1dce // and v14.16b, v14.16b, v30.16b
+	WORD $0x4f0a5614 // shl v20.16b, v16.16b, #2
+	WORD $0x6f0e45d4 // sri v20.16b, v14.16b, #2
+	WORD $0x4e3e1def // and v15.16b, v15.16b, v30.16b
+	WORD $0x4eb01e15 // mov v21.16b, v16.16b
+	WORD $0x6f0e45f5 // sri v21.16b, v15.16b, #2
+	WORD $0x4f80e245 // sdot v5.4s, v18.16b, v0.4b[0]
+	WORD $0x4f81e267 // sdot v7.4s, v19.16b, v1.4b[0]
+	WORD $0x4f82e289 // sdot v9.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2ab // sdot v11.4s, v21.16b, v3.4b[0]
+	PRFM 8256(R8), PLDL1KEEP
+	PRFM 8768(R8), PLDL1KEEP
+	PRFM 8256(R9), PLDL1KEEP
+	WORD $0x3dc0110e // ldr q14, [x8, #64]
+	WORD $0x3dc0910f // ldr q15, [x8, #576]
+	WORD $0x3dc01130 // ldr q16, [x9, #64]
+	WORD $0x6e3f1e10 // eor v16.16b, v16.16b, v31.16b
+	WORD $0x4f0a55d2 // shl v18.16b, v14.16b, #2
+	WORD $0x6f0e5612 // sli v18.16b, v16.16b, #6
+	WORD $0x6f0e0611 // ushr v17.16b, v16.16b, #2
+	WORD $0x4f0a55f3 // shl v19.16b, v15.16b, #2
+	WORD $0x6f0e5633 // sli v19.16b, v17.16b, #6
+	WORD $0x4e3e1dce // and v14.16b, v14.16b, v30.16b
+	WORD $0x4f0a5614 // shl v20.16b, v16.16b, #2
+	WORD $0x6f0e45d4 // sri v20.16b, v14.16b, #2
+	WORD $0x4e3e1def // and v15.16b, v15.16b, v30.16b
+	WORD $0x4eb01e15 // mov v21.16b, v16.16b
+	WORD $0x6f0e45f5 // sri v21.16b, v15.16b, #2
+	WORD $0x4fa0e244 // sdot v4.4s, v18.16b, v0.4b[1]
+	WORD $0x4fa1e266 // sdot v6.4s, v19.16b, v1.4b[1]
+	WORD $0x4fa2e288 // sdot v8.4s, v20.16b, v2.4b[1]
+	WORD $0x4fa3e2aa // sdot v10.4s, v21.16b, v3.4b[1]
+	WORD $0x3dc0150e // ldr q14, [x8, #80]
+	WORD $0x3dc0950f // ldr q15, [x8, #592]
+	WORD $0x3dc01530 // ldr q16, [x9, #80]
+	WORD $0x6e3f1e10 // eor v16.16b, v16.16b, v31.16b
+	WORD $0x4f0a55d2 // shl v18.16b, v14.16b, #2
+	WORD $0x6f0e5612 // sli v18.16b, v16.16b, #6
+	WORD $0x6f0e0611 // ushr v17.16b, v16.16b, #2
+	WORD $0x4f0a55f3 // shl v19.16b, v15.16b, #2
+	WORD $0x6f0e5633 // sli v19.16b, v17.16b, #6
+	WORD $0x4e3e1dce // and v14.16b, v14.16b, v30.16b
+	WORD $0x4f0a5614 // shl v20.16b, v16.16b, #2
+	WORD $0x6f0e45d4 // sri v20.16b, v14.16b, #2
+	WORD $0x4e3e1def // and v15.16b, v15.16b, v30.16b
+	WORD $0x4eb01e15 // mov v21.16b, v16.16b
+	WORD $0x6f0e45f5 // sri v21.16b, v15.16b, #2
+	WORD $0x4fa0e245 // sdot v5.4s, v18.16b, v0.4b[1]
+	WORD $0x4fa1e267 // sdot v7.4s, v19.16b, v1.4b[1]
+	WORD $0x4fa2e289 // sdot v9.4s, v20.16b, v2.4b[1]
+	WORD $0x4fa3e2ab // sdot v11.4s, v21.16b, v3.4b[1]
+	PRFM 8320(R8), PLDL1KEEP
+	PRFM 8832(R8), PLDL1KEEP
+	PRFM 8320(R9), PLDL1KEEP
+	WORD $0x3dc0210e // ldr q14, [x8, #128]
+	WORD $0x3dc0a10f // ldr q15, [x8, #640]
+	WORD $0x3dc02130 // ldr q16, [x9, #128]
+	WORD $0x6e3f1e10 // eor v16.16b, v16.16b, v31.16b
+	WORD $0x4f0a55d2 // shl v18.16b, v14.16b, #2
+	WORD $0x6f0e5612 // sli v18.16b, v16.16b, #6
+	WORD $0x6f0e0611 // ushr v17.16b, v16.16b, #2
+	WORD $0x4f0a55f3 // shl v19.16b, v15.16b, #2
+	WORD $0x6f0e5633 // sli v19.16b, v17.16b, #6
+	WORD $0x4e3e1dce // and v14.16b, v14.16b, v30.16b
+	WORD $0x4f0a5614 // shl v20.16b, v16.16b, #2
+	WORD $0x6f0e45d4 // sri v20.16b, v14.16b, #2
+	WORD $0x4e3e1def // and v15.16b, v15.16b, v30.16b
+	WORD $0x4eb01e15 // mov v21.16b, v16.16b
+	WORD $0x6f0e45f5 // sri v21.16b, v15.16b, #2
+	WORD $0x4f80ea44 // sdot v4.4s, v18.16b, v0.4b[2]
+	WORD $0x4f81ea66 // sdot v6.4s, v19.16b, v1.4b[2]
+	WORD $0x4f82ea88 // sdot v8.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaaa // sdot v10.4s, v21.16b, v3.4b[2]
+	WORD $0x3dc0250e // ldr q14, [x8, #144]
+	WORD $0x3dc0a50f // ldr q15, [x8, #656]
+	WORD $0x3dc02530 // ldr q16, [x9, #144]
+	WORD $0x6e3f1e10 // eor v16.16b, v16.16b, v31.16b
+	WORD $0x4f0a55d2 // shl v18.16b, v14.16b, #2
+	WORD $0x6f0e5612 // sli v18.16b, v16.16b, #6
+	WORD $0x6f0e0611 // ushr v17.16b, v16.16b, #2
+	WORD $0x4f0a55f3 // shl v19.16b, v15.16b, #2
+	WORD $0x6f0e5633 // sli v19.16b, v17.16b, #6
+	WORD $0x4e3e1dce // and v14.16b, v14.16b, v30.16b
+	WORD $0x4f0a5614 // shl v20.16b, v16.16b, #2
+	WORD $0x6f0e45d4 // sri v20.16b, v14.16b, #2
+	WORD $0x4e3e1def // and v15.16b, v15.16b, v30.16b
+	WORD $0x4eb01e15 // mov v21.16b, v16.16b
+	WORD $0x6f0e45f5 // sri v21.16b, v15.16b, #2
+	WORD $0x4f80ea45 // sdot v5.4s, v18.16b, v0.4b[2]
+	WORD $0x4f81ea67 // sdot v7.4s, v19.16b, v1.4b[2]
+	WORD $0x4f82ea89 // sdot v9.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaab // sdot v11.4s, v21.16b, v3.4b[2]
+	PRFM 8384(R8), PLDL1KEEP
+	PRFM 8896(R8), PLDL1KEEP
+	PRFM 8384(R9), PLDL1KEEP
+	WORD $0x3dc0310e // ldr q14, [x8, #192]
+	WORD $0x3dc0b10f // ldr q15, [x8, #704]
+	WORD $0x3dc03130 // ldr q16, [x9, #192]
+	WORD $0x6e3f1e10 // eor v16.16b, v16.16b, v31.16b
+	WORD $0x4f0a55d2 // shl v18.16b, v14.16b, #2
+	WORD $0x6f0e5612 // sli v18.16b, v16.16b, #6
+	WORD $0x6f0e0611 // ushr v17.16b, v16.16b, #2
+	WORD $0x4f0a55f3 // shl v19.16b, v15.16b, #2
+	WORD $0x6f0e5633 // sli v19.16b, v17.16b, #6
+	WORD $0x4e3e1dce // and v14.16b, v14.16b, v30.16b
+	WORD $0x4f0a5614 // shl v20.16b, v16.16b, #2
+	WORD $0x6f0e45d4 // sri v20.16b, v14.16b, #2
+	WORD $0x4e3e1def // and v15.16b, v15.16b, v30.16b
+	WORD $0x4eb01e15 // mov v21.16b, v16.16b
+	WORD $0x6f0e45f5 // sri v21.16b, v15.16b, #2
+	WORD $0x4fa0ea44 // sdot v4.4s, v18.16b, v0.4b[3]
+	WORD $0x4fa1ea66 // sdot v6.4s, v19.16b, v1.4b[3]
+	WORD $0x4fa2ea88 // sdot v8.4s, v20.16b, v2.4b[3]
+	WORD $0x4fa3eaaa // sdot v10.4s, v21.16b, v3.4b[3]
+	WORD $0x3dc0350e // ldr q14, [x8, #208]
+	WORD $0x3dc0b50f // ldr q15, [x8, #720]
+	WORD $0x3dc03530 // ldr q16, [x9, #208]
+	WORD $0x6e3f1e10 // eor v16.16b, v16.16b, v31.16b
+	WORD $0x4f0a55d2 // shl v18.16b, v14.16b, #2
+	WORD $0x6f0e5612 // sli v18.16b, v16.16b, #6
+	WORD $0x6f0e0611 // ushr v17.16b, v16.16b, #2
+	WORD $0x4f0a55f3 // shl v19.16b, v15.16b, #2
+	WORD $0x6f0e5633 // sli v19.16b, v17.16b, #6
+	WORD $0x4e3e1dce // and v14.16b, v14.16b, v30.16b
+	WORD $0x4f0a5614 // shl v20.16b, v16.16b, #2
+	WORD $0x6f0e45d4 // sri v20.16b, v14.16b, #2
+	WORD $0x4e3e1def // and v15.16b, v15.16b, v30.16b
+	WORD $0x4eb01e15 // mov v21.16b, v16.16b
+	WORD $0x6f0e45f5 // sri v21.16b, v15.16b, #2
+	WORD $0x4fa0ea45 // sdot v5.4s, v18.16b, v0.4b[3]
+	WORD $0x4fa1ea67 // sdot v7.4s, v19.16b, v1.4b[3]
+	WORD $0x4fa2ea89 // sdot v9.4s, v20.16b, v2.4b[3]
+	WORD $0x4fa3eaab // sdot v11.4s, v21.16b, v3.4b[3]
+	WORD $0x3dc4016e // ldr q14, [x11, #4096]
+	WORD $0x4eae948c // mla v12.4s, v4.4s, v14.4s
+	WORD $0x3dc4056e // ldr q14, [x11, #4112]
+	WORD $0x4eae94ad // mla v13.4s, v5.4s, v14.4s
+	WORD $0x3dc4216e // ldr q14, [x11, #4224]
+	WORD $0x4eae94cc // mla v12.4s, v6.4s, v14.4s
+	WORD $0x3dc4256e // ldr q14, [x11, #4240]
+	WORD $0x4eae94ed // mla v13.4s, v7.4s, v14.4s
+	WORD $0x3dc4416e // ldr q14, [x11, #4352]
+	WORD $0x4eae950c // mla v12.4s, v8.4s, v14.4s
+	WORD $0x3dc4456e // ldr q14, [x11, #4368]
+	WORD $0x4eae952d // mla v13.4s, v9.4s, v14.4s
+	WORD $0x3dc4616e // ldr q14, [x11, #4480]
+	WORD $0x4eae954c // mla v12.4s, v10.4s, v14.4s
+	WORD $0x3dc4656e // ldr q14, [x11, #4496]
+	WORD $0x4eae956d // mla v13.4s, v11.4s, v14.4s
+	WORD $0x4f00e404 // movi v4.16b, #0
+	WORD $0x4f00e405 // movi v5.16b, #0
+	WORD $0x4f00e406 // movi v6.16b, #0
+	WORD $0x4f00e407 // movi v7.16b, #0
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc00d41 // ldr q1, [x10, #48]
+	WORD $0x3dc01542 // ldr q2, [x10, #80]
+	WORD $0x3dc01d43 // ldr q3, [x10, #112]
+	PRFM 8448(R8), PLDL1KEEP
+	PRFM 8960(R8), PLDL1KEEP
+	PRFM 8448(R9), PLDL1KEEP
+	WORD $0x3dc0410e // ldr q14, [x8, #256]
+	WORD $0x3dc0c10f // ldr q15, [x8, #768]
+	WORD $0x3dc04130 // ldr q16, [x9, #256]
+	WORD $0x6e3f1e10 // eor v16.16b, v16.16b, v31.16b
+	WORD $0x4f0a55d2 // shl v18.16b, v14.16b, #2
+	WORD $0x6f0e5612 // sli v18.16b, v16.16b, #6
+	WORD $0x6f0e0611 // ushr v17.16b, v16.16b, #2
+	WORD $0x4f0a55f3 // shl v19.16b, v15.16b, #2
+	WORD $0x6f0e5633 // sli v19.16b, v17.16b, #6
+	WORD $0x4e3e1dce // and v14.16b, v14.16b, v30.16b
+	WORD $0x4f0a5614 // shl v20.16b, v16.16b, #2
+	WORD $0x6f0e45d4 // sri v20.16b, v14.16b, #2
+	WORD $0x4e3e1def // and v15.16b, v15.16b, v30.16b
+	WORD $0x4eb01e15 // mov v21.16b, v16.16b
+	WORD $0x6f0e45f5 // sri v21.16b, v15.16b, #2
+	WORD $0x4f80e244 // sdot v4.4s, v18.16b, v0.4b[0]
+	WORD $0x4f81e266 // sdot v6.4s, v19.16b, v1.4b[0]
+	WORD $0x4f82e288 // sdot v8.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2aa // sdot v10.4s, v21.16b, v3.4b[0]
+	WORD $0x3dc0450e // ldr q14, [x8, #272]
+	WORD $0x3dc0c50f // ldr q15, [x8, #784]
+	WORD $0x3dc04530 // ldr q16, [x9, #272]
+	WORD $0x6e3f1e10 // eor v16.16b, v16.16b, v31.16b
+	WORD $0x4f0a55d2 // shl v18.16b, v14.16b, #2
+	WORD $0x6f0e5612 // sli v18.16b, v16.16b, #6
+	WORD $0x6f0e0611 // ushr v17.16b, v16.16b, #2
+	WORD $0x4f0a55f3 // shl v19.16b, v15.16b, #2
+	WORD $0x6f0e5633 // sli v19.16b, v17.16b, #6
+	WORD $0x4e3e1dce // and v14.16b, v14.16b, v30.16b
+	WORD $0x4f0a5614 // shl v20.16b, v16.16b, #2
+	WORD $0x6f0e45d4 // sri v20.16b, v14.16b, #2
+	WORD $0x4e3e1def // and v15.16b, v15.16b, v30.16b
+	WORD $0x4eb01e15 // mov v21.16b, v16.16b
+	WORD $0x6f0e45f5 // sri v21.16b, v15.16b, #2
+	WORD $0x4f80e245 // sdot v5.4s, v18.16b, v0.4b[0]
+	WORD $0x4f81e267 // sdot v7.4s, v19.16b, v1.4b[0]
+	WORD $0x4f82e289 // sdot v9.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2ab // sdot v11.4s, v21.16b, v3.4b[0]
+	PRFM 8512(R8), PLDL1KEEP
+	PRFM 9024(R8), PLDL1KEEP
+	PRFM 8512(R9), PLDL1KEEP
+	WORD $0x3dc0510e // ldr q14, [x8, #320]
+	WORD $0x3dc0d10f // ldr q15, [x8, #832]
+	WORD $0x3dc05130 // ldr q16, [x9, #320]
+	WORD $0x6e3f1e10 // eor v16.16b, v16.16b, v31.16b
+	WORD $0x4f0a55d2 // shl v18.16b, v14.16b, #2
+	WORD $0x6f0e5612 // sli v18.16b, v16.16b, #6
+	WORD $0x6f0e0611 // ushr v17.16b, v16.16b, #2
+	WORD $0x4f0a55f3 // shl v19.16b, v15.16b, #2
+	WORD $0x6f0e5633 // sli v19.16b, v17.16b, #6
+	WORD $0x4e3e1dce // and v14.16b, v14.16b, v30.16b
+	WORD $0x4f0a5614 // shl v20.16b, v16.16b, #2
+	WORD $0x6f0e45d4 // sri v20.16b, v14.16b, #2
+	WORD $0x4e3e1def // and v15.16b, v15.16b, v30.16b
+	WORD $0x4eb01e15 // mov v21.16b, v16.16b
+	WORD $0x6f0e45f5 // sri v21.16b, v15.16b, #2
+	WORD $0x4fa0e244 // sdot v4.4s, v18.16b, v0.4b[1]
+	WORD $0x4fa1e266 // sdot v6.4s, v19.16b, v1.4b[1]
+	WORD $0x4fa2e288 // sdot v8.4s, v20.16b, v2.4b[1]
+	WORD $0x4fa3e2aa // sdot v10.4s, v21.16b, v3.4b[1]
+	WORD $0x3dc0550e // ldr q14, [x8, #336]
+	WORD $0x3dc0d50f // ldr q15, [x8, #848]
+	WORD $0x3dc05530 // ldr q16, [x9, #336]
+	WORD $0x6e3f1e10 // eor v16.16b, v16.16b, v31.16b
+	WORD $0x4f0a55d2 // shl v18.16b, v14.16b, #2
+	WORD $0x6f0e5612 // sli v18.16b, v16.16b, #6
+	WORD $0x6f0e0611 // ushr v17.16b, v16.16b, #2
+	WORD $0x4f0a55f3 // shl v19.16b, v15.16b, #2
+	WORD $0x6f0e5633 // sli v19.16b, v17.16b, #6
+	WORD $0x4e3e1dce // and v14.16b, v14.16b, v30.16b
+	WORD $0x4f0a5614 // shl v20.16b, v16.16b, #2
+	WORD $0x6f0e45d4 // sri v20.16b, v14.16b, #2
+	WORD $0x4e3e1def // and v15.16b, v15.16b, v30.16b
+	WORD $0x4eb01e15 // mov v21.16b, v16.16b
+	WORD $0x6f0e45f5 // sri v21.16b, v15.16b, #2
+	WORD $0x4fa0e245 // sdot v5.4s, v18.16b, v0.4b[1]
+	WORD $0x4fa1e267 // sdot v7.4s, v19.16b, v1.4b[1]
+	WORD $0x4fa2e289 // sdot v9.4s, v20.16b, v2.4b[1]
+	WORD $0x4fa3e2ab // sdot v11.4s, v21.16b, v3.4b[1]
+	PRFM 8576(R8), PLDL1KEEP
+	PRFM 9088(R8), PLDL1KEEP
+	PRFM 8576(R9), PLDL1KEEP
+	WORD $0x3dc0610e // ldr q14, [x8, #384]
+	WORD $0x3dc0e10f // ldr q15, [x8, #896]
+	WORD $0x3dc06130 // ldr q16, [x9, #384]
+	WORD $0x6e3f1e10 // eor v16.16b, v16.16b, v31.16b
+	WORD $0x4f0a55d2 // shl v18.16b, v14.16b, #2
+	WORD $0x6f0e5612 // sli v18.16b, v16.16b, #6
+	WORD $0x6f0e0611 // ushr v17.16b, v16.16b, #2
+	WORD $0x4f0a55f3 // shl v19.16b, v15.16b, #2
+	WORD $0x6f0e5633 // sli v19.16b, v17.16b, #6
+	WORD $0x4e3e1dce // and v14.16b, v14.16b, v30.16b
+	WORD $0x4f0a5614 // shl v20.16b, v16.16b, #2
+	WORD $0x6f0e45d4 // sri v20.16b, v14.16b, #2
+	WORD $0x4e3e1def // and v15.16b, v15.16b, v30.16b
+	WORD $0x4eb01e15 // mov v21.16b, v16.16b
+	WORD $0x6f0e45f5 // sri v21.16b, v15.16b, #2
+	WORD $0x4f80ea44 // sdot v4.4s, v18.16b, v0.4b[2]
+	WORD $0x4f81ea66 // sdot v6.4s, v19.16b, v1.4b[2]
+	WORD $0x4f82ea88 // sdot v8.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaaa // sdot v10.4s, v21.16b, v3.4b[2]
+	WORD $0x3dc0650e // ldr q14, [x8, #400]
+	WORD $0x3dc0e50f // ldr q15, [x8, #912]
+	WORD $0x3dc06530 // ldr q16, [x9, #400]
+	WORD $0x6e3f1e10 // eor v16.16b, v16.16b, v31.16b
+	WORD $0x4f0a55d2 // shl v18.16b, v14.16b, #2
+	WORD $0x6f0e5612 // sli v18.16b, v16.16b, #6
+	WORD $0x6f0e0611 // ushr v17.16b, v16.16b, #2
+	WORD $0x4f0a55f3 // shl v19.16b, v15.16b, #2
+	WORD $0x6f0e5633 // sli v19.16b, v17.16b, #6
+	WORD $0x4e3e1dce // and v14.16b, v14.16b, v30.16b
+	WORD $0x4f0a5614 // shl v20.16b, v16.16b, #2
+	WORD $0x6f0e45d4 // sri v20.16b, v14.16b, #2
+	WORD $0x4e3e1def // and v15.16b, v15.16b, v30.16b
+	WORD $0x4eb01e15 // mov v21.16b, v16.16b
+	WORD $0x6f0e45f5 // sri v21.16b, v15.16b, #2
+	WORD $0x4f80ea45 // sdot v5.4s, v18.16b, v0.4b[2]
+	WORD $0x4f81ea67 // sdot v7.4s, v19.16b, v1.4b[2]
+	WORD $0x4f82ea89 // sdot v9.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaab // sdot v11.4s, v21.16b, v3.4b[2]
+	PRFM 8640(R8), PLDL1KEEP
+	PRFM 9152(R8), PLDL1KEEP
+	PRFM 8640(R9), PLDL1KEEP
+	WORD $0x3dc0710e // ldr q14, [x8, #448]
+	WORD $0x3dc0f10f // ldr q15, [x8, #960]
+	WORD $0x3dc07130 // ldr q16, [x9, #448]
+	WORD $0x6e3f1e10 // eor v16.16b, v16.16b, v31.16b
+	WORD $0x4f0a55d2 // shl v18.16b, v14.16b, #2
+	WORD $0x6f0e5612 // sli v18.16b, v16.16b, #6
+	WORD $0x6f0e0611 // ushr v17.16b, v16.16b, #2
+	WORD $0x4f0a55f3 // shl v19.16b, v15.16b, #2
+	WORD $0x6f0e5633 // sli v19.16b, v17.16b, #6
+	WORD $0x4e3e1dce // and v14.16b, v14.16b, v30.16b
+	WORD $0x4f0a5614 // shl v20.16b, v16.16b, #2
+	WORD $0x6f0e45d4 // sri v20.16b, v14.16b, #2
+	WORD $0x4e3e1def // and v15.16b, v15.16b, v30.16b
+	WORD $0x4eb01e15 // mov v21.16b, v16.16b
+	WORD $0x6f0e45f5 // sri v21.16b, v15.16b, #2
+	WORD $0x4fa0ea44 // sdot v4.4s, v18.16b, v0.4b[3]
+	WORD $0x4fa1ea66 // sdot v6.4s, v19.16b, v1.4b[3]
+	WORD $0x4fa2ea88 // sdot v8.4s, v20.16b, v2.4b[3]
+	WORD $0x4fa3eaaa // sdot v10.4s, v21.16b, v3.4b[3]
+	WORD $0x3dc0750e // ldr q14, [x8, #464]
+	WORD $0x3dc0f50f // ldr q15, [x8, #976]
+	WORD $0x3dc07530 // ldr q16, [x9, #464]
+	WORD $0x6e3f1e10 // eor v16.16b, v16.16b, v31.16b
+	WORD $0x4f0a55d2 // shl v18.16b, v14.16b, #2
+	WORD $0x6f0e5612 // sli v18.16b, v16.16b, #6
+	WORD $0x6f0e0611 // ushr v17.16b, v16.16b, #2
+	WORD $0x4f0a55f3 // shl v19.16b, v15.16b, #2
+	WORD $0x6f0e5633 // sli v19.16b, v17.16b, #6
+	WORD $0x4e3e1dce // and v14.16b, v14.16b, v30.16b
+	WORD $0x4f0a5614 // shl v20.16b, v16.16b, #2
+	WORD $0x6f0e45d4 // sri v20.16b, v14.16b, #2
+	WORD $0x4e3e1def // and v15.16b, v15.16b, v30.16b
+	WORD $0x4eb01e15 // mov v21.16b, v16.16b
+	WORD $0x6f0e45f5 // sri v21.16b, v15.16b, #2
+	WORD $0x4fa0ea45 // sdot v5.4s, v18.16b, v0.4b[3]
+	WORD $0x4fa1ea67 // sdot v7.4s, v19.16b, v1.4b[3]
+	WORD $0x4fa2ea89 // sdot v9.4s, v20.16b, v2.4b[3]
+	WORD $0x4fa3eaab // sdot v11.4s, v21.16b, v3.4b[3]
+	WORD $0x3dc4116e // ldr q14, [x11, #4160]
+	WORD $0x4eae948c // mla v12.4s, v4.4s, v14.4s
+	WORD $0x3dc4156e // ldr q14, [x11, #4176]
+	WORD $0x4eae94ad // mla v13.4s, v5.4s, v14.4s
+	WORD $0x3dc4316e // ldr q14, [x11, #4288]
+	WORD $0x4eae94cc // mla v12.4s, v6.4s, v14.4s
+	WORD $0x3dc4356e // ldr q14, [x11, #4304]
+	WORD $0x4eae94ed // mla v13.4s, v7.4s, v14.4s
+	WORD $0x3dc4516e // ldr q14, [x11, #4416]
+	WORD $0x4eae950c // mla v12.4s, v8.4s, v14.4s
+	WORD $0x3dc4556e // ldr q14, [x11, #4432]
+	WORD $0x4eae952d // mla v13.4s, v9.4s, v14.4s
+	WORD $0x3dc4716e // ldr q14, [x11, #4544]
+	WORD $0x4eae954c // mla v12.4s, v10.4s, v14.4s
+	WORD $0x3dc4756e // ldr q14, [x11, #4560]
+	WORD $0x4eae956d // mla v13.4s, v11.4s, v14.4s
+	ADD $1024, R8
+	ADD $512, R9
+	ADD $128, R10
+	ADD $512, R11
+	SUB $1, R13
+	CBNZ R13, block204
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0x3dc642e1 // ldr q1, [x23, #6400]
+	WORD $0x3dc002c3 // ldr q3, [x22, #0]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4f3ee58c // scvtf v12.4s, v12.4s, #2
+	WORD $0x4e2ccc43 // fmla v3.4s, v2.4s, v12.4s
+	WORD $0x3d8002c3 // str q3, [x22, #0]
+	WORD $0x3dc646e1 // ldr q1, [x23, #6416]
+	WORD $0x3dc006c3 // ldr q3, [x22, #16]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4f3ee5ad // scvtf v13.4s, v13.4s, #2
+	WORD $0x4e2dcc43 // fmla v3.4s, v2.4s, v13.4s
+	WORD $0x3d8006c3 // str q3, [x22, #16]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $128, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass203
+	JMP next196
+rowsNext202:
+more198:
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -6212,7 +12940,7 @@ super106:
 	MOVD $2, R13
 	WORD $0x4f07e61e // movi v30.16b, #240
 	WORD $0x4f05e55d // movi v29.16b, #170
-unpack108:
+unpack205:
 	WORD $0x3dc00130 // ldr q16, [x9, #0]
 	WORD $0x3dc08131 // ldr q17, [x9, #512]
 	WORD $0x3dc00152 // ldr q18, [x10, #0]
@@ -6825,14 +13553,14 @@ unpack108:
 	ADD $1024, R9
 	ADD $512, R10
 	SUB $1, R13
-	CBNZ R13, unpack108
+	CBNZ R13, unpack205
 	ADD $3360, R1
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_110:
+rows4_207:
 	CMP $4, R5
-	BLT rowsNext109
+	BLT rowsNext206
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -6840,7 +13568,7 @@ rows4_110:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass111:
+pass208:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -6853,7 +13581,7 @@ pass111:
 	WORD $0x4f00e415 // movi v21.16b, #0
 	WORD $0x4f00e416 // movi v22.16b, #0
 	WORD $0x4f00e417 // movi v23.16b, #0
-block112:
+block209:
 	WORD $0x4f00e408 // movi v8.16b, #0
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
@@ -6982,7 +13710,7 @@ block112:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block112
+	CBNZ R13, block209
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
@@ -7035,15 +13763,15 @@ block112:
 	ADD $128, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass111
+	CBNZ R24, pass208
 	ADD $1280, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_110
-rowsNext109:
-rows2_114:
+	JMP rows4_207
+rowsNext206:
+rows2_211:
 	CMP $2, R5
-	BLT rowsNext113
+	BLT rowsNext210
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -7062,7 +13790,7 @@ rows2_114:
 	WORD $0x4f00e417 // movi v23.16b, #0
 	WORD $0x4f00e418 // movi v24.16b, #0
 	WORD $0x4f00e419 // movi v25.16b, #0
-block116:
+block213:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
@@ -7207,7 +13935,7 @@ block116:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block116
+	CBNZ R13, block213
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0x3dc642e2 // ldr q2, [x23, #6400]
@@ -7257,11 +13985,11 @@ block116:
 	ADD $640, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_114
-rowsNext113:
-rows1_118:
+	JMP rows2_211
+rowsNext210:
+rows1_215:
 	CMP $1, R5
-	BLT rowsNext117
+	BLT rowsNext214
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -7276,7 +14004,7 @@ rows1_118:
 	WORD $0x4f00e40e // movi v14.16b, #0
 	WORD $0x4f00e40f // movi v15.16b, #0
 	WORD $0x4f00e410 // movi v16.16b, #0
-block120:
+block217:
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
@@ -7371,7 +14099,7 @@ block120:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block120
+	CBNZ R13, block217
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0x3dc642e1 // ldr q1, [x23, #6400]
 	WORD $0x3dc002c3 // ldr q3, [x22, #0]
@@ -7400,11 +14128,12 @@ block120:
 	ADD $320, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext117:
+rowsNext214:
+next196:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $1, R4
-	JMP super106
-done107:
+	JMP super195
+done197:
 	RET
 

@@ -56,13 +56,18 @@ GLOBL matmul_i8mm_words1<>(SB), RODATA|NOPTR, $16
 // func groupQ4_0I8MM(a *groupArgs)
 TEXT ·groupQ4_0I8MM(SB), NOSPLIT, $0-8
 	MOVD a+0(FP), R0
+	MOVD groupArgs_rows(R0), R5
+	CMP $4, R5
+	BGE many1
+	JMP ·groupQ4_0DotProd(SB)
+many1:
 	MOVD groupArgs_w(R0), R1
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super1:
+super2:
 	CMP $0, R4
-	BLE done2
+	BLE done4
 	MOVD $8, R15
 	CMP R15, R4
 	CSEL LT, R4, R15, R15
@@ -70,7 +75,7 @@ super1:
 	MOVD R2, R8
 	MOVD R2, R11
 	WORD $0x4f00e5ff // movi v31.16b, #15
-unpack3:
+unpack5:
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -202,13 +207,13 @@ unpack3:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, unpack3
+	CBNZ R13, unpack5
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_5:
+rows4_7:
 	CMP $4, R5
-	BLT rowsNext4
+	BLT rowsNext6
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -216,7 +221,7 @@ rows4_5:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass6:
+pass8:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R6, R12
@@ -230,7 +235,7 @@ pass6:
 	WORD $0x3dc026d7 // ldr q23, [x22, #144]
 	WORD $0x3dc032d8 // ldr q24, [x22, #192]
 	WORD $0x3dc036d9 // ldr q25, [x22, #208]
-block7:
+block9:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
@@ -359,7 +364,7 @@ block7:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block7
+	CBNZ R13, block9
 	WORD $0x3d8002d2 // str q18, [x22, #0]
 	WORD $0x3d8006d3 // str q19, [x22, #16]
 	WORD $0x3d8012d4 // str q20, [x22, #64]
@@ -374,15 +379,15 @@ block7:
 	ADD $128, R25
 	ADD $64, R26
 	SUB $1, R24
-	CBNZ R24, pass6
+	CBNZ R24, pass8
 	ADD $1408, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_5
-rowsNext4:
-rows2_9:
+	JMP rows4_7
+rowsNext6:
+rows2_11:
 	CMP $2, R5
-	BLT rowsNext8
+	BLT rowsNext10
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -402,7 +407,7 @@ rows2_9:
 	WORD $0x3dc016d9 // ldr q25, [x22, #80]
 	WORD $0x3dc01ada // ldr q26, [x22, #96]
 	WORD $0x3dc01edb // ldr q27, [x22, #112]
-block11:
+block13:
 	WORD $0x4f00e40c // movi v12.16b, #0
 	WORD $0x4f00e40d // movi v13.16b, #0
 	WORD $0x4f00e40e // movi v14.16b, #0
@@ -537,7 +542,7 @@ block11:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block11
+	CBNZ R13, block13
 	WORD $0x3d8002d4 // str q20, [x22, #0]
 	WORD $0x3d8006d5 // str q21, [x22, #16]
 	WORD $0x3d800ad6 // str q22, [x22, #32]
@@ -549,11 +554,11 @@ block11:
 	ADD $704, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_9
-rowsNext8:
-rows1_13:
+	JMP rows2_11
+rowsNext10:
+rows1_15:
 	CMP $1, R5
-	BLT rowsNext12
+	BLT rowsNext14
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -569,7 +574,7 @@ rows1_13:
 	WORD $0x3dc006d4 // ldr q20, [x22, #16]
 	WORD $0x3dc00ad5 // ldr q21, [x22, #32]
 	WORD $0x3dc00ed6 // ldr q22, [x22, #48]
-block15:
+block17:
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
 	WORD $0x4f00e40d // movi v13.16b, #0
@@ -680,7 +685,7 @@ block15:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block15
+	CBNZ R13, block17
 	WORD $0x3d8002d3 // str q19, [x22, #0]
 	WORD $0x3d8006d4 // str q20, [x22, #16]
 	WORD $0x3d800ad5 // str q21, [x22, #32]
@@ -688,24 +693,30 @@ block15:
 	ADD $352, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext12:
+rowsNext14:
+next3:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $8, R4
-	JMP super1
-done2:
+	JMP super2
+done4:
 	RET
 
 // func groupQ4_1I8MM(a *groupArgs)
 TEXT ·groupQ4_1I8MM(SB), NOSPLIT, $0-8
 	MOVD a+0(FP), R0
+	MOVD groupArgs_rows(R0), R5
+	CMP $4, R5
+	BGE many18
+	JMP ·groupQ4_1DotProd(SB)
+many18:
 	MOVD groupArgs_w(R0), R1
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super16:
+super19:
 	CMP $0, R4
-	BLE done17
+	BLE done21
 	MOVD $8, R15
 	CMP R15, R4
 	CSEL LT, R4, R15, R15
@@ -713,7 +724,7 @@ super16:
 	MOVD R2, R8
 	MOVD R2, R11
 	WORD $0x4f00e5ff // movi v31.16b, #15
-unpack18:
+unpack22:
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -855,13 +866,13 @@ unpack18:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, unpack18
+	CBNZ R13, unpack22
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_20:
+rows4_24:
 	CMP $4, R5
-	BLT rowsNext19
+	BLT rowsNext23
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -869,7 +880,7 @@ rows4_20:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass21:
+pass25:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R6, R12
@@ -883,7 +894,7 @@ pass21:
 	WORD $0x3dc026d7 // ldr q23, [x22, #144]
 	WORD $0x3dc032d8 // ldr q24, [x22, #192]
 	WORD $0x3dc036d9 // ldr q25, [x22, #208]
-block22:
+block26:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
@@ -1013,7 +1024,7 @@ block22:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block22
+	CBNZ R13, block26
 	WORD $0x3d8002d2 // str q18, [x22, #0]
 	WORD $0x3d8006d3 // str q19, [x22, #16]
 	WORD $0x3d8012d4 // str q20, [x22, #64]
@@ -1028,15 +1039,15 @@ block22:
 	ADD $128, R25
 	ADD $64, R26
 	SUB $1, R24
-	CBNZ R24, pass21
+	CBNZ R24, pass25
 	ADD $1408, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_20
-rowsNext19:
-rows2_24:
+	JMP rows4_24
+rowsNext23:
+rows2_28:
 	CMP $2, R5
-	BLT rowsNext23
+	BLT rowsNext27
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -1056,7 +1067,7 @@ rows2_24:
 	WORD $0x3dc016d9 // ldr q25, [x22, #80]
 	WORD $0x3dc01ada // ldr q26, [x22, #96]
 	WORD $0x3dc01edb // ldr q27, [x22, #112]
-block26:
+block30:
 	WORD $0x4f00e40c // movi v12.16b, #0
 	WORD $0x4f00e40d // movi v13.16b, #0
 	WORD $0x4f00e40e // movi v14.16b, #0
@@ -1194,7 +1205,7 @@ block26:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block26
+	CBNZ R13, block30
 	WORD $0x3d8002d4 // str q20, [x22, #0]
 	WORD $0x3d8006d5 // str q21, [x22, #16]
 	WORD $0x3d800ad6 // str q22, [x22, #32]
@@ -1206,11 +1217,11 @@ block26:
 	ADD $704, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_24
-rowsNext23:
-rows1_28:
+	JMP rows2_28
+rowsNext27:
+rows1_32:
 	CMP $1, R5
-	BLT rowsNext27
+	BLT rowsNext31
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -1226,7 +1237,7 @@ rows1_28:
 	WORD $0x3dc006d4 // ldr q20, [x22, #16]
 	WORD $0x3dc00ad5 // ldr q21, [x22, #32]
 	WORD $0x3dc00ed6 // ldr q22, [x22, #48]
-block30:
+block34:
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
 	WORD $0x4f00e40d // movi v13.16b, #0
@@ -1340,7 +1351,7 @@ block30:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block30
+	CBNZ R13, block34
 	WORD $0x3d8002d3 // str q19, [x22, #0]
 	WORD $0x3d8006d4 // str q20, [x22, #16]
 	WORD $0x3d800ad5 // str q21, [x22, #32]
@@ -1348,24 +1359,30 @@ block30:
 	ADD $352, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext27:
+rowsNext31:
+next20:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $8, R4
-	JMP super16
-done17:
+	JMP super19
+done21:
 	RET
 
 // func groupQ5_0I8MM(a *groupArgs)
 TEXT ·groupQ5_0I8MM(SB), NOSPLIT, $0-8
 	MOVD a+0(FP), R0
+	MOVD groupArgs_rows(R0), R5
+	CMP $4, R5
+	BGE many35
+	JMP ·groupQ5_0DotProd(SB)
+many35:
 	MOVD groupArgs_w(R0), R1
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super31:
+super36:
 	CMP $0, R4
-	BLE done32
+	BLE done38
 	MOVD $8, R15
 	CMP R15, R4
 	CSEL LT, R4, R15, R15
@@ -1386,7 +1403,7 @@ super31:
 	MOVD $matmul_i8mm_bits1<>(SB), R19
 	WORD $0x3dc0027a // ldr q26, [x19, #0]
 	WORD $0x4f00e618 // movi v24.16b, #16
-unpack33:
+unpack39:
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -1603,13 +1620,13 @@ unpack33:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, unpack33
+	CBNZ R13, unpack39
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_35:
+rows4_41:
 	CMP $4, R5
-	BLT rowsNext34
+	BLT rowsNext40
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -1617,7 +1634,7 @@ rows4_35:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass36:
+pass42:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R6, R12
@@ -1631,7 +1648,7 @@ pass36:
 	WORD $0x3dc026d7 // ldr q23, [x22, #144]
 	WORD $0x3dc032d8 // ldr q24, [x22, #192]
 	WORD $0x3dc036d9 // ldr q25, [x22, #208]
-block37:
+block43:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
@@ -1760,7 +1777,7 @@ block37:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block37
+	CBNZ R13, block43
 	WORD $0x3d8002d2 // str q18, [x22, #0]
 	WORD $0x3d8006d3 // str q19, [x22, #16]
 	WORD $0x3d8012d4 // str q20, [x22, #64]
@@ -1775,15 +1792,15 @@ block37:
 	ADD $128, R25
 	ADD $64, R26
 	SUB $1, R24
-	CBNZ R24, pass36
+	CBNZ R24, pass42
 	ADD $1408, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_35
-rowsNext34:
-rows2_39:
+	JMP rows4_41
+rowsNext40:
+rows2_45:
 	CMP $2, R5
-	BLT rowsNext38
+	BLT rowsNext44
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -1803,7 +1820,7 @@ rows2_39:
 	WORD $0x3dc016d9 // ldr q25, [x22, #80]
 	WORD $0x3dc01ada // ldr q26, [x22, #96]
 	WORD $0x3dc01edb // ldr q27, [x22, #112]
-block41:
+block47:
 	WORD $0x4f00e40c // movi v12.16b, #0
 	WORD $0x4f00e40d // movi v13.16b, #0
 	WORD $0x4f00e40e // movi v14.16b, #0
@@ -1938,7 +1955,7 @@ block41:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block41
+	CBNZ R13, block47
 	WORD $0x3d8002d4 // str q20, [x22, #0]
 	WORD $0x3d8006d5 // str q21, [x22, #16]
 	WORD $0x3d800ad6 // str q22, [x22, #32]
@@ -1950,11 +1967,11 @@ block41:
 	ADD $704, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_39
-rowsNext38:
-rows1_43:
+	JMP rows2_45
+rowsNext44:
+rows1_49:
 	CMP $1, R5
-	BLT rowsNext42
+	BLT rowsNext48
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -1970,7 +1987,7 @@ rows1_43:
 	WORD $0x3dc006d4 // ldr q20, [x22, #16]
 	WORD $0x3dc00ad5 // ldr q21, [x22, #32]
 	WORD $0x3dc00ed6 // ldr q22, [x22, #48]
-block45:
+block51:
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
 	WORD $0x4f00e40d // movi v13.16b, #0
@@ -2081,7 +2098,7 @@ block45:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block45
+	CBNZ R13, block51
 	WORD $0x3d8002d3 // str q19, [x22, #0]
 	WORD $0x3d8006d4 // str q20, [x22, #16]
 	WORD $0x3d800ad5 // str q21, [x22, #32]
@@ -2089,24 +2106,30 @@ block45:
 	ADD $352, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext42:
+rowsNext48:
+next37:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $8, R4
-	JMP super31
-done32:
+	JMP super36
+done38:
 	RET
 
 // func groupQ5_1I8MM(a *groupArgs)
 TEXT ·groupQ5_1I8MM(SB), NOSPLIT, $0-8
 	MOVD a+0(FP), R0
+	MOVD groupArgs_rows(R0), R5
+	CMP $4, R5
+	BGE many52
+	JMP ·groupQ5_1DotProd(SB)
+many52:
 	MOVD groupArgs_w(R0), R1
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super46:
+super53:
 	CMP $0, R4
-	BLE done47
+	BLE done55
 	MOVD $8, R15
 	CMP R15, R4
 	CSEL LT, R4, R15, R15
@@ -2127,7 +2150,7 @@ super46:
 	MOVD $matmul_i8mm_bits1<>(SB), R19
 	WORD $0x3dc0027a // ldr q26, [x19, #0]
 	WORD $0x4f00e618 // movi v24.16b, #16
-unpack48:
+unpack56:
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -2354,13 +2377,13 @@ unpack48:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, unpack48
+	CBNZ R13, unpack56
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_50:
+rows4_58:
 	CMP $4, R5
-	BLT rowsNext49
+	BLT rowsNext57
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -2368,7 +2391,7 @@ rows4_50:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass51:
+pass59:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R6, R12
@@ -2382,7 +2405,7 @@ pass51:
 	WORD $0x3dc026d7 // ldr q23, [x22, #144]
 	WORD $0x3dc032d8 // ldr q24, [x22, #192]
 	WORD $0x3dc036d9 // ldr q25, [x22, #208]
-block52:
+block60:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
@@ -2512,7 +2535,7 @@ block52:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block52
+	CBNZ R13, block60
 	WORD $0x3d8002d2 // str q18, [x22, #0]
 	WORD $0x3d8006d3 // str q19, [x22, #16]
 	WORD $0x3d8012d4 // str q20, [x22, #64]
@@ -2527,15 +2550,15 @@ block52:
 	ADD $128, R25
 	ADD $64, R26
 	SUB $1, R24
-	CBNZ R24, pass51
+	CBNZ R24, pass59
 	ADD $1408, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_50
-rowsNext49:
-rows2_54:
+	JMP rows4_58
+rowsNext57:
+rows2_62:
 	CMP $2, R5
-	BLT rowsNext53
+	BLT rowsNext61
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -2555,7 +2578,7 @@ rows2_54:
 	WORD $0x3dc016d9 // ldr q25, [x22, #80]
 	WORD $0x3dc01ada // ldr q26, [x22, #96]
 	WORD $0x3dc01edb // ldr q27, [x22, #112]
-block56:
+block64:
 	WORD $0x4f00e40c // movi v12.16b, #0
 	WORD $0x4f00e40d // movi v13.16b, #0
 	WORD $0x4f00e40e // movi v14.16b, #0
@@ -2693,7 +2716,7 @@ block56:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block56
+	CBNZ R13, block64
 	WORD $0x3d8002d4 // str q20, [x22, #0]
 	WORD $0x3d8006d5 // str q21, [x22, #16]
 	WORD $0x3d800ad6 // str q22, [x22, #32]
@@ -2705,11 +2728,11 @@ block56:
 	ADD $704, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_54
-rowsNext53:
-rows1_58:
+	JMP rows2_62
+rowsNext61:
+rows1_66:
 	CMP $1, R5
-	BLT rowsNext57
+	BLT rowsNext65
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -2725,7 +2748,7 @@ rows1_58:
 	WORD $0x3dc006d4 // ldr q20, [x22, #16]
 	WORD $0x3dc00ad5 // ldr q21, [x22, #32]
 	WORD $0x3dc00ed6 // ldr q22, [x22, #48]
-block60:
+block68:
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
 	WORD $0x4f00e40d // movi v13.16b, #0
@@ -2839,7 +2862,7 @@ block60:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block60
+	CBNZ R13, block68
 	WORD $0x3d8002d3 // str q19, [x22, #0]
 	WORD $0x3d8006d4 // str q20, [x22, #16]
 	WORD $0x3d800ad5 // str q21, [x22, #32]
@@ -2847,24 +2870,30 @@ block60:
 	ADD $352, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext57:
+rowsNext65:
+next54:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $8, R4
-	JMP super46
-done47:
+	JMP super53
+done55:
 	RET
 
 // func groupQ8_0I8MM(a *groupArgs)
 TEXT ·groupQ8_0I8MM(SB), NOSPLIT, $0-8
 	MOVD a+0(FP), R0
+	MOVD groupArgs_rows(R0), R5
+	CMP $4, R5
+	BGE many69
+	JMP ·groupQ8_0DotProd(SB)
+many69:
 	MOVD groupArgs_w(R0), R1
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super61:
+super70:
 	CMP $0, R4
-	BLE done62
+	BLE done72
 	MOVD $8, R15
 	CMP R15, R4
 	CSEL LT, R4, R15, R15
@@ -2872,7 +2901,7 @@ super61:
 	MOVD R2, R8
 	MOVD R2, R11
 	WORD $0x4f00e5ff // movi v31.16b, #15
-unpack63:
+unpack73:
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -2992,13 +3021,13 @@ unpack63:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, unpack63
+	CBNZ R13, unpack73
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_65:
+rows4_75:
 	CMP $4, R5
-	BLT rowsNext64
+	BLT rowsNext74
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -3006,7 +3035,7 @@ rows4_65:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass66:
+pass76:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R6, R12
@@ -3020,7 +3049,7 @@ pass66:
 	WORD $0x3dc026d7 // ldr q23, [x22, #144]
 	WORD $0x3dc032d8 // ldr q24, [x22, #192]
 	WORD $0x3dc036d9 // ldr q25, [x22, #208]
-block67:
+block77:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
@@ -3136,7 +3165,7 @@ block67:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block67
+	CBNZ R13, block77
 	WORD $0x3d8002d2 // str q18, [x22, #0]
 	WORD $0x3d8006d3 // str q19, [x22, #16]
 	WORD $0x3d8012d4 // str q20, [x22, #64]
@@ -3151,15 +3180,15 @@ block67:
 	ADD $128, R25
 	ADD $64, R26
 	SUB $1, R24
-	CBNZ R24, pass66
+	CBNZ R24, pass76
 	ADD $1408, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_65
-rowsNext64:
-rows2_69:
+	JMP rows4_75
+rowsNext74:
+rows2_79:
 	CMP $2, R5
-	BLT rowsNext68
+	BLT rowsNext78
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -3179,7 +3208,7 @@ rows2_69:
 	WORD $0x3dc016d9 // ldr q25, [x22, #80]
 	WORD $0x3dc01ada // ldr q26, [x22, #96]
 	WORD $0x3dc01edb // ldr q27, [x22, #112]
-block71:
+block81:
 	WORD $0x4f00e40c // movi v12.16b, #0
 	WORD $0x4f00e40d // movi v13.16b, #0
 	WORD $0x4f00e40e // movi v14.16b, #0
@@ -3303,7 +3332,7 @@ block71:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block71
+	CBNZ R13, block81
 	WORD $0x3d8002d4 // str q20, [x22, #0]
 	WORD $0x3d8006d5 // str q21, [x22, #16]
 	WORD $0x3d800ad6 // str q22, [x22, #32]
@@ -3315,11 +3344,11 @@ block71:
 	ADD $704, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_69
-rowsNext68:
-rows1_73:
+	JMP rows2_79
+rowsNext78:
+rows1_83:
 	CMP $1, R5
-	BLT rowsNext72
+	BLT rowsNext82
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -3335,7 +3364,7 @@ rows1_73:
 	WORD $0x3dc006d4 // ldr q20, [x22, #16]
 	WORD $0x3dc00ad5 // ldr q21, [x22, #32]
 	WORD $0x3dc00ed6 // ldr q22, [x22, #48]
-block75:
+block85:
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
 	WORD $0x4f00e40d // movi v13.16b, #0
@@ -3440,7 +3469,7 @@ block75:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block75
+	CBNZ R13, block85
 	WORD $0x3d8002d3 // str q19, [x22, #0]
 	WORD $0x3d8006d4 // str q20, [x22, #16]
 	WORD $0x3d800ad5 // str q21, [x22, #32]
@@ -3448,24 +3477,30 @@ block75:
 	ADD $352, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext72:
+rowsNext82:
+next71:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $8, R4
-	JMP super61
-done62:
+	JMP super70
+done72:
 	RET
 
 // func groupQ4_KI8MM(a *groupArgs)
 TEXT ·groupQ4_KI8MM(SB), NOSPLIT, $0-8
 	MOVD a+0(FP), R0
+	MOVD groupArgs_rows(R0), R5
+	CMP $4, R5
+	BGE many86
+	JMP ·groupQ4_KDotProd(SB)
+many86:
 	MOVD groupArgs_w(R0), R1
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super76:
+super87:
 	CMP $0, R4
-	BLE done77
+	BLE done89
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -3784,7 +3819,7 @@ super76:
 	MOVD R2, R8
 	ADD $256, R1, R9
 	MOVD $4, R13
-unpack78:
+unpack90:
 	WORD $0x3dc00125 // ldr q5, [x9, #0]
 	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
 	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
@@ -4012,14 +4047,14 @@ unpack78:
 	ADD $1024, R8
 	ADD $512, R9
 	SUB $1, R13
-	CBNZ R13, unpack78
+	CBNZ R13, unpack90
 	ADD $2304, R1
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_80:
+rows4_92:
 	CMP $4, R5
-	BLT rowsNext79
+	BLT rowsNext91
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -4027,7 +4062,7 @@ rows4_80:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass81:
+pass93:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -4040,7 +4075,7 @@ pass81:
 	WORD $0x4f00e417 // movi v23.16b, #0
 	WORD $0x4f00e418 // movi v24.16b, #0
 	WORD $0x4f00e419 // movi v25.16b, #0
-block82:
+block94:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
@@ -4129,8 +4164,8 @@ block82:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block82
-	WORD $0x4e931a4a // uzp1 v10.4s, v18.4s, v19.4s
+	CBNZ R13, block94
+	WORD $0x4e931a44 // uzp1 v4.4s, v18.4s, v19.4s
 	WORD $0x4e935a53 // uzp2 v19.4s, v18.4s, v19.4s
 	WORD $0x4e951a92 // uzp1 v18.4s, v20.4s, v21.4s
 	WORD $0x4e955a95 // uzp2 v21.4s, v20.4s, v21.4s
@@ -4142,136 +4177,136 @@ block82:
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
 	WORD $0x3dc0e8c2 // ldr q2, [x6, #928]
 	WORD $0x3dc138c3 // ldr q3, [x6, #1248]
-	WORD $0x3dc60324 // ldr q4, [x25, #6144]
-	WORD $0x0f40a085 // smull v5.4s, v4.4h, v0.h[0]
-	WORD $0x4f502085 // smlal2 v5.4s, v4.8h, v0.h[1]
-	WORD $0x0f41a087 // smull v7.4s, v4.4h, v1.h[0]
-	WORD $0x4f512087 // smlal2 v7.4s, v4.8h, v1.h[1]
-	WORD $0x0f42a089 // smull v9.4s, v4.4h, v2.h[0]
-	WORD $0x4f522089 // smlal2 v9.4s, v4.8h, v2.h[1]
-	WORD $0x0f43a08c // smull v12.4s, v4.4h, v3.h[0]
-	WORD $0x4f53208c // smlal2 v12.4s, v4.8h, v3.h[1]
-	WORD $0x3dc61324 // ldr q4, [x25, #6208]
-	WORD $0x0f40a086 // smull v6.4s, v4.4h, v0.h[0]
-	WORD $0x4f502086 // smlal2 v6.4s, v4.8h, v0.h[1]
-	WORD $0x0f41a088 // smull v8.4s, v4.4h, v1.h[0]
-	WORD $0x4f512088 // smlal2 v8.4s, v4.8h, v1.h[1]
-	WORD $0x0f42a08b // smull v11.4s, v4.4h, v2.h[0]
-	WORD $0x4f52208b // smlal2 v11.4s, v4.8h, v2.h[1]
-	WORD $0x0f43a08d // smull v13.4s, v4.4h, v3.h[0]
-	WORD $0x4f53208d // smlal2 v13.4s, v4.8h, v3.h[1]
-	WORD $0x3dc60724 // ldr q4, [x25, #6160]
-	WORD $0x0f602085 // smlal v5.4s, v4.4h, v0.h[2]
-	WORD $0x4f702085 // smlal2 v5.4s, v4.8h, v0.h[3]
-	WORD $0x0f612087 // smlal v7.4s, v4.4h, v1.h[2]
-	WORD $0x4f712087 // smlal2 v7.4s, v4.8h, v1.h[3]
-	WORD $0x0f622089 // smlal v9.4s, v4.4h, v2.h[2]
-	WORD $0x4f722089 // smlal2 v9.4s, v4.8h, v2.h[3]
-	WORD $0x0f63208c // smlal v12.4s, v4.4h, v3.h[2]
-	WORD $0x4f73208c // smlal2 v12.4s, v4.8h, v3.h[3]
-	WORD $0x3dc61724 // ldr q4, [x25, #6224]
-	WORD $0x0f602086 // smlal v6.4s, v4.4h, v0.h[2]
-	WORD $0x4f702086 // smlal2 v6.4s, v4.8h, v0.h[3]
-	WORD $0x0f612088 // smlal v8.4s, v4.4h, v1.h[2]
-	WORD $0x4f712088 // smlal2 v8.4s, v4.8h, v1.h[3]
-	WORD $0x0f62208b // smlal v11.4s, v4.4h, v2.h[2]
-	WORD $0x4f72208b // smlal2 v11.4s, v4.8h, v2.h[3]
-	WORD $0x0f63208d // smlal v13.4s, v4.4h, v3.h[2]
-	WORD $0x4f73208d // smlal2 v13.4s, v4.8h, v3.h[3]
-	WORD $0x3dc60b24 // ldr q4, [x25, #6176]
-	WORD $0x0f402885 // smlal v5.4s, v4.4h, v0.h[4]
-	WORD $0x4f502885 // smlal2 v5.4s, v4.8h, v0.h[5]
-	WORD $0x0f412887 // smlal v7.4s, v4.4h, v1.h[4]
-	WORD $0x4f512887 // smlal2 v7.4s, v4.8h, v1.h[5]
-	WORD $0x0f422889 // smlal v9.4s, v4.4h, v2.h[4]
-	WORD $0x4f522889 // smlal2 v9.4s, v4.8h, v2.h[5]
-	WORD $0x0f43288c // smlal v12.4s, v4.4h, v3.h[4]
-	WORD $0x4f53288c // smlal2 v12.4s, v4.8h, v3.h[5]
-	WORD $0x3dc61b24 // ldr q4, [x25, #6240]
-	WORD $0x0f402886 // smlal v6.4s, v4.4h, v0.h[4]
-	WORD $0x4f502886 // smlal2 v6.4s, v4.8h, v0.h[5]
-	WORD $0x0f412888 // smlal v8.4s, v4.4h, v1.h[4]
-	WORD $0x4f512888 // smlal2 v8.4s, v4.8h, v1.h[5]
-	WORD $0x0f42288b // smlal v11.4s, v4.4h, v2.h[4]
-	WORD $0x4f52288b // smlal2 v11.4s, v4.8h, v2.h[5]
-	WORD $0x0f43288d // smlal v13.4s, v4.4h, v3.h[4]
-	WORD $0x4f53288d // smlal2 v13.4s, v4.8h, v3.h[5]
-	WORD $0x3dc60f24 // ldr q4, [x25, #6192]
-	WORD $0x0f602885 // smlal v5.4s, v4.4h, v0.h[6]
-	WORD $0x4f702885 // smlal2 v5.4s, v4.8h, v0.h[7]
-	WORD $0x0f612887 // smlal v7.4s, v4.4h, v1.h[6]
-	WORD $0x4f712887 // smlal2 v7.4s, v4.8h, v1.h[7]
-	WORD $0x0f622889 // smlal v9.4s, v4.4h, v2.h[6]
-	WORD $0x4f722889 // smlal2 v9.4s, v4.8h, v2.h[7]
-	WORD $0x0f63288c // smlal v12.4s, v4.4h, v3.h[6]
-	WORD $0x4f73288c // smlal2 v12.4s, v4.8h, v3.h[7]
-	WORD $0x3dc61f24 // ldr q4, [x25, #6256]
-	WORD $0x0f602886 // smlal v6.4s, v4.4h, v0.h[6]
-	WORD $0x4f702886 // smlal2 v6.4s, v4.8h, v0.h[7]
-	WORD $0x0f612888 // smlal v8.4s, v4.4h, v1.h[6]
-	WORD $0x4f712888 // smlal2 v8.4s, v4.8h, v1.h[7]
-	WORD $0x0f62288b // smlal v11.4s, v4.4h, v2.h[6]
-	WORD $0x4f72288b // smlal2 v11.4s, v4.8h, v2.h[7]
-	WORD $0x0f63288d // smlal v13.4s, v4.4h, v3.h[6]
-	WORD $0x4f73288d // smlal2 v13.4s, v4.8h, v3.h[7]
+	WORD $0x3dc60325 // ldr q5, [x25, #6144]
+	WORD $0x0f40a0a6 // smull v6.4s, v5.4h, v0.h[0]
+	WORD $0x4f5020a6 // smlal2 v6.4s, v5.8h, v0.h[1]
+	WORD $0x0f41a0a8 // smull v8.4s, v5.4h, v1.h[0]
+	WORD $0x4f5120a8 // smlal2 v8.4s, v5.8h, v1.h[1]
+	WORD $0x0f42a0aa // smull v10.4s, v5.4h, v2.h[0]
+	WORD $0x4f5220aa // smlal2 v10.4s, v5.8h, v2.h[1]
+	WORD $0x0f43a0ac // smull v12.4s, v5.4h, v3.h[0]
+	WORD $0x4f5320ac // smlal2 v12.4s, v5.8h, v3.h[1]
+	WORD $0x3dc61325 // ldr q5, [x25, #6208]
+	WORD $0x0f40a0a7 // smull v7.4s, v5.4h, v0.h[0]
+	WORD $0x4f5020a7 // smlal2 v7.4s, v5.8h, v0.h[1]
+	WORD $0x0f41a0a9 // smull v9.4s, v5.4h, v1.h[0]
+	WORD $0x4f5120a9 // smlal2 v9.4s, v5.8h, v1.h[1]
+	WORD $0x0f42a0ab // smull v11.4s, v5.4h, v2.h[0]
+	WORD $0x4f5220ab // smlal2 v11.4s, v5.8h, v2.h[1]
+	WORD $0x0f43a0ad // smull v13.4s, v5.4h, v3.h[0]
+	WORD $0x4f5320ad // smlal2 v13.4s, v5.8h, v3.h[1]
+	WORD $0x3dc60725 // ldr q5, [x25, #6160]
+	WORD $0x0f6020a6 // smlal v6.4s, v5.4h, v0.h[2]
+	WORD $0x4f7020a6 // smlal2 v6.4s, v5.8h, v0.h[3]
+	WORD $0x0f6120a8 // smlal v8.4s, v5.4h, v1.h[2]
+	WORD $0x4f7120a8 // smlal2 v8.4s, v5.8h, v1.h[3]
+	WORD $0x0f6220aa // smlal v10.4s, v5.4h, v2.h[2]
+	WORD $0x4f7220aa // smlal2 v10.4s, v5.8h, v2.h[3]
+	WORD $0x0f6320ac // smlal v12.4s, v5.4h, v3.h[2]
+	WORD $0x4f7320ac // smlal2 v12.4s, v5.8h, v3.h[3]
+	WORD $0x3dc61725 // ldr q5, [x25, #6224]
+	WORD $0x0f6020a7 // smlal v7.4s, v5.4h, v0.h[2]
+	WORD $0x4f7020a7 // smlal2 v7.4s, v5.8h, v0.h[3]
+	WORD $0x0f6120a9 // smlal v9.4s, v5.4h, v1.h[2]
+	WORD $0x4f7120a9 // smlal2 v9.4s, v5.8h, v1.h[3]
+	WORD $0x0f6220ab // smlal v11.4s, v5.4h, v2.h[2]
+	WORD $0x4f7220ab // smlal2 v11.4s, v5.8h, v2.h[3]
+	WORD $0x0f6320ad // smlal v13.4s, v5.4h, v3.h[2]
+	WORD $0x4f7320ad // smlal2 v13.4s, v5.8h, v3.h[3]
+	WORD $0x3dc60b25 // ldr q5, [x25, #6176]
+	WORD $0x0f4028a6 // smlal v6.4s, v5.4h, v0.h[4]
+	WORD $0x4f5028a6 // smlal2 v6.4s, v5.8h, v0.h[5]
+	WORD $0x0f4128a8 // smlal v8.4s, v5.4h, v1.h[4]
+	WORD $0x4f5128a8 // smlal2 v8.4s, v5.8h, v1.h[5]
+	WORD $0x0f4228aa // smlal v10.4s, v5.4h, v2.h[4]
+	WORD $0x4f5228aa // smlal2 v10.4s, v5.8h, v2.h[5]
+	WORD $0x0f4328ac // smlal v12.4s, v5.4h, v3.h[4]
+	WORD $0x4f5328ac // smlal2 v12.4s, v5.8h, v3.h[5]
+	WORD $0x3dc61b25 // ldr q5, [x25, #6240]
+	WORD $0x0f4028a7 // smlal v7.4s, v5.4h, v0.h[4]
+	WORD $0x4f5028a7 // smlal2 v7.4s, v5.8h, v0.h[5]
+	WORD $0x0f4128a9 // smlal v9.4s, v5.4h, v1.h[4]
+	WORD $0x4f5128a9 // smlal2 v9.4s, v5.8h, v1.h[5]
+	WORD $0x0f4228ab // smlal v11.4s, v5.4h, v2.h[4]
+	WORD $0x4f5228ab // smlal2 v11.4s, v5.8h, v2.h[5]
+	WORD $0x0f4328ad // smlal v13.4s, v5.4h, v3.h[4]
+	WORD $0x4f5328ad // smlal2 v13.4s, v5.8h, v3.h[5]
+	WORD $0x3dc60f25 // ldr q5, [x25, #6192]
+	WORD $0x0f6028a6 // smlal v6.4s, v5.4h, v0.h[6]
+	WORD $0x4f7028a6 // smlal2 v6.4s, v5.8h, v0.h[7]
+	WORD $0x0f6128a8 // smlal v8.4s, v5.4h, v1.h[6]
+	WORD $0x4f7128a8 // smlal2 v8.4s, v5.8h, v1.h[7]
+	WORD $0x0f6228aa // smlal v10.4s, v5.4h, v2.h[6]
+	WORD $0x4f7228aa // smlal2 v10.4s, v5.8h, v2.h[7]
+	WORD $0x0f6328ac // smlal v12.4s, v5.4h, v3.h[6]
+	WORD $0x4f7328ac // smlal2 v12.4s, v5.8h, v3.h[7]
+	WORD $0x3dc61f25 // ldr q5, [x25, #6256]
+	WORD $0x0f6028a7 // smlal v7.4s, v5.4h, v0.h[6]
+	WORD $0x4f7028a7 // smlal2 v7.4s, v5.8h, v0.h[7]
+	WORD $0x0f6128a9 // smlal v9.4s, v5.4h, v1.h[6]
+	WORD $0x4f7128a9 // smlal2 v9.4s, v5.8h, v1.h[7]
+	WORD $0x0f6228ab // smlal v11.4s, v5.4h, v2.h[6]
+	WORD $0x4f7228ab // smlal2 v11.4s, v5.8h, v2.h[7]
+	WORD $0x0f6328ad // smlal v13.4s, v5.4h, v3.h[6]
+	WORD $0x4f7328ad // smlal2 v13.4s, v5.8h, v3.h[7]
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
 	WORD $0xbd44f0c3 // ldr s3, [x6, #1264]
-	WORD $0x3dc642e4 // ldr q4, [x23, #6400]
+	WORD $0x3dc642e5 // ldr q5, [x23, #6400]
 	WORD $0x3dc652f0 // ldr q16, [x23, #6464]
 	WORD $0x3dc002cf // ldr q15, [x22, #0]
-	WORD $0x4f80908e // fmul v14.4s, v4.4s, v0.s[0]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4e2acdcf // fmla v15.4s, v14.4s, v10.4s
+	WORD $0x4f8090ae // fmul v14.4s, v5.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e24cdcf // fmla v15.4s, v14.4s, v4.4s
 	WORD $0x4f80920e // fmul v14.4s, v16.4s, v0.s[0]
-	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x4ea5cdcf // fmls v15.4s, v14.4s, v5.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4ea6cdcf // fmls v15.4s, v14.4s, v6.4s
 	WORD $0x3d8002cf // str q15, [x22, #0]
 	WORD $0x3dc012cf // ldr q15, [x22, #64]
-	WORD $0x4f81908e // fmul v14.4s, v4.4s, v1.s[0]
+	WORD $0x4f8190ae // fmul v14.4s, v5.4s, v1.s[0]
 	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
 	WORD $0x4e33cdcf // fmla v15.4s, v14.4s, v19.4s
 	WORD $0x4f81920e // fmul v14.4s, v16.4s, v1.s[0]
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4ea7cdcf // fmls v15.4s, v14.4s, v7.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4ea8cdcf // fmls v15.4s, v14.4s, v8.4s
 	WORD $0x3d8012cf // str q15, [x22, #64]
 	WORD $0x3dc022cf // ldr q15, [x22, #128]
-	WORD $0x4f82908e // fmul v14.4s, v4.4s, v2.s[0]
+	WORD $0x4f8290ae // fmul v14.4s, v5.4s, v2.s[0]
 	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
 	WORD $0x4e34cdcf // fmla v15.4s, v14.4s, v20.4s
 	WORD $0x4f82920e // fmul v14.4s, v16.4s, v2.s[0]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4ea9cdcf // fmls v15.4s, v14.4s, v9.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4eaacdcf // fmls v15.4s, v14.4s, v10.4s
 	WORD $0x3d8022cf // str q15, [x22, #128]
 	WORD $0x3dc032cf // ldr q15, [x22, #192]
-	WORD $0x4f83908e // fmul v14.4s, v4.4s, v3.s[0]
+	WORD $0x4f8390ae // fmul v14.4s, v5.4s, v3.s[0]
 	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
 	WORD $0x4e37cdcf // fmla v15.4s, v14.4s, v23.4s
 	WORD $0x4f83920e // fmul v14.4s, v16.4s, v3.s[0]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
 	WORD $0x4eaccdcf // fmls v15.4s, v14.4s, v12.4s
 	WORD $0x3d8032cf // str q15, [x22, #192]
-	WORD $0x3dc646e4 // ldr q4, [x23, #6416]
+	WORD $0x3dc646e5 // ldr q5, [x23, #6416]
 	WORD $0x3dc656f0 // ldr q16, [x23, #6480]
 	WORD $0x3dc006cf // ldr q15, [x22, #16]
-	WORD $0x4f80908e // fmul v14.4s, v4.4s, v0.s[0]
+	WORD $0x4f8090ae // fmul v14.4s, v5.4s, v0.s[0]
 	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
 	WORD $0x4e32cdcf // fmla v15.4s, v14.4s, v18.4s
 	WORD $0x4f80920e // fmul v14.4s, v16.4s, v0.s[0]
-	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
-	WORD $0x4ea6cdcf // fmls v15.4s, v14.4s, v6.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4ea7cdcf // fmls v15.4s, v14.4s, v7.4s
 	WORD $0x3d8006cf // str q15, [x22, #16]
 	WORD $0x3dc016cf // ldr q15, [x22, #80]
-	WORD $0x4f81908e // fmul v14.4s, v4.4s, v1.s[0]
+	WORD $0x4f8190ae // fmul v14.4s, v5.4s, v1.s[0]
 	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
 	WORD $0x4e35cdcf // fmla v15.4s, v14.4s, v21.4s
 	WORD $0x4f81920e // fmul v14.4s, v16.4s, v1.s[0]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4ea8cdcf // fmls v15.4s, v14.4s, v8.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4ea9cdcf // fmls v15.4s, v14.4s, v9.4s
 	WORD $0x3d8016cf // str q15, [x22, #80]
 	WORD $0x3dc026cf // ldr q15, [x22, #144]
-	WORD $0x4f82908e // fmul v14.4s, v4.4s, v2.s[0]
+	WORD $0x4f8290ae // fmul v14.4s, v5.4s, v2.s[0]
 	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
 	WORD $0x4e36cdcf // fmla v15.4s, v14.4s, v22.4s
 	WORD $0x4f82920e // fmul v14.4s, v16.4s, v2.s[0]
@@ -4279,7 +4314,7 @@ block82:
 	WORD $0x4eabcdcf // fmls v15.4s, v14.4s, v11.4s
 	WORD $0x3d8026cf // str q15, [x22, #144]
 	WORD $0x3dc036cf // ldr q15, [x22, #208]
-	WORD $0x4f83908e // fmul v14.4s, v4.4s, v3.s[0]
+	WORD $0x4f8390ae // fmul v14.4s, v5.4s, v3.s[0]
 	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
 	WORD $0x4e39cdcf // fmla v15.4s, v14.4s, v25.4s
 	WORD $0x4f83920e // fmul v14.4s, v16.4s, v3.s[0]
@@ -4292,15 +4327,15 @@ block82:
 	ADD $128, R25
 	ADD $64, R26
 	SUB $1, R24
-	CBNZ R24, pass81
+	CBNZ R24, pass93
 	ADD $1280, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_80
-rowsNext79:
-rows2_84:
+	JMP rows4_92
+rowsNext91:
+rows2_96:
 	CMP $2, R5
-	BLT rowsNext83
+	BLT rowsNext95
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -4319,7 +4354,7 @@ rows2_84:
 	WORD $0x4f00e419 // movi v25.16b, #0
 	WORD $0x4f00e41a // movi v26.16b, #0
 	WORD $0x4f00e41b // movi v27.16b, #0
-block86:
+block98:
 	WORD $0x4f00e40c // movi v12.16b, #0
 	WORD $0x4f00e40d // movi v13.16b, #0
 	WORD $0x4f00e40e // movi v14.16b, #0
@@ -4420,8 +4455,8 @@ block86:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block86
-	WORD $0x4e951a8c // uzp1 v12.4s, v20.4s, v21.4s
+	CBNZ R13, block98
+	WORD $0x4e951a82 // uzp1 v2.4s, v20.4s, v21.4s
 	WORD $0x4e955a95 // uzp2 v21.4s, v20.4s, v21.4s
 	WORD $0x4e971ad4 // uzp1 v20.4s, v22.4s, v23.4s
 	WORD $0x4e975ad7 // uzp2 v23.4s, v22.4s, v23.4s
@@ -4431,168 +4466,168 @@ block86:
 	WORD $0x4e9b5b5b // uzp2 v27.4s, v26.4s, v27.4s
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
-	WORD $0x3dc60322 // ldr q2, [x25, #6144]
-	WORD $0x0f40a043 // smull v3.4s, v2.4h, v0.h[0]
-	WORD $0x4f502043 // smlal2 v3.4s, v2.8h, v0.h[1]
-	WORD $0x0f41a047 // smull v7.4s, v2.4h, v1.h[0]
-	WORD $0x4f512047 // smlal2 v7.4s, v2.8h, v1.h[1]
-	WORD $0x3dc61322 // ldr q2, [x25, #6208]
-	WORD $0x0f40a044 // smull v4.4s, v2.4h, v0.h[0]
-	WORD $0x4f502044 // smlal2 v4.4s, v2.8h, v0.h[1]
-	WORD $0x0f41a048 // smull v8.4s, v2.4h, v1.h[0]
-	WORD $0x4f512048 // smlal2 v8.4s, v2.8h, v1.h[1]
-	WORD $0x3dc62322 // ldr q2, [x25, #6272]
-	WORD $0x0f40a045 // smull v5.4s, v2.4h, v0.h[0]
-	WORD $0x4f502045 // smlal2 v5.4s, v2.8h, v0.h[1]
-	WORD $0x0f41a049 // smull v9.4s, v2.4h, v1.h[0]
-	WORD $0x4f512049 // smlal2 v9.4s, v2.8h, v1.h[1]
-	WORD $0x3dc63322 // ldr q2, [x25, #6336]
-	WORD $0x0f40a046 // smull v6.4s, v2.4h, v0.h[0]
-	WORD $0x4f502046 // smlal2 v6.4s, v2.8h, v0.h[1]
-	WORD $0x0f41a04a // smull v10.4s, v2.4h, v1.h[0]
-	WORD $0x4f51204a // smlal2 v10.4s, v2.8h, v1.h[1]
-	WORD $0x3dc60722 // ldr q2, [x25, #6160]
-	WORD $0x0f602043 // smlal v3.4s, v2.4h, v0.h[2]
-	WORD $0x4f702043 // smlal2 v3.4s, v2.8h, v0.h[3]
-	WORD $0x0f612047 // smlal v7.4s, v2.4h, v1.h[2]
-	WORD $0x4f712047 // smlal2 v7.4s, v2.8h, v1.h[3]
-	WORD $0x3dc61722 // ldr q2, [x25, #6224]
-	WORD $0x0f602044 // smlal v4.4s, v2.4h, v0.h[2]
-	WORD $0x4f702044 // smlal2 v4.4s, v2.8h, v0.h[3]
-	WORD $0x0f612048 // smlal v8.4s, v2.4h, v1.h[2]
-	WORD $0x4f712048 // smlal2 v8.4s, v2.8h, v1.h[3]
-	WORD $0x3dc62722 // ldr q2, [x25, #6288]
-	WORD $0x0f602045 // smlal v5.4s, v2.4h, v0.h[2]
-	WORD $0x4f702045 // smlal2 v5.4s, v2.8h, v0.h[3]
-	WORD $0x0f612049 // smlal v9.4s, v2.4h, v1.h[2]
-	WORD $0x4f712049 // smlal2 v9.4s, v2.8h, v1.h[3]
-	WORD $0x3dc63722 // ldr q2, [x25, #6352]
-	WORD $0x0f602046 // smlal v6.4s, v2.4h, v0.h[2]
-	WORD $0x4f702046 // smlal2 v6.4s, v2.8h, v0.h[3]
-	WORD $0x0f61204a // smlal v10.4s, v2.4h, v1.h[2]
-	WORD $0x4f71204a // smlal2 v10.4s, v2.8h, v1.h[3]
-	WORD $0x3dc60b22 // ldr q2, [x25, #6176]
-	WORD $0x0f402843 // smlal v3.4s, v2.4h, v0.h[4]
-	WORD $0x4f502843 // smlal2 v3.4s, v2.8h, v0.h[5]
-	WORD $0x0f412847 // smlal v7.4s, v2.4h, v1.h[4]
-	WORD $0x4f512847 // smlal2 v7.4s, v2.8h, v1.h[5]
-	WORD $0x3dc61b22 // ldr q2, [x25, #6240]
-	WORD $0x0f402844 // smlal v4.4s, v2.4h, v0.h[4]
-	WORD $0x4f502844 // smlal2 v4.4s, v2.8h, v0.h[5]
-	WORD $0x0f412848 // smlal v8.4s, v2.4h, v1.h[4]
-	WORD $0x4f512848 // smlal2 v8.4s, v2.8h, v1.h[5]
-	WORD $0x3dc62b22 // ldr q2, [x25, #6304]
-	WORD $0x0f402845 // smlal v5.4s, v2.4h, v0.h[4]
-	WORD $0x4f502845 // smlal2 v5.4s, v2.8h, v0.h[5]
-	WORD $0x0f412849 // smlal v9.4s, v2.4h, v1.h[4]
-	WORD $0x4f512849 // smlal2 v9.4s, v2.8h, v1.h[5]
-	WORD $0x3dc63b22 // ldr q2, [x25, #6368]
-	WORD $0x0f402846 // smlal v6.4s, v2.4h, v0.h[4]
-	WORD $0x4f502846 // smlal2 v6.4s, v2.8h, v0.h[5]
-	WORD $0x0f41284a // smlal v10.4s, v2.4h, v1.h[4]
-	WORD $0x4f51284a // smlal2 v10.4s, v2.8h, v1.h[5]
-	WORD $0x3dc60f22 // ldr q2, [x25, #6192]
-	WORD $0x0f602843 // smlal v3.4s, v2.4h, v0.h[6]
-	WORD $0x4f702843 // smlal2 v3.4s, v2.8h, v0.h[7]
-	WORD $0x0f612847 // smlal v7.4s, v2.4h, v1.h[6]
-	WORD $0x4f712847 // smlal2 v7.4s, v2.8h, v1.h[7]
-	WORD $0x3dc61f22 // ldr q2, [x25, #6256]
-	WORD $0x0f602844 // smlal v4.4s, v2.4h, v0.h[6]
-	WORD $0x4f702844 // smlal2 v4.4s, v2.8h, v0.h[7]
-	WORD $0x0f612848 // smlal v8.4s, v2.4h, v1.h[6]
-	WORD $0x4f712848 // smlal2 v8.4s, v2.8h, v1.h[7]
-	WORD $0x3dc62f22 // ldr q2, [x25, #6320]
-	WORD $0x0f602845 // smlal v5.4s, v2.4h, v0.h[6]
-	WORD $0x4f702845 // smlal2 v5.4s, v2.8h, v0.h[7]
-	WORD $0x0f612849 // smlal v9.4s, v2.4h, v1.h[6]
-	WORD $0x4f712849 // smlal2 v9.4s, v2.8h, v1.h[7]
-	WORD $0x3dc63f22 // ldr q2, [x25, #6384]
-	WORD $0x0f602846 // smlal v6.4s, v2.4h, v0.h[6]
-	WORD $0x4f702846 // smlal2 v6.4s, v2.8h, v0.h[7]
-	WORD $0x0f61284a // smlal v10.4s, v2.4h, v1.h[6]
-	WORD $0x4f71284a // smlal2 v10.4s, v2.8h, v1.h[7]
+	WORD $0x3dc60323 // ldr q3, [x25, #6144]
+	WORD $0x0f40a064 // smull v4.4s, v3.4h, v0.h[0]
+	WORD $0x4f502064 // smlal2 v4.4s, v3.8h, v0.h[1]
+	WORD $0x0f41a068 // smull v8.4s, v3.4h, v1.h[0]
+	WORD $0x4f512068 // smlal2 v8.4s, v3.8h, v1.h[1]
+	WORD $0x3dc61323 // ldr q3, [x25, #6208]
+	WORD $0x0f40a065 // smull v5.4s, v3.4h, v0.h[0]
+	WORD $0x4f502065 // smlal2 v5.4s, v3.8h, v0.h[1]
+	WORD $0x0f41a069 // smull v9.4s, v3.4h, v1.h[0]
+	WORD $0x4f512069 // smlal2 v9.4s, v3.8h, v1.h[1]
+	WORD $0x3dc62323 // ldr q3, [x25, #6272]
+	WORD $0x0f40a066 // smull v6.4s, v3.4h, v0.h[0]
+	WORD $0x4f502066 // smlal2 v6.4s, v3.8h, v0.h[1]
+	WORD $0x0f41a06a // smull v10.4s, v3.4h, v1.h[0]
+	WORD $0x4f51206a // smlal2 v10.4s, v3.8h, v1.h[1]
+	WORD $0x3dc63323 // ldr q3, [x25, #6336]
+	WORD $0x0f40a067 // smull v7.4s, v3.4h, v0.h[0]
+	WORD $0x4f502067 // smlal2 v7.4s, v3.8h, v0.h[1]
+	WORD $0x0f41a06b // smull v11.4s, v3.4h, v1.h[0]
+	WORD $0x4f51206b // smlal2 v11.4s, v3.8h, v1.h[1]
+	WORD $0x3dc60723 // ldr q3, [x25, #6160]
+	WORD $0x0f602064 // smlal v4.4s, v3.4h, v0.h[2]
+	WORD $0x4f702064 // smlal2 v4.4s, v3.8h, v0.h[3]
+	WORD $0x0f612068 // smlal v8.4s, v3.4h, v1.h[2]
+	WORD $0x4f712068 // smlal2 v8.4s, v3.8h, v1.h[3]
+	WORD $0x3dc61723 // ldr q3, [x25, #6224]
+	WORD $0x0f602065 // smlal v5.4s, v3.4h, v0.h[2]
+	WORD $0x4f702065 // smlal2 v5.4s, v3.8h, v0.h[3]
+	WORD $0x0f612069 // smlal v9.4s, v3.4h, v1.h[2]
+	WORD $0x4f712069 // smlal2 v9.4s, v3.8h, v1.h[3]
+	WORD $0x3dc62723 // ldr q3, [x25, #6288]
+	WORD $0x0f602066 // smlal v6.4s, v3.4h, v0.h[2]
+	WORD $0x4f702066 // smlal2 v6.4s, v3.8h, v0.h[3]
+	WORD $0x0f61206a // smlal v10.4s, v3.4h, v1.h[2]
+	WORD $0x4f71206a // smlal2 v10.4s, v3.8h, v1.h[3]
+	WORD $0x3dc63723 // ldr q3, [x25, #6352]
+	WORD $0x0f602067 // smlal v7.4s, v3.4h, v0.h[2]
+	WORD $0x4f702067 // smlal2 v7.4s, v3.8h, v0.h[3]
+	WORD $0x0f61206b // smlal v11.4s, v3.4h, v1.h[2]
+	WORD $0x4f71206b // smlal2 v11.4s, v3.8h, v1.h[3]
+	WORD $0x3dc60b23 // ldr q3, [x25, #6176]
+	WORD $0x0f402864 // smlal v4.4s, v3.4h, v0.h[4]
+	WORD $0x4f502864 // smlal2 v4.4s, v3.8h, v0.h[5]
+	WORD $0x0f412868 // smlal v8.4s, v3.4h, v1.h[4]
+	WORD $0x4f512868 // smlal2 v8.4s, v3.8h, v1.h[5]
+	WORD $0x3dc61b23 // ldr q3, [x25, #6240]
+	WORD $0x0f402865 // smlal v5.4s, v3.4h, v0.h[4]
+	WORD $0x4f502865 // smlal2 v5.4s, v3.8h, v0.h[5]
+	WORD $0x0f412869 // smlal v9.4s, v3.4h, v1.h[4]
+	WORD $0x4f512869 // smlal2 v9.4s, v3.8h, v1.h[5]
+	WORD $0x3dc62b23 // ldr q3, [x25, #6304]
+	WORD $0x0f402866 // smlal v6.4s, v3.4h, v0.h[4]
+	WORD $0x4f502866 // smlal2 v6.4s, v3.8h, v0.h[5]
+	WORD $0x0f41286a // smlal v10.4s, v3.4h, v1.h[4]
+	WORD $0x4f51286a // smlal2 v10.4s, v3.8h, v1.h[5]
+	WORD $0x3dc63b23 // ldr q3, [x25, #6368]
+	WORD $0x0f402867 // smlal v7.4s, v3.4h, v0.h[4]
+	WORD $0x4f502867 // smlal2 v7.4s, v3.8h, v0.h[5]
+	WORD $0x0f41286b // smlal v11.4s, v3.4h, v1.h[4]
+	WORD $0x4f51286b // smlal2 v11.4s, v3.8h, v1.h[5]
+	WORD $0x3dc60f23 // ldr q3, [x25, #6192]
+	WORD $0x0f602864 // smlal v4.4s, v3.4h, v0.h[6]
+	WORD $0x4f702864 // smlal2 v4.4s, v3.8h, v0.h[7]
+	WORD $0x0f612868 // smlal v8.4s, v3.4h, v1.h[6]
+	WORD $0x4f712868 // smlal2 v8.4s, v3.8h, v1.h[7]
+	WORD $0x3dc61f23 // ldr q3, [x25, #6256]
+	WORD $0x0f602865 // smlal v5.4s, v3.4h, v0.h[6]
+	WORD $0x4f702865 // smlal2 v5.4s, v3.8h, v0.h[7]
+	WORD $0x0f612869 // smlal v9.4s, v3.4h, v1.h[6]
+	WORD $0x4f712869 // smlal2 v9.4s, v3.8h, v1.h[7]
+	WORD $0x3dc62f23 // ldr q3, [x25, #6320]
+	WORD $0x0f602866 // smlal v6.4s, v3.4h, v0.h[6]
+	WORD $0x4f702866 // smlal2 v6.4s, v3.8h, v0.h[7]
+	WORD $0x0f61286a // smlal v10.4s, v3.4h, v1.h[6]
+	WORD $0x4f71286a // smlal2 v10.4s, v3.8h, v1.h[7]
+	WORD $0x3dc63f23 // ldr q3, [x25, #6384]
+	WORD $0x0f602867 // smlal v7.4s, v3.4h, v0.h[6]
+	WORD $0x4f702867 // smlal2 v7.4s, v3.8h, v0.h[7]
+	WORD $0x0f61286b // smlal v11.4s, v3.4h, v1.h[6]
+	WORD $0x4f71286b // smlal2 v11.4s, v3.8h, v1.h[7]
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
-	WORD $0x3dc642e2 // ldr q2, [x23, #6400]
+	WORD $0x3dc642e3 // ldr q3, [x23, #6400]
 	WORD $0x3dc652ee // ldr q14, [x23, #6464]
 	WORD $0x3dc002cd // ldr q13, [x22, #0]
-	WORD $0x4f80904b // fmul v11.4s, v2.4s, v0.s[0]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4e2ccd6d // fmla v13.4s, v11.4s, v12.4s
-	WORD $0x4f8091cb // fmul v11.4s, v14.4s, v0.s[0]
-	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
-	WORD $0x4ea3cd6d // fmls v13.4s, v11.4s, v3.4s
+	WORD $0x4f80906c // fmul v12.4s, v3.4s, v0.s[0]
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4e22cd8d // fmla v13.4s, v12.4s, v2.4s
+	WORD $0x4f8091cc // fmul v12.4s, v14.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4ea4cd8d // fmls v13.4s, v12.4s, v4.4s
 	WORD $0x3d8002cd // str q13, [x22, #0]
 	WORD $0x3dc012cd // ldr q13, [x22, #64]
-	WORD $0x4f81904b // fmul v11.4s, v2.4s, v1.s[0]
+	WORD $0x4f81906c // fmul v12.4s, v3.4s, v1.s[0]
 	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
-	WORD $0x4e35cd6d // fmla v13.4s, v11.4s, v21.4s
-	WORD $0x4f8191cb // fmul v11.4s, v14.4s, v1.s[0]
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4ea7cd6d // fmls v13.4s, v11.4s, v7.4s
+	WORD $0x4e35cd8d // fmla v13.4s, v12.4s, v21.4s
+	WORD $0x4f8191cc // fmul v12.4s, v14.4s, v1.s[0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4ea8cd8d // fmls v13.4s, v12.4s, v8.4s
 	WORD $0x3d8012cd // str q13, [x22, #64]
-	WORD $0x3dc646e2 // ldr q2, [x23, #6416]
+	WORD $0x3dc646e3 // ldr q3, [x23, #6416]
 	WORD $0x3dc656ee // ldr q14, [x23, #6480]
 	WORD $0x3dc006cd // ldr q13, [x22, #16]
-	WORD $0x4f80904b // fmul v11.4s, v2.4s, v0.s[0]
+	WORD $0x4f80906c // fmul v12.4s, v3.4s, v0.s[0]
 	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
-	WORD $0x4e34cd6d // fmla v13.4s, v11.4s, v20.4s
-	WORD $0x4f8091cb // fmul v11.4s, v14.4s, v0.s[0]
-	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
-	WORD $0x4ea4cd6d // fmls v13.4s, v11.4s, v4.4s
+	WORD $0x4e34cd8d // fmla v13.4s, v12.4s, v20.4s
+	WORD $0x4f8091cc // fmul v12.4s, v14.4s, v0.s[0]
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4ea5cd8d // fmls v13.4s, v12.4s, v5.4s
 	WORD $0x3d8006cd // str q13, [x22, #16]
 	WORD $0x3dc016cd // ldr q13, [x22, #80]
-	WORD $0x4f81904b // fmul v11.4s, v2.4s, v1.s[0]
+	WORD $0x4f81906c // fmul v12.4s, v3.4s, v1.s[0]
 	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
-	WORD $0x4e37cd6d // fmla v13.4s, v11.4s, v23.4s
-	WORD $0x4f8191cb // fmul v11.4s, v14.4s, v1.s[0]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4ea8cd6d // fmls v13.4s, v11.4s, v8.4s
+	WORD $0x4e37cd8d // fmla v13.4s, v12.4s, v23.4s
+	WORD $0x4f8191cc // fmul v12.4s, v14.4s, v1.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4ea9cd8d // fmls v13.4s, v12.4s, v9.4s
 	WORD $0x3d8016cd // str q13, [x22, #80]
-	WORD $0x3dc64ae2 // ldr q2, [x23, #6432]
+	WORD $0x3dc64ae3 // ldr q3, [x23, #6432]
 	WORD $0x3dc65aee // ldr q14, [x23, #6496]
 	WORD $0x3dc00acd // ldr q13, [x22, #32]
-	WORD $0x4f80904b // fmul v11.4s, v2.4s, v0.s[0]
+	WORD $0x4f80906c // fmul v12.4s, v3.4s, v0.s[0]
 	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
-	WORD $0x4e36cd6d // fmla v13.4s, v11.4s, v22.4s
-	WORD $0x4f8091cb // fmul v11.4s, v14.4s, v0.s[0]
-	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x4ea5cd6d // fmls v13.4s, v11.4s, v5.4s
+	WORD $0x4e36cd8d // fmla v13.4s, v12.4s, v22.4s
+	WORD $0x4f8091cc // fmul v12.4s, v14.4s, v0.s[0]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4ea6cd8d // fmls v13.4s, v12.4s, v6.4s
 	WORD $0x3d800acd // str q13, [x22, #32]
 	WORD $0x3dc01acd // ldr q13, [x22, #96]
-	WORD $0x4f81904b // fmul v11.4s, v2.4s, v1.s[0]
+	WORD $0x4f81906c // fmul v12.4s, v3.4s, v1.s[0]
 	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
-	WORD $0x4e39cd6d // fmla v13.4s, v11.4s, v25.4s
-	WORD $0x4f8191cb // fmul v11.4s, v14.4s, v1.s[0]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4ea9cd6d // fmls v13.4s, v11.4s, v9.4s
+	WORD $0x4e39cd8d // fmla v13.4s, v12.4s, v25.4s
+	WORD $0x4f8191cc // fmul v12.4s, v14.4s, v1.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4eaacd8d // fmls v13.4s, v12.4s, v10.4s
 	WORD $0x3d801acd // str q13, [x22, #96]
-	WORD $0x3dc64ee2 // ldr q2, [x23, #6448]
+	WORD $0x3dc64ee3 // ldr q3, [x23, #6448]
 	WORD $0x3dc65eee // ldr q14, [x23, #6512]
 	WORD $0x3dc00ecd // ldr q13, [x22, #48]
-	WORD $0x4f80904b // fmul v11.4s, v2.4s, v0.s[0]
+	WORD $0x4f80906c // fmul v12.4s, v3.4s, v0.s[0]
 	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
-	WORD $0x4e38cd6d // fmla v13.4s, v11.4s, v24.4s
-	WORD $0x4f8091cb // fmul v11.4s, v14.4s, v0.s[0]
-	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
-	WORD $0x4ea6cd6d // fmls v13.4s, v11.4s, v6.4s
+	WORD $0x4e38cd8d // fmla v13.4s, v12.4s, v24.4s
+	WORD $0x4f8091cc // fmul v12.4s, v14.4s, v0.s[0]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4ea7cd8d // fmls v13.4s, v12.4s, v7.4s
 	WORD $0x3d800ecd // str q13, [x22, #48]
 	WORD $0x3dc01ecd // ldr q13, [x22, #112]
-	WORD $0x4f81904b // fmul v11.4s, v2.4s, v1.s[0]
+	WORD $0x4f81906c // fmul v12.4s, v3.4s, v1.s[0]
 	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
-	WORD $0x4e3bcd6d // fmla v13.4s, v11.4s, v27.4s
-	WORD $0x4f8191cb // fmul v11.4s, v14.4s, v1.s[0]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4eaacd6d // fmls v13.4s, v11.4s, v10.4s
+	WORD $0x4e3bcd8d // fmla v13.4s, v12.4s, v27.4s
+	WORD $0x4f8191cc // fmul v12.4s, v14.4s, v1.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4eabcd8d // fmls v13.4s, v12.4s, v11.4s
 	WORD $0x3d801ecd // str q13, [x22, #112]
 	ADD $640, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_84
-rowsNext83:
-rows1_88:
+	JMP rows2_96
+rowsNext95:
+rows1_100:
 	CMP $1, R5
-	BLT rowsNext87
+	BLT rowsNext99
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -4611,7 +4646,7 @@ rows1_88:
 	WORD $0x4f00e418 // movi v24.16b, #0
 	WORD $0x4f00e419 // movi v25.16b, #0
 	WORD $0x4f00e41a // movi v26.16b, #0
-block90:
+block102:
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
 	WORD $0x4f00e40d // movi v13.16b, #0
@@ -4710,7 +4745,7 @@ block90:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block90
+	CBNZ R13, block102
 	WORD $0x4eb4be73 // addp v19.4s, v19.4s, v20.4s
 	WORD $0x4eb6beb5 // addp v21.4s, v21.4s, v22.4s
 	WORD $0x4eb8bef7 // addp v23.4s, v23.4s, v24.4s
@@ -4808,24 +4843,30 @@ block90:
 	ADD $320, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext87:
+rowsNext99:
+next88:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $1, R4
-	JMP super76
-done77:
+	JMP super87
+done89:
 	RET
 
 // func groupQ5_KI8MM(a *groupArgs)
 TEXT ·groupQ5_KI8MM(SB), NOSPLIT, $0-8
 	MOVD a+0(FP), R0
+	MOVD groupArgs_rows(R0), R5
+	CMP $4, R5
+	BGE many103
+	JMP ·groupQ5_KDotProd(SB)
+many103:
 	MOVD groupArgs_w(R0), R1
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super91:
+super104:
 	CMP $0, R4
-	BLE done92
+	BLE done106
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -5157,7 +5198,7 @@ super91:
 	WORD $0x4f00e439 // movi v25.16b, #1
 	WORD $0x4f00e45a // movi v26.16b, #2
 	MOVD $4, R13
-unpack93:
+unpack107:
 	WORD $0x3dc00125 // ldr q5, [x9, #0]
 	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
 	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
@@ -5547,14 +5588,14 @@ unpack93:
 	ADD $1024, R8
 	ADD $512, R9
 	SUB $1, R13
-	CBNZ R13, unpack93
+	CBNZ R13, unpack107
 	ADD $2816, R1
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_95:
+rows4_109:
 	CMP $4, R5
-	BLT rowsNext94
+	BLT rowsNext108
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -5562,7 +5603,7 @@ rows4_95:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass96:
+pass110:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -5575,7 +5616,7 @@ pass96:
 	WORD $0x4f00e417 // movi v23.16b, #0
 	WORD $0x4f00e418 // movi v24.16b, #0
 	WORD $0x4f00e419 // movi v25.16b, #0
-block97:
+block111:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
@@ -5664,8 +5705,8 @@ block97:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block97
-	WORD $0x4e931a4a // uzp1 v10.4s, v18.4s, v19.4s
+	CBNZ R13, block111
+	WORD $0x4e931a44 // uzp1 v4.4s, v18.4s, v19.4s
 	WORD $0x4e935a53 // uzp2 v19.4s, v18.4s, v19.4s
 	WORD $0x4e951a92 // uzp1 v18.4s, v20.4s, v21.4s
 	WORD $0x4e955a95 // uzp2 v21.4s, v20.4s, v21.4s
@@ -5677,136 +5718,136 @@ block97:
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
 	WORD $0x3dc0e8c2 // ldr q2, [x6, #928]
 	WORD $0x3dc138c3 // ldr q3, [x6, #1248]
-	WORD $0x3dc60324 // ldr q4, [x25, #6144]
-	WORD $0x0f40a085 // smull v5.4s, v4.4h, v0.h[0]
-	WORD $0x4f502085 // smlal2 v5.4s, v4.8h, v0.h[1]
-	WORD $0x0f41a087 // smull v7.4s, v4.4h, v1.h[0]
-	WORD $0x4f512087 // smlal2 v7.4s, v4.8h, v1.h[1]
-	WORD $0x0f42a089 // smull v9.4s, v4.4h, v2.h[0]
-	WORD $0x4f522089 // smlal2 v9.4s, v4.8h, v2.h[1]
-	WORD $0x0f43a08c // smull v12.4s, v4.4h, v3.h[0]
-	WORD $0x4f53208c // smlal2 v12.4s, v4.8h, v3.h[1]
-	WORD $0x3dc61324 // ldr q4, [x25, #6208]
-	WORD $0x0f40a086 // smull v6.4s, v4.4h, v0.h[0]
-	WORD $0x4f502086 // smlal2 v6.4s, v4.8h, v0.h[1]
-	WORD $0x0f41a088 // smull v8.4s, v4.4h, v1.h[0]
-	WORD $0x4f512088 // smlal2 v8.4s, v4.8h, v1.h[1]
-	WORD $0x0f42a08b // smull v11.4s, v4.4h, v2.h[0]
-	WORD $0x4f52208b // smlal2 v11.4s, v4.8h, v2.h[1]
-	WORD $0x0f43a08d // smull v13.4s, v4.4h, v3.h[0]
-	WORD $0x4f53208d // smlal2 v13.4s, v4.8h, v3.h[1]
-	WORD $0x3dc60724 // ldr q4, [x25, #6160]
-	WORD $0x0f602085 // smlal v5.4s, v4.4h, v0.h[2]
-	WORD $0x4f702085 // smlal2 v5.4s, v4.8h, v0.h[3]
-	WORD $0x0f612087 // smlal v7.4s, v4.4h, v1.h[2]
-	WORD $0x4f712087 // smlal2 v7.4s, v4.8h, v1.h[3]
-	WORD $0x0f622089 // smlal v9.4s, v4.4h, v2.h[2]
-	WORD $0x4f722089 // smlal2 v9.4s, v4.8h, v2.h[3]
-	WORD $0x0f63208c // smlal v12.4s, v4.4h, v3.h[2]
-	WORD $0x4f73208c // smlal2 v12.4s, v4.8h, v3.h[3]
-	WORD $0x3dc61724 // ldr q4, [x25, #6224]
-	WORD $0x0f602086 // smlal v6.4s, v4.4h, v0.h[2]
-	WORD $0x4f702086 // smlal2 v6.4s, v4.8h, v0.h[3]
-	WORD $0x0f612088 // smlal v8.4s, v4.4h, v1.h[2]
-	WORD $0x4f712088 // smlal2 v8.4s, v4.8h, v1.h[3]
-	WORD $0x0f62208b // smlal v11.4s, v4.4h, v2.h[2]
-	WORD $0x4f72208b // smlal2 v11.4s, v4.8h, v2.h[3]
-	WORD $0x0f63208d // smlal v13.4s, v4.4h, v3.h[2]
-	WORD $0x4f73208d // smlal2 v13.4s, v4.8h, v3.h[3]
-	WORD $0x3dc60b24 // ldr q4, [x25, #6176]
-	WORD $0x0f402885 // smlal v5.4s, v4.4h, v0.h[4]
-	WORD $0x4f502885 // smlal2 v5.4s, v4.8h, v0.h[5]
-	WORD $0x0f412887 // smlal v7.4s, v4.4h, v1.h[4]
-	WORD $0x4f512887 // smlal2 v7.4s, v4.8h, v1.h[5]
-	WORD $0x0f422889 // smlal v9.4s, v4.4h, v2.h[4]
-	WORD $0x4f522889 // smlal2 v9.4s, v4.8h, v2.h[5]
-	WORD $0x0f43288c // smlal v12.4s, v4.4h, v3.h[4]
-	WORD $0x4f53288c // smlal2 v12.4s, v4.8h, v3.h[5]
-	WORD $0x3dc61b24 // ldr q4, [x25, #6240]
-	WORD $0x0f402886 // smlal v6.4s, v4.4h, v0.h[4]
-	WORD $0x4f502886 // smlal2 v6.4s, v4.8h, v0.h[5]
-	WORD $0x0f412888 // smlal v8.4s, v4.4h, v1.h[4]
-	WORD $0x4f512888 // smlal2 v8.4s, v4.8h, v1.h[5]
-	WORD $0x0f42288b // smlal v11.4s, v4.4h, v2.h[4]
-	WORD $0x4f52288b // smlal2 v11.4s, v4.8h, v2.h[5]
-	WORD $0x0f43288d // smlal v13.4s, v4.4h, v3.h[4]
-	WORD $0x4f53288d // smlal2 v13.4s, v4.8h, v3.h[5]
-	WORD $0x3dc60f24 // ldr q4, [x25, #6192]
-	WORD $0x0f602885 // smlal v5.4s, v4.4h, v0.h[6]
-	WORD $0x4f702885 // smlal2 v5.4s, v4.8h, v0.h[7]
-	WORD $0x0f612887 // smlal v7.4s, v4.4h, v1.h[6]
-	WORD $0x4f712887 // smlal2 v7.4s, v4.8h, v1.h[7]
-	WORD $0x0f622889 // smlal v9.4s, v4.4h, v2.h[6]
-	WORD $0x4f722889 // smlal2 v9.4s, v4.8h, v2.h[7]
-	WORD $0x0f63288c // smlal v12.4s, v4.4h, v3.h[6]
-	WORD $0x4f73288c // smlal2 v12.4s, v4.8h, v3.h[7]
-	WORD $0x3dc61f24 // ldr q4, [x25, #6256]
-	WORD $0x0f602886 // smlal v6.4s, v4.4h, v0.h[6]
-	WORD $0x4f702886 // smlal2 v6.4s, v4.8h, v0.h[7]
-	WORD $0x0f612888 // smlal v8.4s, v4.4h, v1.h[6]
-	WORD $0x4f712888 // smlal2 v8.4s, v4.8h, v1.h[7]
-	WORD $0x0f62288b // smlal v11.4s, v4.4h, v2.h[6]
-	WORD $0x4f72288b // smlal2 v11.4s, v4.8h, v2.h[7]
-	WORD $0x0f63288d // smlal v13.4s, v4.4h, v3.h[6]
-	WORD $0x4f73288d // smlal2 v13.4s, v4.8h, v3.h[7]
+	WORD $0x3dc60325 // ldr q5, [x25, #6144]
+	WORD $0x0f40a0a6 // smull v6.4s, v5.4h, v0.h[0]
+	WORD $0x4f5020a6 // smlal2 v6.4s, v5.8h, v0.h[1]
+	WORD $0x0f41a0a8 // smull v8.4s, v5.4h, v1.h[0]
+	WORD $0x4f5120a8 // smlal2 v8.4s, v5.8h, v1.h[1]
+	WORD $0x0f42a0aa // smull v10.4s, v5.4h, v2.h[0]
+	WORD $0x4f5220aa // smlal2 v10.4s, v5.8h, v2.h[1]
+	WORD $0x0f43a0ac // smull v12.4s, v5.4h, v3.h[0]
+	WORD $0x4f5320ac // smlal2 v12.4s, v5.8h, v3.h[1]
+	WORD $0x3dc61325 // ldr q5, [x25, #6208]
+	WORD $0x0f40a0a7 // smull v7.4s, v5.4h, v0.h[0]
+	WORD $0x4f5020a7 // smlal2 v7.4s, v5.8h, v0.h[1]
+	WORD $0x0f41a0a9 // smull v9.4s, v5.4h, v1.h[0]
+	WORD $0x4f5120a9 // smlal2 v9.4s, v5.8h, v1.h[1]
+	WORD $0x0f42a0ab // smull v11.4s, v5.4h, v2.h[0]
+	WORD $0x4f5220ab // smlal2 v11.4s, v5.8h, v2.h[1]
+	WORD $0x0f43a0ad // smull v13.4s, v5.4h, v3.h[0]
+	WORD $0x4f5320ad // smlal2 v13.4s, v5.8h, v3.h[1]
+	WORD $0x3dc60725 // ldr q5, [x25, #6160]
+	WORD $0x0f6020a6 // smlal v6.4s, v5.4h, v0.h[2]
+	WORD $0x4f7020a6 // smlal2 v6.4s, v5.8h, v0.h[3]
+	WORD $0x0f6120a8 // smlal v8.4s, v5.4h, v1.h[2]
+	WORD $0x4f7120a8 // smlal2 v8.4s, v5.8h, v1.h[3]
+	WORD $0x0f6220aa // smlal v10.4s, v5.4h, v2.h[2]
+	WORD $0x4f7220aa // smlal2 v10.4s, v5.8h, v2.h[3]
+	WORD $0x0f6320ac // smlal v12.4s, v5.4h, v3.h[2]
+	WORD $0x4f7320ac // smlal2 v12.4s, v5.8h, v3.h[3]
+	WORD $0x3dc61725 // ldr q5, [x25, #6224]
+	WORD $0x0f6020a7 // smlal v7.4s, v5.4h, v0.h[2]
+	WORD $0x4f7020a7 // smlal2 v7.4s, v5.8h, v0.h[3]
+	WORD $0x0f6120a9 // smlal v9.4s, v5.4h, v1.h[2]
+	WORD $0x4f7120a9 // smlal2 v9.4s, v5.8h, v1.h[3]
+	WORD $0x0f6220ab // smlal v11.4s, v5.4h, v2.h[2]
+	WORD $0x4f7220ab // smlal2 v11.4s, v5.8h, v2.h[3]
+	WORD $0x0f6320ad // smlal v13.4s, v5.4h, v3.h[2]
+	WORD $0x4f7320ad // smlal2 v13.4s, v5.8h, v3.h[3]
+	WORD $0x3dc60b25 // ldr q5, [x25, #6176]
+	WORD $0x0f4028a6 // smlal v6.4s, v5.4h, v0.h[4]
+	WORD $0x4f5028a6 // smlal2 v6.4s, v5.8h, v0.h[5]
+	WORD $0x0f4128a8 // smlal v8.4s, v5.4h, v1.h[4]
+	WORD $0x4f5128a8 // smlal2 v8.4s, v5.8h, v1.h[5]
+	WORD $0x0f4228aa // smlal v10.4s, v5.4h, v2.h[4]
+	WORD $0x4f5228aa // smlal2 v10.4s, v5.8h, v2.h[5]
+	WORD $0x0f4328ac // smlal v12.4s, v5.4h, v3.h[4]
+	WORD $0x4f5328ac // smlal2 v12.4s, v5.8h, v3.h[5]
+	WORD $0x3dc61b25 // ldr q5, [x25, #6240]
+	WORD $0x0f4028a7 // smlal v7.4s, v5.4h, v0.h[4]
+	WORD $0x4f5028a7 // smlal2 v7.4s, v5.8h, v0.h[5]
+	WORD $0x0f4128a9 // smlal v9.4s, v5.4h, v1.h[4]
+	WORD $0x4f5128a9 // smlal2 v9.4s, v5.8h, v1.h[5]
+	WORD $0x0f4228ab // smlal v11.4s, v5.4h, v2.h[4]
+	WORD $0x4f5228ab // smlal2 v11.4s, v5.8h, v2.h[5]
+	WORD $0x0f4328ad // smlal v13.4s, v5.4h, v3.h[4]
+	WORD $0x4f5328ad // smlal2 v13.4s, v5.8h, v3.h[5]
+	WORD $0x3dc60f25 // ldr q5, [x25, #6192]
+	WORD $0x0f6028a6 // smlal v6.4s, v5.4h, v0.h[6]
+	WORD $0x4f7028a6 // smlal2 v6.4s, v5.8h, v0.h[7]
+	WORD $0x0f6128a8 // smlal v8.4s, v5.4h, v1.h[6]
+	WORD $0x4f7128a8 // smlal2 v8.4s, v5.8h, v1.h[7]
+	WORD $0x0f6228aa // smlal v10.4s, v5.4h, v2.h[6]
+	WORD $0x4f7228aa // smlal2 v10.4s, v5.8h, v2.h[7]
+	WORD $0x0f6328ac // smlal v12.4s, v5.4h, v3.h[6]
+	WORD $0x4f7328ac // smlal2 v12.4s, v5.8h, v3.h[7]
+	WORD $0x3dc61f25 // ldr q5, [x25, #6256]
+	WORD $0x0f6028a7 // smlal v7.4s, v5.4h, v0.h[6]
+	WORD $0x4f7028a7 // smlal2 v7.4s, v5.8h, v0.h[7]
+	WORD $0x0f6128a9 // smlal v9.4s, v5.4h, v1.h[6]
+	WORD $0x4f7128a9 // smlal2 v9.4s, v5.8h, v1.h[7]
+	WORD $0x0f6228ab // smlal v11.4s, v5.4h, v2.h[6]
+	WORD $0x4f7228ab // smlal2 v11.4s, v5.8h, v2.h[7]
+	WORD $0x0f6328ad // smlal v13.4s, v5.4h, v3.h[6]
+	WORD $0x4f7328ad // smlal2 v13.4s, v5.8h, v3.h[7]
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
 	WORD $0xbd44f0c3 // ldr s3, [x6, #1264]
-	WORD $0x3dc642e4 // ldr q4, [x23, #6400]
+	WORD $0x3dc642e5 // ldr q5, [x23, #6400]
 	WORD $0x3dc652f0 // ldr q16, [x23, #6464]
 	WORD $0x3dc002cf // ldr q15, [x22, #0]
-	WORD $0x4f80908e // fmul v14.4s, v4.4s, v0.s[0]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4e2acdcf // fmla v15.4s, v14.4s, v10.4s
+	WORD $0x4f8090ae // fmul v14.4s, v5.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e24cdcf // fmla v15.4s, v14.4s, v4.4s
 	WORD $0x4f80920e // fmul v14.4s, v16.4s, v0.s[0]
-	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x4ea5cdcf // fmls v15.4s, v14.4s, v5.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4ea6cdcf // fmls v15.4s, v14.4s, v6.4s
 	WORD $0x3d8002cf // str q15, [x22, #0]
 	WORD $0x3dc012cf // ldr q15, [x22, #64]
-	WORD $0x4f81908e // fmul v14.4s, v4.4s, v1.s[0]
+	WORD $0x4f8190ae // fmul v14.4s, v5.4s, v1.s[0]
 	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
 	WORD $0x4e33cdcf // fmla v15.4s, v14.4s, v19.4s
 	WORD $0x4f81920e // fmul v14.4s, v16.4s, v1.s[0]
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4ea7cdcf // fmls v15.4s, v14.4s, v7.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4ea8cdcf // fmls v15.4s, v14.4s, v8.4s
 	WORD $0x3d8012cf // str q15, [x22, #64]
 	WORD $0x3dc022cf // ldr q15, [x22, #128]
-	WORD $0x4f82908e // fmul v14.4s, v4.4s, v2.s[0]
+	WORD $0x4f8290ae // fmul v14.4s, v5.4s, v2.s[0]
 	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
 	WORD $0x4e34cdcf // fmla v15.4s, v14.4s, v20.4s
 	WORD $0x4f82920e // fmul v14.4s, v16.4s, v2.s[0]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4ea9cdcf // fmls v15.4s, v14.4s, v9.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4eaacdcf // fmls v15.4s, v14.4s, v10.4s
 	WORD $0x3d8022cf // str q15, [x22, #128]
 	WORD $0x3dc032cf // ldr q15, [x22, #192]
-	WORD $0x4f83908e // fmul v14.4s, v4.4s, v3.s[0]
+	WORD $0x4f8390ae // fmul v14.4s, v5.4s, v3.s[0]
 	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
 	WORD $0x4e37cdcf // fmla v15.4s, v14.4s, v23.4s
 	WORD $0x4f83920e // fmul v14.4s, v16.4s, v3.s[0]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
 	WORD $0x4eaccdcf // fmls v15.4s, v14.4s, v12.4s
 	WORD $0x3d8032cf // str q15, [x22, #192]
-	WORD $0x3dc646e4 // ldr q4, [x23, #6416]
+	WORD $0x3dc646e5 // ldr q5, [x23, #6416]
 	WORD $0x3dc656f0 // ldr q16, [x23, #6480]
 	WORD $0x3dc006cf // ldr q15, [x22, #16]
-	WORD $0x4f80908e // fmul v14.4s, v4.4s, v0.s[0]
+	WORD $0x4f8090ae // fmul v14.4s, v5.4s, v0.s[0]
 	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
 	WORD $0x4e32cdcf // fmla v15.4s, v14.4s, v18.4s
 	WORD $0x4f80920e // fmul v14.4s, v16.4s, v0.s[0]
-	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
-	WORD $0x4ea6cdcf // fmls v15.4s, v14.4s, v6.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4ea7cdcf // fmls v15.4s, v14.4s, v7.4s
 	WORD $0x3d8006cf // str q15, [x22, #16]
 	WORD $0x3dc016cf // ldr q15, [x22, #80]
-	WORD $0x4f81908e // fmul v14.4s, v4.4s, v1.s[0]
+	WORD $0x4f8190ae // fmul v14.4s, v5.4s, v1.s[0]
 	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
 	WORD $0x4e35cdcf // fmla v15.4s, v14.4s, v21.4s
 	WORD $0x4f81920e // fmul v14.4s, v16.4s, v1.s[0]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4ea8cdcf // fmls v15.4s, v14.4s, v8.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4ea9cdcf // fmls v15.4s, v14.4s, v9.4s
 	WORD $0x3d8016cf // str q15, [x22, #80]
 	WORD $0x3dc026cf // ldr q15, [x22, #144]
-	WORD $0x4f82908e // fmul v14.4s, v4.4s, v2.s[0]
+	WORD $0x4f8290ae // fmul v14.4s, v5.4s, v2.s[0]
 	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
 	WORD $0x4e36cdcf // fmla v15.4s, v14.4s, v22.4s
 	WORD $0x4f82920e // fmul v14.4s, v16.4s, v2.s[0]
@@ -5814,7 +5855,7 @@ block97:
 	WORD $0x4eabcdcf // fmls v15.4s, v14.4s, v11.4s
 	WORD $0x3d8026cf // str q15, [x22, #144]
 	WORD $0x3dc036cf // ldr q15, [x22, #208]
-	WORD $0x4f83908e // fmul v14.4s, v4.4s, v3.s[0]
+	WORD $0x4f8390ae // fmul v14.4s, v5.4s, v3.s[0]
 	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
 	WORD $0x4e39cdcf // fmla v15.4s, v14.4s, v25.4s
 	WORD $0x4f83920e // fmul v14.4s, v16.4s, v3.s[0]
@@ -5827,15 +5868,15 @@ block97:
 	ADD $128, R25
 	ADD $64, R26
 	SUB $1, R24
-	CBNZ R24, pass96
+	CBNZ R24, pass110
 	ADD $1280, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_95
-rowsNext94:
-rows2_99:
+	JMP rows4_109
+rowsNext108:
+rows2_113:
 	CMP $2, R5
-	BLT rowsNext98
+	BLT rowsNext112
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -5854,7 +5895,7 @@ rows2_99:
 	WORD $0x4f00e419 // movi v25.16b, #0
 	WORD $0x4f00e41a // movi v26.16b, #0
 	WORD $0x4f00e41b // movi v27.16b, #0
-block101:
+block115:
 	WORD $0x4f00e40c // movi v12.16b, #0
 	WORD $0x4f00e40d // movi v13.16b, #0
 	WORD $0x4f00e40e // movi v14.16b, #0
@@ -5955,8 +5996,8 @@ block101:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block101
-	WORD $0x4e951a8c // uzp1 v12.4s, v20.4s, v21.4s
+	CBNZ R13, block115
+	WORD $0x4e951a82 // uzp1 v2.4s, v20.4s, v21.4s
 	WORD $0x4e955a95 // uzp2 v21.4s, v20.4s, v21.4s
 	WORD $0x4e971ad4 // uzp1 v20.4s, v22.4s, v23.4s
 	WORD $0x4e975ad7 // uzp2 v23.4s, v22.4s, v23.4s
@@ -5966,168 +6007,168 @@ block101:
 	WORD $0x4e9b5b5b // uzp2 v27.4s, v26.4s, v27.4s
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
-	WORD $0x3dc60322 // ldr q2, [x25, #6144]
-	WORD $0x0f40a043 // smull v3.4s, v2.4h, v0.h[0]
-	WORD $0x4f502043 // smlal2 v3.4s, v2.8h, v0.h[1]
-	WORD $0x0f41a047 // smull v7.4s, v2.4h, v1.h[0]
-	WORD $0x4f512047 // smlal2 v7.4s, v2.8h, v1.h[1]
-	WORD $0x3dc61322 // ldr q2, [x25, #6208]
-	WORD $0x0f40a044 // smull v4.4s, v2.4h, v0.h[0]
-	WORD $0x4f502044 // smlal2 v4.4s, v2.8h, v0.h[1]
-	WORD $0x0f41a048 // smull v8.4s, v2.4h, v1.h[0]
-	WORD $0x4f512048 // smlal2 v8.4s, v2.8h, v1.h[1]
-	WORD $0x3dc62322 // ldr q2, [x25, #6272]
-	WORD $0x0f40a045 // smull v5.4s, v2.4h, v0.h[0]
-	WORD $0x4f502045 // smlal2 v5.4s, v2.8h, v0.h[1]
-	WORD $0x0f41a049 // smull v9.4s, v2.4h, v1.h[0]
-	WORD $0x4f512049 // smlal2 v9.4s, v2.8h, v1.h[1]
-	WORD $0x3dc63322 // ldr q2, [x25, #6336]
-	WORD $0x0f40a046 // smull v6.4s, v2.4h, v0.h[0]
-	WORD $0x4f502046 // smlal2 v6.4s, v2.8h, v0.h[1]
-	WORD $0x0f41a04a // smull v10.4s, v2.4h, v1.h[0]
-	WORD $0x4f51204a // smlal2 v10.4s, v2.8h, v1.h[1]
-	WORD $0x3dc60722 // ldr q2, [x25, #6160]
-	WORD $0x0f602043 // smlal v3.4s, v2.4h, v0.h[2]
-	WORD $0x4f702043 // smlal2 v3.4s, v2.8h, v0.h[3]
-	WORD $0x0f612047 // smlal v7.4s, v2.4h, v1.h[2]
-	WORD $0x4f712047 // smlal2 v7.4s, v2.8h, v1.h[3]
-	WORD $0x3dc61722 // ldr q2, [x25, #6224]
-	WORD $0x0f602044 // smlal v4.4s, v2.4h, v0.h[2]
-	WORD $0x4f702044 // smlal2 v4.4s, v2.8h, v0.h[3]
-	WORD $0x0f612048 // smlal v8.4s, v2.4h, v1.h[2]
-	WORD $0x4f712048 // smlal2 v8.4s, v2.8h, v1.h[3]
-	WORD $0x3dc62722 // ldr q2, [x25, #6288]
-	WORD $0x0f602045 // smlal v5.4s, v2.4h, v0.h[2]
-	WORD $0x4f702045 // smlal2 v5.4s, v2.8h, v0.h[3]
-	WORD $0x0f612049 // smlal v9.4s, v2.4h, v1.h[2]
-	WORD $0x4f712049 // smlal2 v9.4s, v2.8h, v1.h[3]
-	WORD $0x3dc63722 // ldr q2, [x25, #6352]
-	WORD $0x0f602046 // smlal v6.4s, v2.4h, v0.h[2]
-	WORD $0x4f702046 // smlal2 v6.4s, v2.8h, v0.h[3]
-	WORD $0x0f61204a // smlal v10.4s, v2.4h, v1.h[2]
-	WORD $0x4f71204a // smlal2 v10.4s, v2.8h, v1.h[3]
-	WORD $0x3dc60b22 // ldr q2, [x25, #6176]
-	WORD $0x0f402843 // smlal v3.4s, v2.4h, v0.h[4]
-	WORD $0x4f502843 // smlal2 v3.4s, v2.8h, v0.h[5]
-	WORD $0x0f412847 // smlal v7.4s, v2.4h, v1.h[4]
-	WORD $0x4f512847 // smlal2 v7.4s, v2.8h, v1.h[5]
-	WORD $0x3dc61b22 // ldr q2, [x25, #6240]
-	WORD $0x0f402844 // smlal v4.4s, v2.4h, v0.h[4]
-	WORD $0x4f502844 // smlal2 v4.4s, v2.8h, v0.h[5]
-	WORD $0x0f412848 // smlal v8.4s, v2.4h, v1.h[4]
-	WORD $0x4f512848 // smlal2 v8.4s, v2.8h, v1.h[5]
-	WORD $0x3dc62b22 // ldr q2, [x25, #6304]
-	WORD $0x0f402845 // smlal v5.4s, v2.4h, v0.h[4]
-	WORD $0x4f502845 // smlal2 v5.4s, v2.8h, v0.h[5]
-	WORD $0x0f412849 // smlal v9.4s, v2.4h, v1.h[4]
-	WORD $0x4f512849 // smlal2 v9.4s, v2.8h, v1.h[5]
-	WORD $0x3dc63b22 // ldr q2, [x25, #6368]
-	WORD $0x0f402846 // smlal v6.4s, v2.4h, v0.h[4]
-	WORD $0x4f502846 // smlal2 v6.4s, v2.8h, v0.h[5]
-	WORD $0x0f41284a // smlal v10.4s, v2.4h, v1.h[4]
-	WORD $0x4f51284a // smlal2 v10.4s, v2.8h, v1.h[5]
-	WORD $0x3dc60f22 // ldr q2, [x25, #6192]
-	WORD $0x0f602843 // smlal v3.4s, v2.4h, v0.h[6]
-	WORD $0x4f702843 // smlal2 v3.4s, v2.8h, v0.h[7]
-	WORD $0x0f612847 // smlal v7.4s, v2.4h, v1.h[6]
-	WORD $0x4f712847 // smlal2 v7.4s, v2.8h, v1.h[7]
-	WORD $0x3dc61f22 // ldr q2, [x25, #6256]
-	WORD $0x0f602844 // smlal v4.4s, v2.4h, v0.h[6]
-	WORD $0x4f702844 // smlal2 v4.4s, v2.8h, v0.h[7]
-	WORD $0x0f612848 // smlal v8.4s, v2.4h, v1.h[6]
-	WORD $0x4f712848 // smlal2 v8.4s, v2.8h, v1.h[7]
-	WORD $0x3dc62f22 // ldr q2, [x25, #6320]
-	WORD $0x0f602845 // smlal v5.4s, v2.4h, v0.h[6]
-	WORD $0x4f702845 // smlal2 v5.4s, v2.8h, v0.h[7]
-	WORD $0x0f612849 // smlal v9.4s, v2.4h, v1.h[6]
-	WORD $0x4f712849 // smlal2 v9.4s, v2.8h, v1.h[7]
-	WORD $0x3dc63f22 // ldr q2, [x25, #6384]
-	WORD $0x0f602846 // smlal v6.4s, v2.4h, v0.h[6]
-	WORD $0x4f702846 // smlal2 v6.4s, v2.8h, v0.h[7]
-	WORD $0x0f61284a // smlal v10.4s, v2.4h, v1.h[6]
-	WORD $0x4f71284a // smlal2 v10.4s, v2.8h, v1.h[7]
+	WORD $0x3dc60323 // ldr q3, [x25, #6144]
+	WORD $0x0f40a064 // smull v4.4s, v3.4h, v0.h[0]
+	WORD $0x4f502064 // smlal2 v4.4s, v3.8h, v0.h[1]
+	WORD $0x0f41a068 // smull v8.4s, v3.4h, v1.h[0]
+	WORD $0x4f512068 // smlal2 v8.4s, v3.8h, v1.h[1]
+	WORD $0x3dc61323 // ldr q3, [x25, #6208]
+	WORD $0x0f40a065 // smull v5.4s, v3.4h, v0.h[0]
+	WORD $0x4f502065 // smlal2 v5.4s, v3.8h, v0.h[1]
+	WORD $0x0f41a069 // smull v9.4s, v3.4h, v1.h[0]
+	WORD $0x4f512069 // smlal2 v9.4s, v3.8h, v1.h[1]
+	WORD $0x3dc62323 // ldr q3, [x25, #6272]
+	WORD $0x0f40a066 // smull v6.4s, v3.4h, v0.h[0]
+	WORD $0x4f502066 // smlal2 v6.4s, v3.8h, v0.h[1]
+	WORD $0x0f41a06a // smull v10.4s, v3.4h, v1.h[0]
+	WORD $0x4f51206a // smlal2 v10.4s, v3.8h, v1.h[1]
+	WORD $0x3dc63323 // ldr q3, [x25, #6336]
+	WORD $0x0f40a067 // smull v7.4s, v3.4h, v0.h[0]
+	WORD $0x4f502067 // smlal2 v7.4s, v3.8h, v0.h[1]
+	WORD $0x0f41a06b // smull v11.4s, v3.4h, v1.h[0]
+	WORD $0x4f51206b // smlal2 v11.4s, v3.8h, v1.h[1]
+	WORD $0x3dc60723 // ldr q3, [x25, #6160]
+	WORD $0x0f602064 // smlal v4.4s, v3.4h, v0.h[2]
+	WORD $0x4f702064 // smlal2 v4.4s, v3.8h, v0.h[3]
+	WORD $0x0f612068 // smlal v8.4s, v3.4h, v1.h[2]
+	WORD $0x4f712068 // smlal2 v8.4s, v3.8h, v1.h[3]
+	WORD $0x3dc61723 // ldr q3, [x25, #6224]
+	WORD $0x0f602065 // smlal v5.4s, v3.4h, v0.h[2]
+	WORD $0x4f702065 // smlal2 v5.4s, v3.8h, v0.h[3]
+	WORD $0x0f612069 // smlal v9.4s, v3.4h, v1.h[2]
+	WORD $0x4f712069 // smlal2 v9.4s, v3.8h, v1.h[3]
+	WORD $0x3dc62723 // ldr q3, [x25, #6288]
+	WORD $0x0f602066 // smlal v6.4s, v3.4h, v0.h[2]
+	WORD $0x4f702066 // smlal2 v6.4s, v3.8h, v0.h[3]
+	WORD $0x0f61206a // smlal v10.4s, v3.4h, v1.h[2]
+	WORD $0x4f71206a // smlal2 v10.4s, v3.8h, v1.h[3]
+	WORD $0x3dc63723 // ldr q3, [x25, #6352]
+	WORD $0x0f602067 // smlal v7.4s, v3.4h, v0.h[2]
+	WORD $0x4f702067 // smlal2 v7.4s, v3.8h, v0.h[3]
+	WORD $0x0f61206b // smlal v11.4s, v3.4h, v1.h[2]
+	WORD $0x4f71206b // smlal2 v11.4s, v3.8h, v1.h[3]
+	WORD $0x3dc60b23 // ldr q3, [x25, #6176]
+	WORD $0x0f402864 // smlal v4.4s, v3.4h, v0.h[4]
+	WORD $0x4f502864 // smlal2 v4.4s, v3.8h, v0.h[5]
+	WORD $0x0f412868 // smlal v8.4s, v3.4h, v1.h[4]
+	WORD $0x4f512868 // smlal2 v8.4s, v3.8h, v1.h[5]
+	WORD $0x3dc61b23 // ldr q3, [x25, #6240]
+	WORD $0x0f402865 // smlal v5.4s, v3.4h, v0.h[4]
+	WORD $0x4f502865 // smlal2 v5.4s, v3.8h, v0.h[5]
+	WORD $0x0f412869 // smlal v9.4s, v3.4h, v1.h[4]
+	WORD $0x4f512869 // smlal2 v9.4s, v3.8h, v1.h[5]
+	WORD $0x3dc62b23 // ldr q3, [x25, #6304]
+	WORD $0x0f402866 // smlal v6.4s, v3.4h, v0.h[4]
+	WORD $0x4f502866 // smlal2 v6.4s, v3.8h, v0.h[5]
+	WORD $0x0f41286a // smlal v10.4s, v3.4h, v1.h[4]
+	WORD $0x4f51286a // smlal2 v10.4s, v3.8h, v1.h[5]
+	WORD $0x3dc63b23 // ldr q3, [x25, #6368]
+	WORD $0x0f402867 // smlal v7.4s, v3.4h, v0.h[4]
+	WORD $0x4f502867 // smlal2 v7.4s, v3.8h, v0.h[5]
+	WORD $0x0f41286b // smlal v11.4s, v3.4h, v1.h[4]
+	WORD $0x4f51286b // smlal2 v11.4s, v3.8h, v1.h[5]
+	WORD $0x3dc60f23 // ldr q3, [x25, #6192]
+	WORD $0x0f602864 // smlal v4.4s, v3.4h, v0.h[6]
+	WORD $0x4f702864 // smlal2 v4.4s, v3.8h, v0.h[7]
+	WORD $0x0f612868 // smlal v8.4s, v3.4h, v1.h[6]
+	WORD $0x4f712868 // smlal2 v8.4s, v3.8h, v1.h[7]
+	WORD $0x3dc61f23 // ldr q3, [x25, #6256]
+	WORD $0x0f602865 // smlal v5.4s, v3.4h, v0.h[6]
+	WORD $0x4f702865 // smlal2 v5.4s, v3.8h, v0.h[7]
+	WORD $0x0f612869 // smlal v9.4s, v3.4h, v1.h[6]
+	WORD $0x4f712869 // smlal2 v9.4s, v3.8h, v1.h[7]
+	WORD $0x3dc62f23 // ldr q3, [x25, #6320]
+	WORD $0x0f602866 // smlal v6.4s, v3.4h, v0.h[6]
+	WORD $0x4f702866 // smlal2 v6.4s, v3.8h, v0.h[7]
+	WORD $0x0f61286a // smlal v10.4s, v3.4h, v1.h[6]
+	WORD $0x4f71286a // smlal2 v10.4s, v3.8h, v1.h[7]
+	WORD $0x3dc63f23 // ldr q3, [x25, #6384]
+	WORD $0x0f602867 // smlal v7.4s, v3.4h, v0.h[6]
+	WORD $0x4f702867 // smlal2 v7.4s, v3.8h, v0.h[7]
+	WORD $0x0f61286b // smlal v11.4s, v3.4h, v1.h[6]
+	WORD $0x4f71286b // smlal2 v11.4s, v3.8h, v1.h[7]
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
-	WORD $0x3dc642e2 // ldr q2, [x23, #6400]
+	WORD $0x3dc642e3 // ldr q3, [x23, #6400]
 	WORD $0x3dc652ee // ldr q14, [x23, #6464]
 	WORD $0x3dc002cd // ldr q13, [x22, #0]
-	WORD $0x4f80904b // fmul v11.4s, v2.4s, v0.s[0]
-	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4e2ccd6d // fmla v13.4s, v11.4s, v12.4s
-	WORD $0x4f8091cb // fmul v11.4s, v14.4s, v0.s[0]
-	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
-	WORD $0x4ea3cd6d // fmls v13.4s, v11.4s, v3.4s
+	WORD $0x4f80906c // fmul v12.4s, v3.4s, v0.s[0]
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4e22cd8d // fmla v13.4s, v12.4s, v2.4s
+	WORD $0x4f8091cc // fmul v12.4s, v14.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4ea4cd8d // fmls v13.4s, v12.4s, v4.4s
 	WORD $0x3d8002cd // str q13, [x22, #0]
 	WORD $0x3dc012cd // ldr q13, [x22, #64]
-	WORD $0x4f81904b // fmul v11.4s, v2.4s, v1.s[0]
+	WORD $0x4f81906c // fmul v12.4s, v3.4s, v1.s[0]
 	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
-	WORD $0x4e35cd6d // fmla v13.4s, v11.4s, v21.4s
-	WORD $0x4f8191cb // fmul v11.4s, v14.4s, v1.s[0]
-	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
-	WORD $0x4ea7cd6d // fmls v13.4s, v11.4s, v7.4s
+	WORD $0x4e35cd8d // fmla v13.4s, v12.4s, v21.4s
+	WORD $0x4f8191cc // fmul v12.4s, v14.4s, v1.s[0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4ea8cd8d // fmls v13.4s, v12.4s, v8.4s
 	WORD $0x3d8012cd // str q13, [x22, #64]
-	WORD $0x3dc646e2 // ldr q2, [x23, #6416]
+	WORD $0x3dc646e3 // ldr q3, [x23, #6416]
 	WORD $0x3dc656ee // ldr q14, [x23, #6480]
 	WORD $0x3dc006cd // ldr q13, [x22, #16]
-	WORD $0x4f80904b // fmul v11.4s, v2.4s, v0.s[0]
+	WORD $0x4f80906c // fmul v12.4s, v3.4s, v0.s[0]
 	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
-	WORD $0x4e34cd6d // fmla v13.4s, v11.4s, v20.4s
-	WORD $0x4f8091cb // fmul v11.4s, v14.4s, v0.s[0]
-	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
-	WORD $0x4ea4cd6d // fmls v13.4s, v11.4s, v4.4s
+	WORD $0x4e34cd8d // fmla v13.4s, v12.4s, v20.4s
+	WORD $0x4f8091cc // fmul v12.4s, v14.4s, v0.s[0]
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4ea5cd8d // fmls v13.4s, v12.4s, v5.4s
 	WORD $0x3d8006cd // str q13, [x22, #16]
 	WORD $0x3dc016cd // ldr q13, [x22, #80]
-	WORD $0x4f81904b // fmul v11.4s, v2.4s, v1.s[0]
+	WORD $0x4f81906c // fmul v12.4s, v3.4s, v1.s[0]
 	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
-	WORD $0x4e37cd6d // fmla v13.4s, v11.4s, v23.4s
-	WORD $0x4f8191cb // fmul v11.4s, v14.4s, v1.s[0]
-	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
-	WORD $0x4ea8cd6d // fmls v13.4s, v11.4s, v8.4s
+	WORD $0x4e37cd8d // fmla v13.4s, v12.4s, v23.4s
+	WORD $0x4f8191cc // fmul v12.4s, v14.4s, v1.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4ea9cd8d // fmls v13.4s, v12.4s, v9.4s
 	WORD $0x3d8016cd // str q13, [x22, #80]
-	WORD $0x3dc64ae2 // ldr q2, [x23, #6432]
+	WORD $0x3dc64ae3 // ldr q3, [x23, #6432]
 	WORD $0x3dc65aee // ldr q14, [x23, #6496]
 	WORD $0x3dc00acd // ldr q13, [x22, #32]
-	WORD $0x4f80904b // fmul v11.4s, v2.4s, v0.s[0]
+	WORD $0x4f80906c // fmul v12.4s, v3.4s, v0.s[0]
 	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
-	WORD $0x4e36cd6d // fmla v13.4s, v11.4s, v22.4s
-	WORD $0x4f8091cb // fmul v11.4s, v14.4s, v0.s[0]
-	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x4ea5cd6d // fmls v13.4s, v11.4s, v5.4s
+	WORD $0x4e36cd8d // fmla v13.4s, v12.4s, v22.4s
+	WORD $0x4f8091cc // fmul v12.4s, v14.4s, v0.s[0]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4ea6cd8d // fmls v13.4s, v12.4s, v6.4s
 	WORD $0x3d800acd // str q13, [x22, #32]
 	WORD $0x3dc01acd // ldr q13, [x22, #96]
-	WORD $0x4f81904b // fmul v11.4s, v2.4s, v1.s[0]
+	WORD $0x4f81906c // fmul v12.4s, v3.4s, v1.s[0]
 	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
-	WORD $0x4e39cd6d // fmla v13.4s, v11.4s, v25.4s
-	WORD $0x4f8191cb // fmul v11.4s, v14.4s, v1.s[0]
-	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4ea9cd6d // fmls v13.4s, v11.4s, v9.4s
+	WORD $0x4e39cd8d // fmla v13.4s, v12.4s, v25.4s
+	WORD $0x4f8191cc // fmul v12.4s, v14.4s, v1.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4eaacd8d // fmls v13.4s, v12.4s, v10.4s
 	WORD $0x3d801acd // str q13, [x22, #96]
-	WORD $0x3dc64ee2 // ldr q2, [x23, #6448]
+	WORD $0x3dc64ee3 // ldr q3, [x23, #6448]
 	WORD $0x3dc65eee // ldr q14, [x23, #6512]
 	WORD $0x3dc00ecd // ldr q13, [x22, #48]
-	WORD $0x4f80904b // fmul v11.4s, v2.4s, v0.s[0]
+	WORD $0x4f80906c // fmul v12.4s, v3.4s, v0.s[0]
 	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
-	WORD $0x4e38cd6d // fmla v13.4s, v11.4s, v24.4s
-	WORD $0x4f8091cb // fmul v11.4s, v14.4s, v0.s[0]
-	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
-	WORD $0x4ea6cd6d // fmls v13.4s, v11.4s, v6.4s
+	WORD $0x4e38cd8d // fmla v13.4s, v12.4s, v24.4s
+	WORD $0x4f8091cc // fmul v12.4s, v14.4s, v0.s[0]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4ea7cd8d // fmls v13.4s, v12.4s, v7.4s
 	WORD $0x3d800ecd // str q13, [x22, #48]
 	WORD $0x3dc01ecd // ldr q13, [x22, #112]
-	WORD $0x4f81904b // fmul v11.4s, v2.4s, v1.s[0]
+	WORD $0x4f81906c // fmul v12.4s, v3.4s, v1.s[0]
 	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
-	WORD $0x4e3bcd6d // fmla v13.4s, v11.4s, v27.4s
-	WORD $0x4f8191cb // fmul v11.4s, v14.4s, v1.s[0]
-	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4eaacd6d // fmls v13.4s, v11.4s, v10.4s
+	WORD $0x4e3bcd8d // fmla v13.4s, v12.4s, v27.4s
+	WORD $0x4f8191cc // fmul v12.4s, v14.4s, v1.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4eabcd8d // fmls v13.4s, v12.4s, v11.4s
 	WORD $0x3d801ecd // str q13, [x22, #112]
 	ADD $640, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_99
-rowsNext98:
-rows1_103:
+	JMP rows2_113
+rowsNext112:
+rows1_117:
 	CMP $1, R5
-	BLT rowsNext102
+	BLT rowsNext116
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -6146,7 +6187,7 @@ rows1_103:
 	WORD $0x4f00e418 // movi v24.16b, #0
 	WORD $0x4f00e419 // movi v25.16b, #0
 	WORD $0x4f00e41a // movi v26.16b, #0
-block105:
+block119:
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
 	WORD $0x4f00e40d // movi v13.16b, #0
@@ -6245,7 +6286,7 @@ block105:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block105
+	CBNZ R13, block119
 	WORD $0x4eb4be73 // addp v19.4s, v19.4s, v20.4s
 	WORD $0x4eb6beb5 // addp v21.4s, v21.4s, v22.4s
 	WORD $0x4eb8bef7 // addp v23.4s, v23.4s, v24.4s
@@ -6343,24 +6384,30 @@ block105:
 	ADD $320, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext102:
+rowsNext116:
+next105:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $1, R4
-	JMP super91
-done92:
+	JMP super104
+done106:
 	RET
 
 // func groupQ6_KI8MM(a *groupArgs)
 TEXT ·groupQ6_KI8MM(SB), NOSPLIT, $0-8
 	MOVD a+0(FP), R0
+	MOVD groupArgs_rows(R0), R5
+	CMP $4, R5
+	BGE many120
+	JMP ·groupQ6_KDotProd(SB)
+many120:
 	MOVD groupArgs_w(R0), R1
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super106:
+super121:
 	CMP $0, R4
-	BLE done107
+	BLE done123
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -6815,7 +6862,7 @@ super106:
 	MOVD $2, R13
 	WORD $0x4f07e61e // movi v30.16b, #240
 	WORD $0x4f05e55d // movi v29.16b, #170
-unpack108:
+unpack124:
 	WORD $0x3dc00130 // ldr q16, [x9, #0]
 	WORD $0x3dc08131 // ldr q17, [x9, #512]
 	WORD $0x3dc00152 // ldr q18, [x10, #0]
@@ -7556,14 +7603,14 @@ unpack108:
 	ADD $1024, R9
 	ADD $512, R10
 	SUB $1, R13
-	CBNZ R13, unpack108
+	CBNZ R13, unpack124
 	ADD $3360, R1
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_110:
+rows4_126:
 	CMP $4, R5
-	BLT rowsNext109
+	BLT rowsNext125
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -7571,7 +7618,7 @@ rows4_110:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass111:
+pass127:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -7584,7 +7631,7 @@ pass111:
 	WORD $0x4f00e417 // movi v23.16b, #0
 	WORD $0x4f00e418 // movi v24.16b, #0
 	WORD $0x4f00e419 // movi v25.16b, #0
-block112:
+block128:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
@@ -7693,8 +7740,8 @@ block112:
 	ADD $512, R8
 	ADD $256, R11
 	SUB $1, R13
-	CBNZ R13, block112
-	WORD $0x4e931a4a // uzp1 v10.4s, v18.4s, v19.4s
+	CBNZ R13, block128
+	WORD $0x4e931a44 // uzp1 v4.4s, v18.4s, v19.4s
 	WORD $0x4e935a53 // uzp2 v19.4s, v18.4s, v19.4s
 	WORD $0x4e951a92 // uzp1 v18.4s, v20.4s, v21.4s
 	WORD $0x4e955a95 // uzp2 v21.4s, v20.4s, v21.4s
@@ -7706,63 +7753,63 @@ block112:
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
 	WORD $0xbd44f0c3 // ldr s3, [x6, #1264]
-	WORD $0x3dc642e4 // ldr q4, [x23, #6400]
-	WORD $0x3dc002c6 // ldr q6, [x22, #0]
-	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
-	WORD $0x4f3ee54a // scvtf v10.4s, v10.4s, #2
-	WORD $0x4e2acca6 // fmla v6.4s, v5.4s, v10.4s
-	WORD $0x3d8002c6 // str q6, [x22, #0]
-	WORD $0x3dc012c6 // ldr q6, [x22, #64]
-	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x3dc642e5 // ldr q5, [x23, #6400]
+	WORD $0x3dc002c7 // ldr q7, [x22, #0]
+	WORD $0x4f8090a6 // fmul v6.4s, v5.4s, v0.s[0]
+	WORD $0x4f3ee484 // scvtf v4.4s, v4.4s, #2
+	WORD $0x4e24ccc7 // fmla v7.4s, v6.4s, v4.4s
+	WORD $0x3d8002c7 // str q7, [x22, #0]
+	WORD $0x3dc012c7 // ldr q7, [x22, #64]
+	WORD $0x4f8190a6 // fmul v6.4s, v5.4s, v1.s[0]
 	WORD $0x4f3ee673 // scvtf v19.4s, v19.4s, #2
-	WORD $0x4e33cca6 // fmla v6.4s, v5.4s, v19.4s
-	WORD $0x3d8012c6 // str q6, [x22, #64]
-	WORD $0x3dc022c6 // ldr q6, [x22, #128]
-	WORD $0x4f829085 // fmul v5.4s, v4.4s, v2.s[0]
+	WORD $0x4e33ccc7 // fmla v7.4s, v6.4s, v19.4s
+	WORD $0x3d8012c7 // str q7, [x22, #64]
+	WORD $0x3dc022c7 // ldr q7, [x22, #128]
+	WORD $0x4f8290a6 // fmul v6.4s, v5.4s, v2.s[0]
 	WORD $0x4f3ee694 // scvtf v20.4s, v20.4s, #2
-	WORD $0x4e34cca6 // fmla v6.4s, v5.4s, v20.4s
-	WORD $0x3d8022c6 // str q6, [x22, #128]
-	WORD $0x3dc032c6 // ldr q6, [x22, #192]
-	WORD $0x4f839085 // fmul v5.4s, v4.4s, v3.s[0]
+	WORD $0x4e34ccc7 // fmla v7.4s, v6.4s, v20.4s
+	WORD $0x3d8022c7 // str q7, [x22, #128]
+	WORD $0x3dc032c7 // ldr q7, [x22, #192]
+	WORD $0x4f8390a6 // fmul v6.4s, v5.4s, v3.s[0]
 	WORD $0x4f3ee6f7 // scvtf v23.4s, v23.4s, #2
-	WORD $0x4e37cca6 // fmla v6.4s, v5.4s, v23.4s
-	WORD $0x3d8032c6 // str q6, [x22, #192]
-	WORD $0x3dc646e4 // ldr q4, [x23, #6416]
-	WORD $0x3dc006c6 // ldr q6, [x22, #16]
-	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e37ccc7 // fmla v7.4s, v6.4s, v23.4s
+	WORD $0x3d8032c7 // str q7, [x22, #192]
+	WORD $0x3dc646e5 // ldr q5, [x23, #6416]
+	WORD $0x3dc006c7 // ldr q7, [x22, #16]
+	WORD $0x4f8090a6 // fmul v6.4s, v5.4s, v0.s[0]
 	WORD $0x4f3ee652 // scvtf v18.4s, v18.4s, #2
-	WORD $0x4e32cca6 // fmla v6.4s, v5.4s, v18.4s
-	WORD $0x3d8006c6 // str q6, [x22, #16]
-	WORD $0x3dc016c6 // ldr q6, [x22, #80]
-	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e32ccc7 // fmla v7.4s, v6.4s, v18.4s
+	WORD $0x3d8006c7 // str q7, [x22, #16]
+	WORD $0x3dc016c7 // ldr q7, [x22, #80]
+	WORD $0x4f8190a6 // fmul v6.4s, v5.4s, v1.s[0]
 	WORD $0x4f3ee6b5 // scvtf v21.4s, v21.4s, #2
-	WORD $0x4e35cca6 // fmla v6.4s, v5.4s, v21.4s
-	WORD $0x3d8016c6 // str q6, [x22, #80]
-	WORD $0x3dc026c6 // ldr q6, [x22, #144]
-	WORD $0x4f829085 // fmul v5.4s, v4.4s, v2.s[0]
+	WORD $0x4e35ccc7 // fmla v7.4s, v6.4s, v21.4s
+	WORD $0x3d8016c7 // str q7, [x22, #80]
+	WORD $0x3dc026c7 // ldr q7, [x22, #144]
+	WORD $0x4f8290a6 // fmul v6.4s, v5.4s, v2.s[0]
 	WORD $0x4f3ee6d6 // scvtf v22.4s, v22.4s, #2
-	WORD $0x4e36cca6 // fmla v6.4s, v5.4s, v22.4s
-	WORD $0x3d8026c6 // str q6, [x22, #144]
-	WORD $0x3dc036c6 // ldr q6, [x22, #208]
-	WORD $0x4f839085 // fmul v5.4s, v4.4s, v3.s[0]
+	WORD $0x4e36ccc7 // fmla v7.4s, v6.4s, v22.4s
+	WORD $0x3d8026c7 // str q7, [x22, #144]
+	WORD $0x3dc036c7 // ldr q7, [x22, #208]
+	WORD $0x4f8390a6 // fmul v6.4s, v5.4s, v3.s[0]
 	WORD $0x4f3ee739 // scvtf v25.4s, v25.4s, #2
-	WORD $0x4e39cca6 // fmla v6.4s, v5.4s, v25.4s
-	WORD $0x3d8036c6 // str q6, [x22, #208]
+	WORD $0x4e39ccc7 // fmla v7.4s, v6.4s, v25.4s
+	WORD $0x3d8036c7 // str q7, [x22, #208]
 	ADD $64, R21
 	ADD $32, R22
 	ADD $32, R23
 	ADD $128, R25
 	ADD $64, R26
 	SUB $1, R24
-	CBNZ R24, pass111
+	CBNZ R24, pass127
 	ADD $1280, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_110
-rowsNext109:
-rows2_114:
+	JMP rows4_126
+rowsNext125:
+rows2_130:
 	CMP $2, R5
-	BLT rowsNext113
+	BLT rowsNext129
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -7781,7 +7828,7 @@ rows2_114:
 	WORD $0x4f00e419 // movi v25.16b, #0
 	WORD $0x4f00e41a // movi v26.16b, #0
 	WORD $0x4f00e41b // movi v27.16b, #0
-block116:
+block132:
 	WORD $0x4f00e40c // movi v12.16b, #0
 	WORD $0x4f00e40d // movi v13.16b, #0
 	WORD $0x4f00e40e // movi v14.16b, #0
@@ -7906,8 +7953,8 @@ block116:
 	ADD $512, R8
 	ADD $256, R11
 	SUB $1, R13
-	CBNZ R13, block116
-	WORD $0x4e951a8c // uzp1 v12.4s, v20.4s, v21.4s
+	CBNZ R13, block132
+	WORD $0x4e951a82 // uzp1 v2.4s, v20.4s, v21.4s
 	WORD $0x4e955a95 // uzp2 v21.4s, v20.4s, v21.4s
 	WORD $0x4e971ad4 // uzp1 v20.4s, v22.4s, v23.4s
 	WORD $0x4e975ad7 // uzp2 v23.4s, v22.4s, v23.4s
@@ -7917,58 +7964,58 @@ block116:
 	WORD $0x4e9b5b5b // uzp2 v27.4s, v26.4s, v27.4s
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
-	WORD $0x3dc642e2 // ldr q2, [x23, #6400]
-	WORD $0x3dc002c4 // ldr q4, [x22, #0]
-	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
-	WORD $0x4f3ee58c // scvtf v12.4s, v12.4s, #2
-	WORD $0x4e2ccc64 // fmla v4.4s, v3.4s, v12.4s
-	WORD $0x3d8002c4 // str q4, [x22, #0]
-	WORD $0x3dc012c4 // ldr q4, [x22, #64]
-	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x3dc642e3 // ldr q3, [x23, #6400]
+	WORD $0x3dc002c5 // ldr q5, [x22, #0]
+	WORD $0x4f809064 // fmul v4.4s, v3.4s, v0.s[0]
+	WORD $0x4f3ee442 // scvtf v2.4s, v2.4s, #2
+	WORD $0x4e22cc85 // fmla v5.4s, v4.4s, v2.4s
+	WORD $0x3d8002c5 // str q5, [x22, #0]
+	WORD $0x3dc012c5 // ldr q5, [x22, #64]
+	WORD $0x4f819064 // fmul v4.4s, v3.4s, v1.s[0]
 	WORD $0x4f3ee6b5 // scvtf v21.4s, v21.4s, #2
-	WORD $0x4e35cc64 // fmla v4.4s, v3.4s, v21.4s
-	WORD $0x3d8012c4 // str q4, [x22, #64]
-	WORD $0x3dc646e2 // ldr q2, [x23, #6416]
-	WORD $0x3dc006c4 // ldr q4, [x22, #16]
-	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e35cc85 // fmla v5.4s, v4.4s, v21.4s
+	WORD $0x3d8012c5 // str q5, [x22, #64]
+	WORD $0x3dc646e3 // ldr q3, [x23, #6416]
+	WORD $0x3dc006c5 // ldr q5, [x22, #16]
+	WORD $0x4f809064 // fmul v4.4s, v3.4s, v0.s[0]
 	WORD $0x4f3ee694 // scvtf v20.4s, v20.4s, #2
-	WORD $0x4e34cc64 // fmla v4.4s, v3.4s, v20.4s
-	WORD $0x3d8006c4 // str q4, [x22, #16]
-	WORD $0x3dc016c4 // ldr q4, [x22, #80]
-	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e34cc85 // fmla v5.4s, v4.4s, v20.4s
+	WORD $0x3d8006c5 // str q5, [x22, #16]
+	WORD $0x3dc016c5 // ldr q5, [x22, #80]
+	WORD $0x4f819064 // fmul v4.4s, v3.4s, v1.s[0]
 	WORD $0x4f3ee6f7 // scvtf v23.4s, v23.4s, #2
-	WORD $0x4e37cc64 // fmla v4.4s, v3.4s, v23.4s
-	WORD $0x3d8016c4 // str q4, [x22, #80]
-	WORD $0x3dc64ae2 // ldr q2, [x23, #6432]
-	WORD $0x3dc00ac4 // ldr q4, [x22, #32]
-	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e37cc85 // fmla v5.4s, v4.4s, v23.4s
+	WORD $0x3d8016c5 // str q5, [x22, #80]
+	WORD $0x3dc64ae3 // ldr q3, [x23, #6432]
+	WORD $0x3dc00ac5 // ldr q5, [x22, #32]
+	WORD $0x4f809064 // fmul v4.4s, v3.4s, v0.s[0]
 	WORD $0x4f3ee6d6 // scvtf v22.4s, v22.4s, #2
-	WORD $0x4e36cc64 // fmla v4.4s, v3.4s, v22.4s
-	WORD $0x3d800ac4 // str q4, [x22, #32]
-	WORD $0x3dc01ac4 // ldr q4, [x22, #96]
-	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e36cc85 // fmla v5.4s, v4.4s, v22.4s
+	WORD $0x3d800ac5 // str q5, [x22, #32]
+	WORD $0x3dc01ac5 // ldr q5, [x22, #96]
+	WORD $0x4f819064 // fmul v4.4s, v3.4s, v1.s[0]
 	WORD $0x4f3ee739 // scvtf v25.4s, v25.4s, #2
-	WORD $0x4e39cc64 // fmla v4.4s, v3.4s, v25.4s
-	WORD $0x3d801ac4 // str q4, [x22, #96]
-	WORD $0x3dc64ee2 // ldr q2, [x23, #6448]
-	WORD $0x3dc00ec4 // ldr q4, [x22, #48]
-	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e39cc85 // fmla v5.4s, v4.4s, v25.4s
+	WORD $0x3d801ac5 // str q5, [x22, #96]
+	WORD $0x3dc64ee3 // ldr q3, [x23, #6448]
+	WORD $0x3dc00ec5 // ldr q5, [x22, #48]
+	WORD $0x4f809064 // fmul v4.4s, v3.4s, v0.s[0]
 	WORD $0x4f3ee718 // scvtf v24.4s, v24.4s, #2
-	WORD $0x4e38cc64 // fmla v4.4s, v3.4s, v24.4s
-	WORD $0x3d800ec4 // str q4, [x22, #48]
-	WORD $0x3dc01ec4 // ldr q4, [x22, #112]
-	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e38cc85 // fmla v5.4s, v4.4s, v24.4s
+	WORD $0x3d800ec5 // str q5, [x22, #48]
+	WORD $0x3dc01ec5 // ldr q5, [x22, #112]
+	WORD $0x4f819064 // fmul v4.4s, v3.4s, v1.s[0]
 	WORD $0x4f3ee77b // scvtf v27.4s, v27.4s, #2
-	WORD $0x4e3bcc64 // fmla v4.4s, v3.4s, v27.4s
-	WORD $0x3d801ec4 // str q4, [x22, #112]
+	WORD $0x4e3bcc85 // fmla v5.4s, v4.4s, v27.4s
+	WORD $0x3d801ec5 // str q5, [x22, #112]
 	ADD $640, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_114
-rowsNext113:
-rows1_118:
+	JMP rows2_130
+rowsNext129:
+rows1_134:
 	CMP $1, R5
-	BLT rowsNext117
+	BLT rowsNext133
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -7987,7 +8034,7 @@ rows1_118:
 	WORD $0x4f00e418 // movi v24.16b, #0
 	WORD $0x4f00e419 // movi v25.16b, #0
 	WORD $0x4f00e41a // movi v26.16b, #0
-block120:
+block136:
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
 	WORD $0x4f00e40d // movi v13.16b, #0
@@ -8110,7 +8157,7 @@ block120:
 	ADD $512, R8
 	ADD $256, R11
 	SUB $1, R13
-	CBNZ R13, block120
+	CBNZ R13, block136
 	WORD $0x4eb4be73 // addp v19.4s, v19.4s, v20.4s
 	WORD $0x4eb6beb5 // addp v21.4s, v21.4s, v22.4s
 	WORD $0x4eb8bef7 // addp v23.4s, v23.4s, v24.4s
@@ -8143,11 +8190,12 @@ block120:
 	ADD $320, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext117:
+rowsNext133:
+next122:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $1, R4
-	JMP super106
-done107:
+	JMP super121
+done123:
 	RET
 

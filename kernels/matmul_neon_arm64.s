@@ -62,7 +62,7 @@ TEXT ·groupQ4_0NEON(SB), NOSPLIT, $0-8
 	MOVD groupArgs_blocks(R0), R4
 super1:
 	CMP $0, R4
-	BLE done2
+	BLE done3
 	MOVD $8, R15
 	CMP R15, R4
 	CSEL LT, R4, R15, R15
@@ -70,7 +70,7 @@ super1:
 	MOVD R2, R8
 	MOVD R2, R11
 	WORD $0x4f00e5ff // movi v31.16b, #15
-unpack3:
+unpack4:
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -170,13 +170,13 @@ unpack3:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, unpack3
+	CBNZ R13, unpack4
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_5:
+rows4_6:
 	CMP $4, R5
-	BLT rowsNext4
+	BLT rowsNext5
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -184,7 +184,7 @@ rows4_5:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass6:
+pass7:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R6, R12
@@ -198,7 +198,7 @@ pass6:
 	WORD $0x3dc026dd // ldr q29, [x22, #144]
 	WORD $0x3dc032de // ldr q30, [x22, #192]
 	WORD $0x3dc036df // ldr q31, [x22, #208]
-block7:
+block8:
 	WORD $0x3dc00140 // ldr q0, [x10, #0]
 	WORD $0x3dc05941 // ldr q1, [x10, #352]
 	WORD $0x3dc0b142 // ldr q2, [x10, #704]
@@ -455,7 +455,7 @@ block7:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block7
+	CBNZ R13, block8
 	WORD $0x3d8002d8 // str q24, [x22, #0]
 	WORD $0x3d8006d9 // str q25, [x22, #16]
 	WORD $0x3d8012da // str q26, [x22, #64]
@@ -470,15 +470,15 @@ block7:
 	ADD $128, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass6
+	CBNZ R24, pass7
 	ADD $1408, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_5
-rowsNext4:
-rows2_9:
+	JMP rows4_6
+rowsNext5:
+rows2_10:
 	CMP $2, R5
-	BLT rowsNext8
+	BLT rowsNext9
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -498,7 +498,7 @@ rows2_9:
 	WORD $0x3dc016dd // ldr q29, [x22, #80]
 	WORD $0x3dc01ade // ldr q30, [x22, #96]
 	WORD $0x3dc01edf // ldr q31, [x22, #112]
-block11:
+block12:
 	WORD $0x3dc00140 // ldr q0, [x10, #0]
 	WORD $0x3dc05941 // ldr q1, [x10, #352]
 	WORD $0x3dc00102 // ldr q2, [x8, #0]
@@ -749,7 +749,7 @@ block11:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block11
+	CBNZ R13, block12
 	WORD $0x3d8002d8 // str q24, [x22, #0]
 	WORD $0x3d8006d9 // str q25, [x22, #16]
 	WORD $0x3d800ada // str q26, [x22, #32]
@@ -761,11 +761,11 @@ block11:
 	ADD $704, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_9
-rowsNext8:
-rows1_13:
+	JMP rows2_10
+rowsNext9:
+rows1_14:
 	CMP $1, R5
-	BLT rowsNext12
+	BLT rowsNext13
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -781,7 +781,7 @@ rows1_13:
 	WORD $0x3dc006d0 // ldr q16, [x22, #16]
 	WORD $0x3dc00ad1 // ldr q17, [x22, #32]
 	WORD $0x3dc00ed2 // ldr q18, [x22, #48]
-block15:
+block16:
 	WORD $0x3dc00140 // ldr q0, [x10, #0]
 	WORD $0x3dc00101 // ldr q1, [x8, #0]
 	WORD $0x3dc00502 // ldr q2, [x8, #16]
@@ -928,7 +928,7 @@ block15:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block15
+	CBNZ R13, block16
 	WORD $0x3d8002cf // str q15, [x22, #0]
 	WORD $0x3d8006d0 // str q16, [x22, #16]
 	WORD $0x3d800ad1 // str q17, [x22, #32]
@@ -936,12 +936,13 @@ block15:
 	ADD $352, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext12:
+rowsNext13:
+next2:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $8, R4
 	JMP super1
-done2:
+done3:
 	RET
 
 // func groupQ4_1NEON(a *groupArgs)
@@ -951,9 +952,9 @@ TEXT ·groupQ4_1NEON(SB), NOSPLIT, $0-8
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super16:
+super17:
 	CMP $0, R4
-	BLE done17
+	BLE done19
 	MOVD $8, R15
 	CMP R15, R4
 	CSEL LT, R4, R15, R15
@@ -961,7 +962,7 @@ super16:
 	MOVD R2, R8
 	MOVD R2, R11
 	WORD $0x4f00e5ff // movi v31.16b, #15
-unpack18:
+unpack20:
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -1071,13 +1072,13 @@ unpack18:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, unpack18
+	CBNZ R13, unpack20
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_20:
+rows4_22:
 	CMP $4, R5
-	BLT rowsNext19
+	BLT rowsNext21
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -1085,7 +1086,7 @@ rows4_20:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass21:
+pass23:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R6, R12
@@ -1099,7 +1100,7 @@ pass21:
 	WORD $0x3dc026dd // ldr q29, [x22, #144]
 	WORD $0x3dc032de // ldr q30, [x22, #192]
 	WORD $0x3dc036df // ldr q31, [x22, #208]
-block22:
+block24:
 	WORD $0x3dc00140 // ldr q0, [x10, #0]
 	WORD $0x3dc05941 // ldr q1, [x10, #352]
 	WORD $0x3dc0b142 // ldr q2, [x10, #704]
@@ -1357,7 +1358,7 @@ block22:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block22
+	CBNZ R13, block24
 	WORD $0x3d8002d8 // str q24, [x22, #0]
 	WORD $0x3d8006d9 // str q25, [x22, #16]
 	WORD $0x3d8012da // str q26, [x22, #64]
@@ -1372,15 +1373,15 @@ block22:
 	ADD $128, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass21
+	CBNZ R24, pass23
 	ADD $1408, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_20
-rowsNext19:
-rows2_24:
+	JMP rows4_22
+rowsNext21:
+rows2_26:
 	CMP $2, R5
-	BLT rowsNext23
+	BLT rowsNext25
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -1400,7 +1401,7 @@ rows2_24:
 	WORD $0x3dc016dd // ldr q29, [x22, #80]
 	WORD $0x3dc01ade // ldr q30, [x22, #96]
 	WORD $0x3dc01edf // ldr q31, [x22, #112]
-block26:
+block28:
 	WORD $0x3dc00140 // ldr q0, [x10, #0]
 	WORD $0x3dc05941 // ldr q1, [x10, #352]
 	WORD $0x3dc00102 // ldr q2, [x8, #0]
@@ -1654,7 +1655,7 @@ block26:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block26
+	CBNZ R13, block28
 	WORD $0x3d8002d8 // str q24, [x22, #0]
 	WORD $0x3d8006d9 // str q25, [x22, #16]
 	WORD $0x3d800ada // str q26, [x22, #32]
@@ -1666,11 +1667,11 @@ block26:
 	ADD $704, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_24
-rowsNext23:
-rows1_28:
+	JMP rows2_26
+rowsNext25:
+rows1_30:
 	CMP $1, R5
-	BLT rowsNext27
+	BLT rowsNext29
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -1686,7 +1687,7 @@ rows1_28:
 	WORD $0x3dc006d0 // ldr q16, [x22, #16]
 	WORD $0x3dc00ad1 // ldr q17, [x22, #32]
 	WORD $0x3dc00ed2 // ldr q18, [x22, #48]
-block30:
+block32:
 	WORD $0x3dc00140 // ldr q0, [x10, #0]
 	WORD $0x3dc00101 // ldr q1, [x8, #0]
 	WORD $0x3dc00502 // ldr q2, [x8, #16]
@@ -1836,7 +1837,7 @@ block30:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block30
+	CBNZ R13, block32
 	WORD $0x3d8002cf // str q15, [x22, #0]
 	WORD $0x3d8006d0 // str q16, [x22, #16]
 	WORD $0x3d800ad1 // str q17, [x22, #32]
@@ -1844,12 +1845,13 @@ block30:
 	ADD $352, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext27:
+rowsNext29:
+next18:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $8, R4
-	JMP super16
-done17:
+	JMP super17
+done19:
 	RET
 
 // func groupQ5_0NEON(a *groupArgs)
@@ -1859,9 +1861,9 @@ TEXT ·groupQ5_0NEON(SB), NOSPLIT, $0-8
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super31:
+super33:
 	CMP $0, R4
-	BLE done32
+	BLE done35
 	MOVD $8, R15
 	CMP R15, R4
 	CSEL LT, R4, R15, R15
@@ -1882,7 +1884,7 @@ super31:
 	MOVD $matmul_neon_bits1<>(SB), R19
 	WORD $0x3dc0027a // ldr q26, [x19, #0]
 	WORD $0x4f00e618 // movi v24.16b, #16
-unpack33:
+unpack36:
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -2067,13 +2069,13 @@ unpack33:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, unpack33
+	CBNZ R13, unpack36
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_35:
+rows4_38:
 	CMP $4, R5
-	BLT rowsNext34
+	BLT rowsNext37
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -2081,7 +2083,7 @@ rows4_35:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass36:
+pass39:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R6, R12
@@ -2095,7 +2097,7 @@ pass36:
 	WORD $0x3dc026dd // ldr q29, [x22, #144]
 	WORD $0x3dc032de // ldr q30, [x22, #192]
 	WORD $0x3dc036df // ldr q31, [x22, #208]
-block37:
+block40:
 	WORD $0x3dc00140 // ldr q0, [x10, #0]
 	WORD $0x3dc05941 // ldr q1, [x10, #352]
 	WORD $0x3dc0b142 // ldr q2, [x10, #704]
@@ -2352,7 +2354,7 @@ block37:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block37
+	CBNZ R13, block40
 	WORD $0x3d8002d8 // str q24, [x22, #0]
 	WORD $0x3d8006d9 // str q25, [x22, #16]
 	WORD $0x3d8012da // str q26, [x22, #64]
@@ -2367,15 +2369,15 @@ block37:
 	ADD $128, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass36
+	CBNZ R24, pass39
 	ADD $1408, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_35
-rowsNext34:
-rows2_39:
+	JMP rows4_38
+rowsNext37:
+rows2_42:
 	CMP $2, R5
-	BLT rowsNext38
+	BLT rowsNext41
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -2395,7 +2397,7 @@ rows2_39:
 	WORD $0x3dc016dd // ldr q29, [x22, #80]
 	WORD $0x3dc01ade // ldr q30, [x22, #96]
 	WORD $0x3dc01edf // ldr q31, [x22, #112]
-block41:
+block44:
 	WORD $0x3dc00140 // ldr q0, [x10, #0]
 	WORD $0x3dc05941 // ldr q1, [x10, #352]
 	WORD $0x3dc00102 // ldr q2, [x8, #0]
@@ -2646,7 +2648,7 @@ block41:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block41
+	CBNZ R13, block44
 	WORD $0x3d8002d8 // str q24, [x22, #0]
 	WORD $0x3d8006d9 // str q25, [x22, #16]
 	WORD $0x3d800ada // str q26, [x22, #32]
@@ -2658,11 +2660,11 @@ block41:
 	ADD $704, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_39
-rowsNext38:
-rows1_43:
+	JMP rows2_42
+rowsNext41:
+rows1_46:
 	CMP $1, R5
-	BLT rowsNext42
+	BLT rowsNext45
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -2678,7 +2680,7 @@ rows1_43:
 	WORD $0x3dc006d0 // ldr q16, [x22, #16]
 	WORD $0x3dc00ad1 // ldr q17, [x22, #32]
 	WORD $0x3dc00ed2 // ldr q18, [x22, #48]
-block45:
+block48:
 	WORD $0x3dc00140 // ldr q0, [x10, #0]
 	WORD $0x3dc00101 // ldr q1, [x8, #0]
 	WORD $0x3dc00502 // ldr q2, [x8, #16]
@@ -2825,7 +2827,7 @@ block45:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block45
+	CBNZ R13, block48
 	WORD $0x3d8002cf // str q15, [x22, #0]
 	WORD $0x3d8006d0 // str q16, [x22, #16]
 	WORD $0x3d800ad1 // str q17, [x22, #32]
@@ -2833,12 +2835,13 @@ block45:
 	ADD $352, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext42:
+rowsNext45:
+next34:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $8, R4
-	JMP super31
-done32:
+	JMP super33
+done35:
 	RET
 
 // func groupQ5_1NEON(a *groupArgs)
@@ -2848,9 +2851,9 @@ TEXT ·groupQ5_1NEON(SB), NOSPLIT, $0-8
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super46:
+super49:
 	CMP $0, R4
-	BLE done47
+	BLE done51
 	MOVD $8, R15
 	CMP R15, R4
 	CSEL LT, R4, R15, R15
@@ -2871,7 +2874,7 @@ super46:
 	MOVD $matmul_neon_bits1<>(SB), R19
 	WORD $0x3dc0027a // ldr q26, [x19, #0]
 	WORD $0x4f00e618 // movi v24.16b, #16
-unpack48:
+unpack52:
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -3066,13 +3069,13 @@ unpack48:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, unpack48
+	CBNZ R13, unpack52
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_50:
+rows4_54:
 	CMP $4, R5
-	BLT rowsNext49
+	BLT rowsNext53
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -3080,7 +3083,7 @@ rows4_50:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass51:
+pass55:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R6, R12
@@ -3094,7 +3097,7 @@ pass51:
 	WORD $0x3dc026dd // ldr q29, [x22, #144]
 	WORD $0x3dc032de // ldr q30, [x22, #192]
 	WORD $0x3dc036df // ldr q31, [x22, #208]
-block52:
+block56:
 	WORD $0x3dc00140 // ldr q0, [x10, #0]
 	WORD $0x3dc05941 // ldr q1, [x10, #352]
 	WORD $0x3dc0b142 // ldr q2, [x10, #704]
@@ -3352,7 +3355,7 @@ block52:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block52
+	CBNZ R13, block56
 	WORD $0x3d8002d8 // str q24, [x22, #0]
 	WORD $0x3d8006d9 // str q25, [x22, #16]
 	WORD $0x3d8012da // str q26, [x22, #64]
@@ -3367,15 +3370,15 @@ block52:
 	ADD $128, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass51
+	CBNZ R24, pass55
 	ADD $1408, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_50
-rowsNext49:
-rows2_54:
+	JMP rows4_54
+rowsNext53:
+rows2_58:
 	CMP $2, R5
-	BLT rowsNext53
+	BLT rowsNext57
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -3395,7 +3398,7 @@ rows2_54:
 	WORD $0x3dc016dd // ldr q29, [x22, #80]
 	WORD $0x3dc01ade // ldr q30, [x22, #96]
 	WORD $0x3dc01edf // ldr q31, [x22, #112]
-block56:
+block60:
 	WORD $0x3dc00140 // ldr q0, [x10, #0]
 	WORD $0x3dc05941 // ldr q1, [x10, #352]
 	WORD $0x3dc00102 // ldr q2, [x8, #0]
@@ -3649,7 +3652,7 @@ block56:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block56
+	CBNZ R13, block60
 	WORD $0x3d8002d8 // str q24, [x22, #0]
 	WORD $0x3d8006d9 // str q25, [x22, #16]
 	WORD $0x3d800ada // str q26, [x22, #32]
@@ -3661,11 +3664,11 @@ block56:
 	ADD $704, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_54
-rowsNext53:
-rows1_58:
+	JMP rows2_58
+rowsNext57:
+rows1_62:
 	CMP $1, R5
-	BLT rowsNext57
+	BLT rowsNext61
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -3681,7 +3684,7 @@ rows1_58:
 	WORD $0x3dc006d0 // ldr q16, [x22, #16]
 	WORD $0x3dc00ad1 // ldr q17, [x22, #32]
 	WORD $0x3dc00ed2 // ldr q18, [x22, #48]
-block60:
+block64:
 	WORD $0x3dc00140 // ldr q0, [x10, #0]
 	WORD $0x3dc00101 // ldr q1, [x8, #0]
 	WORD $0x3dc00502 // ldr q2, [x8, #16]
@@ -3831,7 +3834,7 @@ block60:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block60
+	CBNZ R13, block64
 	WORD $0x3d8002cf // str q15, [x22, #0]
 	WORD $0x3d8006d0 // str q16, [x22, #16]
 	WORD $0x3d800ad1 // str q17, [x22, #32]
@@ -3839,12 +3842,13 @@ block60:
 	ADD $352, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext57:
+rowsNext61:
+next50:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $8, R4
-	JMP super46
-done47:
+	JMP super49
+done51:
 	RET
 
 // func groupQ8_0NEON(a *groupArgs)
@@ -3854,9 +3858,9 @@ TEXT ·groupQ8_0NEON(SB), NOSPLIT, $0-8
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super61:
+super65:
 	CMP $0, R4
-	BLE done62
+	BLE done67
 	MOVD $8, R15
 	CMP R15, R4
 	CSEL LT, R4, R15, R15
@@ -3865,7 +3869,7 @@ super61:
 	MOVD R2, R11
 	ADD $32, R1, R20
 	WORD $0x4f00e5ff // movi v31.16b, #15
-unpack63:
+unpack68:
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -3889,13 +3893,13 @@ unpack63:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, unpack63
+	CBNZ R13, unpack68
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows2_65:
+rows2_70:
 	CMP $2, R5
-	BLT rowsNext64
+	BLT rowsNext69
 	// 2 rows
 	MOVD R20, R21
 	MOVD R7, R22
@@ -3903,7 +3907,7 @@ rows2_65:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass66:
+pass71:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R6, R12
@@ -3913,7 +3917,7 @@ pass66:
 	WORD $0x3dc006d3 // ldr q19, [x22, #16]
 	WORD $0x3dc012d4 // ldr q20, [x22, #64]
 	WORD $0x3dc016d5 // ldr q21, [x22, #80]
-block67:
+block72:
 	WORD $0x3dc00140 // ldr q0, [x10, #0]
 	WORD $0x3dc05941 // ldr q1, [x10, #352]
 	WORD $0x3dc00102 // ldr q2, [x8, #0]
@@ -4071,7 +4075,7 @@ block67:
 	ADD $544, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block67
+	CBNZ R13, block72
 	WORD $0x3d8002d2 // str q18, [x22, #0]
 	WORD $0x3d8006d3 // str q19, [x22, #16]
 	WORD $0x3d8012d4 // str q20, [x22, #64]
@@ -4082,15 +4086,15 @@ block67:
 	ADD $128, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass66
+	CBNZ R24, pass71
 	ADD $704, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_65
-rowsNext64:
-rows1_69:
+	JMP rows2_70
+rowsNext69:
+rows1_74:
 	CMP $1, R5
-	BLT rowsNext68
+	BLT rowsNext73
 	// 1 rows
 	MOVD R20, R21
 	MOVD R7, R22
@@ -4098,7 +4102,7 @@ rows1_69:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass70:
+pass75:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R6, R12
@@ -4106,7 +4110,7 @@ pass70:
 	MOVD R15, R13
 	WORD $0x3dc002cd // ldr q13, [x22, #0]
 	WORD $0x3dc006ce // ldr q14, [x22, #16]
-block71:
+block76:
 	WORD $0x3dc00140 // ldr q0, [x10, #0]
 	WORD $0x3dc00101 // ldr q1, [x8, #0]
 	WORD $0x3dc00502 // ldr q2, [x8, #16]
@@ -4197,7 +4201,7 @@ block71:
 	ADD $544, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block71
+	CBNZ R13, block76
 	WORD $0x3d8002cd // str q13, [x22, #0]
 	WORD $0x3d8006ce // str q14, [x22, #16]
 	ADD $32, R21
@@ -4206,16 +4210,17 @@ block71:
 	ADD $128, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass70
+	CBNZ R24, pass75
 	ADD $352, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext68:
+rowsNext73:
+next66:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $8, R4
-	JMP super61
-done62:
+	JMP super65
+done67:
 	RET
 
 // func groupQ4_KNEON(a *groupArgs)
@@ -4225,9 +4230,9 @@ TEXT ·groupQ4_KNEON(SB), NOSPLIT, $0-8
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super72:
+super77:
 	CMP $0, R4
-	BLE done73
+	BLE done79
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -4450,7 +4455,7 @@ super72:
 	MOVD R2, R8
 	ADD $256, R1, R9
 	MOVD $4, R13
-unpack74:
+unpack80:
 	WORD $0x3dc00125 // ldr q5, [x9, #0]
 	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
 	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
@@ -4614,14 +4619,14 @@ unpack74:
 	ADD $1024, R8
 	ADD $512, R9
 	SUB $1, R13
-	CBNZ R13, unpack74
+	CBNZ R13, unpack80
 	ADD $2304, R1
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_76:
+rows4_82:
 	CMP $4, R5
-	BLT rowsNext75
+	BLT rowsNext81
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -4629,7 +4634,7 @@ rows4_76:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass77:
+pass83:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -4642,7 +4647,7 @@ pass77:
 	WORD $0x4f00e41d // movi v29.16b, #0
 	WORD $0x4f00e41e // movi v30.16b, #0
 	WORD $0x4f00e41f // movi v31.16b, #0
-block78:
+block84:
 	WORD $0x3dc00140 // ldr q0, [x10, #0]
 	WORD $0x3dc05141 // ldr q1, [x10, #320]
 	WORD $0x3dc0a142 // ldr q2, [x10, #640]
@@ -4865,7 +4870,7 @@ block78:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block78
+	CBNZ R13, block84
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
 	WORD $0x3dc0e8c2 // ldr q2, [x6, #928]
@@ -5020,15 +5025,15 @@ block78:
 	ADD $128, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass77
+	CBNZ R24, pass83
 	ADD $1280, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_76
-rowsNext75:
-rows2_80:
+	JMP rows4_82
+rowsNext81:
+rows2_86:
 	CMP $2, R5
-	BLT rowsNext79
+	BLT rowsNext85
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -5047,7 +5052,7 @@ rows2_80:
 	WORD $0x4f00e41d // movi v29.16b, #0
 	WORD $0x4f00e41e // movi v30.16b, #0
 	WORD $0x4f00e41f // movi v31.16b, #0
-block82:
+block88:
 	WORD $0x3dc00140 // ldr q0, [x10, #0]
 	WORD $0x3dc05141 // ldr q1, [x10, #320]
 	WORD $0x3dc00102 // ldr q2, [x8, #0]
@@ -5268,7 +5273,7 @@ block82:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block82
+	CBNZ R13, block88
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
 	WORD $0x3dc60322 // ldr q2, [x25, #6144]
@@ -5428,11 +5433,11 @@ block82:
 	ADD $640, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_80
-rowsNext79:
-rows1_84:
+	JMP rows2_86
+rowsNext85:
+rows1_90:
 	CMP $1, R5
-	BLT rowsNext83
+	BLT rowsNext89
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -5447,7 +5452,7 @@ rows1_84:
 	WORD $0x4f00e410 // movi v16.16b, #0
 	WORD $0x4f00e411 // movi v17.16b, #0
 	WORD $0x4f00e412 // movi v18.16b, #0
-block86:
+block92:
 	WORD $0x3dc00140 // ldr q0, [x10, #0]
 	WORD $0x3dc00101 // ldr q1, [x8, #0]
 	WORD $0x3dc00502 // ldr q2, [x8, #16]
@@ -5578,7 +5583,7 @@ block86:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block86
+	CBNZ R13, block92
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc60321 // ldr q1, [x25, #6144]
 	WORD $0x0f40a022 // smull v2.4s, v1.4h, v0.h[0]
@@ -5672,12 +5677,13 @@ block86:
 	ADD $320, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext83:
+rowsNext89:
+next78:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $1, R4
-	JMP super72
-done73:
+	JMP super77
+done79:
 	RET
 
 // func groupQ5_KNEON(a *groupArgs)
@@ -5687,9 +5693,9 @@ TEXT ·groupQ5_KNEON(SB), NOSPLIT, $0-8
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super87:
+super93:
 	CMP $0, R4
-	BLE done88
+	BLE done95
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -5925,7 +5931,7 @@ super87:
 	WORD $0x4f00e439 // movi v25.16b, #1
 	WORD $0x4f00e45a // movi v26.16b, #2
 	MOVD $4, R13
-unpack89:
+unpack96:
 	WORD $0x3dc00125 // ldr q5, [x9, #0]
 	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
 	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
@@ -6251,14 +6257,14 @@ unpack89:
 	ADD $1024, R8
 	ADD $512, R9
 	SUB $1, R13
-	CBNZ R13, unpack89
+	CBNZ R13, unpack96
 	ADD $2816, R1
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_91:
+rows4_98:
 	CMP $4, R5
-	BLT rowsNext90
+	BLT rowsNext97
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -6266,7 +6272,7 @@ rows4_91:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass92:
+pass99:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -6279,7 +6285,7 @@ pass92:
 	WORD $0x4f00e41d // movi v29.16b, #0
 	WORD $0x4f00e41e // movi v30.16b, #0
 	WORD $0x4f00e41f // movi v31.16b, #0
-block93:
+block100:
 	WORD $0x3dc00140 // ldr q0, [x10, #0]
 	WORD $0x3dc05141 // ldr q1, [x10, #320]
 	WORD $0x3dc0a142 // ldr q2, [x10, #640]
@@ -6502,7 +6508,7 @@ block93:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block93
+	CBNZ R13, block100
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
 	WORD $0x3dc0e8c2 // ldr q2, [x6, #928]
@@ -6657,15 +6663,15 @@ block93:
 	ADD $128, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass92
+	CBNZ R24, pass99
 	ADD $1280, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_91
-rowsNext90:
-rows2_95:
+	JMP rows4_98
+rowsNext97:
+rows2_102:
 	CMP $2, R5
-	BLT rowsNext94
+	BLT rowsNext101
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -6684,7 +6690,7 @@ rows2_95:
 	WORD $0x4f00e41d // movi v29.16b, #0
 	WORD $0x4f00e41e // movi v30.16b, #0
 	WORD $0x4f00e41f // movi v31.16b, #0
-block97:
+block104:
 	WORD $0x3dc00140 // ldr q0, [x10, #0]
 	WORD $0x3dc05141 // ldr q1, [x10, #320]
 	WORD $0x3dc00102 // ldr q2, [x8, #0]
@@ -6905,7 +6911,7 @@ block97:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block97
+	CBNZ R13, block104
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
 	WORD $0x3dc60322 // ldr q2, [x25, #6144]
@@ -7065,11 +7071,11 @@ block97:
 	ADD $640, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_95
-rowsNext94:
-rows1_99:
+	JMP rows2_102
+rowsNext101:
+rows1_106:
 	CMP $1, R5
-	BLT rowsNext98
+	BLT rowsNext105
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -7084,7 +7090,7 @@ rows1_99:
 	WORD $0x4f00e410 // movi v16.16b, #0
 	WORD $0x4f00e411 // movi v17.16b, #0
 	WORD $0x4f00e412 // movi v18.16b, #0
-block101:
+block108:
 	WORD $0x3dc00140 // ldr q0, [x10, #0]
 	WORD $0x3dc00101 // ldr q1, [x8, #0]
 	WORD $0x3dc00502 // ldr q2, [x8, #16]
@@ -7215,7 +7221,7 @@ block101:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block101
+	CBNZ R13, block108
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc60321 // ldr q1, [x25, #6144]
 	WORD $0x0f40a022 // smull v2.4s, v1.4h, v0.h[0]
@@ -7309,12 +7315,13 @@ block101:
 	ADD $320, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext98:
+rowsNext105:
+next94:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $1, R4
-	JMP super87
-done88:
+	JMP super93
+done95:
 	RET
 
 // func groupQ6_KNEON(a *groupArgs)
@@ -7324,9 +7331,9 @@ TEXT ·groupQ6_KNEON(SB), NOSPLIT, $0-8
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super102:
+super109:
 	CMP $0, R4
-	BLE done103
+	BLE done111
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -7589,7 +7596,7 @@ super102:
 	MOVD $2, R13
 	WORD $0x4f07e61e // movi v30.16b, #240
 	WORD $0x4f05e55d // movi v29.16b, #170
-unpack104:
+unpack112:
 	WORD $0x3dc00130 // ldr q16, [x9, #0]
 	WORD $0x3dc08131 // ldr q17, [x9, #512]
 	WORD $0x3dc00152 // ldr q18, [x10, #0]
@@ -8330,14 +8337,14 @@ unpack104:
 	ADD $1024, R9
 	ADD $512, R10
 	SUB $1, R13
-	CBNZ R13, unpack104
+	CBNZ R13, unpack112
 	ADD $3360, R1
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_106:
+rows4_114:
 	CMP $4, R5
-	BLT rowsNext105
+	BLT rowsNext113
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -8345,7 +8352,7 @@ rows4_106:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass107:
+pass115:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -8358,7 +8365,7 @@ pass107:
 	WORD $0x4f00e41d // movi v29.16b, #0
 	WORD $0x4f00e41e // movi v30.16b, #0
 	WORD $0x4f00e41f // movi v31.16b, #0
-block108:
+block116:
 	WORD $0x3dc00140 // ldr q0, [x10, #0]
 	WORD $0x3dc05141 // ldr q1, [x10, #320]
 	WORD $0x3dc0a142 // ldr q2, [x10, #640]
@@ -8615,7 +8622,7 @@ block108:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block108
+	CBNZ R13, block116
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
@@ -8668,15 +8675,15 @@ block108:
 	ADD $128, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass107
+	CBNZ R24, pass115
 	ADD $1280, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_106
-rowsNext105:
-rows2_110:
+	JMP rows4_114
+rowsNext113:
+rows2_118:
 	CMP $2, R5
-	BLT rowsNext109
+	BLT rowsNext117
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -8695,7 +8702,7 @@ rows2_110:
 	WORD $0x4f00e41d // movi v29.16b, #0
 	WORD $0x4f00e41e // movi v30.16b, #0
 	WORD $0x4f00e41f // movi v31.16b, #0
-block112:
+block120:
 	WORD $0x3dc00140 // ldr q0, [x10, #0]
 	WORD $0x3dc05141 // ldr q1, [x10, #320]
 	WORD $0x3dc00102 // ldr q2, [x8, #0]
@@ -8952,7 +8959,7 @@ block112:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block112
+	CBNZ R13, block120
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0x3dc642e2 // ldr q2, [x23, #6400]
@@ -9002,11 +9009,11 @@ block112:
 	ADD $640, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_110
-rowsNext109:
-rows1_114:
+	JMP rows2_118
+rowsNext117:
+rows1_122:
 	CMP $1, R5
-	BLT rowsNext113
+	BLT rowsNext121
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -9021,7 +9028,7 @@ rows1_114:
 	WORD $0x4f00e410 // movi v16.16b, #0
 	WORD $0x4f00e411 // movi v17.16b, #0
 	WORD $0x4f00e412 // movi v18.16b, #0
-block116:
+block124:
 	WORD $0x3dc00140 // ldr q0, [x10, #0]
 	WORD $0x3dc00101 // ldr q1, [x8, #0]
 	WORD $0x3dc00502 // ldr q2, [x8, #16]
@@ -9172,7 +9179,7 @@ block116:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block116
+	CBNZ R13, block124
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0x3dc642e1 // ldr q1, [x23, #6400]
 	WORD $0x3dc002c3 // ldr q3, [x22, #0]
@@ -9201,11 +9208,12 @@ block116:
 	ADD $320, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext113:
+rowsNext121:
+next110:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $1, R4
-	JMP super102
-done103:
+	JMP super109
+done111:
 	RET
 

@@ -11,8 +11,10 @@ package main
 //	NEON, DotProd  [block][quad of columns][16 rows][4]
 //	I8MM           [block][8 columns: 4][pair of rows: 8][2][8]
 //
+// Few rows go without a panel in DotProd (few_dotprod.go), which I8MM takes for them, too.
+//
 // Registers: R0 arguments, R1 packed weights, R2 panel, R3 records of the superblock, R4 blocks left, R5 rows left,
-// R15 blocks in a legacy superblock, R20 its packed weights; in a tile: R6 record of its first row, R7 its sums; in a pass:
+// R15 blocks in a legacy superblock, R20 codes that stay packed; in a tile: R6 record of its first row, R7 its sums; in a pass:
 // R21 codes, R22 sums, R23 floats of the panel, R25 minimums, R26 integer scales, R24 passes left; in the loop over blocks:
 // R8 codes, R10 activations, R11 scales, R12 scalars of the record, R13 blocks left.
 
@@ -57,23 +59,37 @@ func (f neonMatMul) direct(k kind) bool { return k.signed && f.engine != matrixP
 // group writes the function for one type.
 func (f neonMatMul) group(k kind) {
 	f.fn("group"+k.name+f.suffix, "groupArgs", "R0", "multiplies one group of packed rows, see groupArgs.")
+	if f.engine == matrixProducts { // pairs of rows pay from four rows on
+		many := f.label("many")
+		f.op("MOVD groupArgs_rows(R0), R5")
+		f.op("CMP $4, R5")
+		f.op("BGE %s", many)
+		f.op("JMP ·group%sDotProd(SB)", k.name)
+		f.at(many)
+	}
 	f.op("MOVD groupArgs_w(R0), R1")
 	f.op("MOVD groupArgs_panel(R0), R2")
 	f.op("MOVD groupArgs_acts(R0), R3")
 	f.op("MOVD groupArgs_blocks(R0), R4")
-	super, done := f.label("super"), f.label("done")
+	super, next, done := f.label("super"), f.label("next"), f.label("done")
 	f.at(super)
 	f.op("CMP $0, R4")
 	f.op("BLE %s", done)
-	if k.k {
-		f.unpackK(k)
-	} else {
+	if !k.k {
 		f.op("MOVD $8, R15")
 		f.op("CMP R15, R4")
 		f.op("CSEL LT, R4, R15, R15")
-		f.unpack32(k)
+	}
+	if f.few(k) > 0 {
+		f.fewRows(k, next)
+	}
+	if k.k {
+		f.unpackK(k)
+	} else {
+		f.unpack32(k, f.direct(k))
 	}
 	f.rowLoop(k)
+	f.at(next)
 	f.op("MOVD groupArgs_next(R0), R8")
 	f.op("ADD R8, R3")
 	f.op("SUB $%d, R4", map[bool]int{true: 1, false: 8}[k.k])
@@ -147,17 +163,18 @@ func (f neonMatMul) store(a, b, q, v, dst, offset int) {
 	f.str(b, dst, at+64+16*v)
 }
 
-// unpack32 unpacks R15 blocks of a legacy type from R1, which it advances, to the panel.
-func (f neonMatMul) unpack32(k kind) {
-	five := k.name == "Q5_0" || k.name == "Q5_1"
+// unpack32 unpacks R15 blocks of a legacy type from R1, which it advances, to the panel. With direct set, codes stay, and
+// R20 becomes their address.
+func (f neonMatMul) unpack32(k kind, direct bool) {
+	five := k.five()
 	f.op("MOVD R15, R13")
 	f.op("MOVD R2, R8")  // codes
 	f.op("MOVD R2, R11") // scales
-	if f.direct(k) {
-		f.op("ADD $32, R1, R20")
+	if direct {
+		f.op("ADD $%d, R1, R20", 32*k.halves)
 	}
 	f.movi(31, 0x0f)
-	if five {
+	if five && !direct {
 		for b := range 4 {
 			f.fixed(27+b, sprintf("byte%d", b), byteOf(b)...)
 		}
@@ -175,7 +192,7 @@ func (f neonMatMul) unpack32(k kind) {
 	codes := 32 * k.halves
 	for v := range 4 {
 		switch {
-		case f.direct(k):
+		case direct:
 		case k.signed:
 			for q := 0; q < 8; q += 2 {
 				f.ldr(0, 1, codes+64*q+16*v)
@@ -234,18 +251,26 @@ func (f neonMatMul) fifth(reg, bits, mask int) {
 // unpackK unpacks one block of a K type from R1, which it advances, to the panel.
 func (f neonMatMul) unpackK(k kind) {
 	f.prefetch(k)
-	f.halves(0, 2, neonD)
+	f.scalesK(k)
+	if k.sub16 {
+		f.unpack6(32 * k.halves)
+	} else {
+		f.unpack45(k.five(), 32*k.halves+192)
+	}
+	f.op("ADD $%d, R1", k.bytes())
+}
+
+// scalesK unpacks all but the codes.
+func (f neonMatMul) scalesK(k kind) {
 	base := 32 * k.halves
+	f.halves(0, 2, neonD)
 	f.movi(31, 0x0f)
 	if k.sub16 {
 		f.scales6(base + 3072)
-		f.unpack6(base)
-	} else {
-		f.halves(32, 2, neonDmin)
-		f.scales45(base)
-		f.unpack45(k.name == "Q5_K", base+192)
+		return
 	}
-	f.op("ADD $%d, R1", k.bytes())
+	f.halves(32, 2, neonDmin)
+	f.scales45(base)
 }
 
 // scale writes the scales of sub-block s and row vector v, in reg. Registers 22 and 23 are lost.
@@ -375,7 +400,7 @@ func (f neonMatMul) unpack6(base int) {
 				f.ldr(16, 9, 64*(u+i)+16*v)
 				f.ldr(17, 9, 512+64*(u+i)+16*v)
 				f.ldr(18, 10, 64*(u+i)+16*v)
-				f.parts6(4*i, 16, 17, 18)
+				f.parts6([]int{4 * i, 4*i + 1, 4*i + 2, 4*i + 3}, 16, 17, 18, 19, 29, 30)
 			}
 			for part := range 4 {
 				f.store(part, 4+part, u, v, 8, 512*part)
@@ -389,25 +414,25 @@ func (f neonMatMul) unpack6(base int) {
 	f.op("CBNZ R13, %s", again)
 }
 
-// parts6 makes codes of the four parts of half a Q6_K block, in to and the next three, of low bits l0 (parts 0 and 2) and
-// l1 (parts 1 and 3) and high bits h: six bits on top of two zeros, the sign inverted, which makes signed bytes of
-// 4·(code − 32). Register 19 and the operands are lost.
-func (f neonMatMul) parts6(to, l0, l1, h int) {
-	f.three("eor", "16b", h, h, 29)
-	f.shift("shl", "16b", to, l0, 2)
-	f.shift("sli", "16b", to, h, 6)
-	f.shift("ushr", "16b", 19, h, 2)
-	f.shift("shl", "16b", to+1, l1, 2)
-	f.shift("sli", "16b", to+1, 19, 6)
-	f.three("and", "16b", l0, l0, 30)
-	f.shift("shl", "16b", to+2, h, 2)
-	f.shift("sri", "16b", to+2, l0, 2)
-	f.three("and", "16b", l1, l1, 30)
-	f.mov(to+3, h)
-	f.shift("sri", "16b", to+3, l1, 2)
+// parts6 makes codes of the four parts of half a Q6_K block, in to, of low bits l0 (parts 0 and 2) and l1 (parts 1 and 3)
+// and high bits h: six bits on top of two zeros, the sign inverted, which makes signed bytes of 4·(code − 32). The
+// operands and the register spare are lost; signs and high have bytes of 0xaa and 0xf0.
+func (f neonMatMul) parts6(to []int, l0, l1, h, spare, signs, high int) {
+	f.three("eor", "16b", h, h, signs)
+	f.shift("shl", "16b", to[0], l0, 2)
+	f.shift("sli", "16b", to[0], h, 6)
+	f.shift("ushr", "16b", spare, h, 2)
+	f.shift("shl", "16b", to[1], l1, 2)
+	f.shift("sli", "16b", to[1], spare, 6)
+	f.three("and", "16b", l0, l0, high)
+	f.shift("shl", "16b", to[2], h, 2)
+	f.shift("sri", "16b", to[2], l0, 2)
+	f.three("and", "16b", l1, l1, high)
+	f.mov(to[3], h)
+	f.shift("sri", "16b", to[3], l1, 2)
 	if f.engine == wordSums {
-		for i := range 4 {
-			f.shift("sshr", "16b", to+i, to+i, 2)
+		for _, t := range to {
+			f.shift("sshr", "16b", t, t, 2)
 		}
 	}
 }

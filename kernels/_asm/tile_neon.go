@@ -13,6 +13,9 @@ type neonTile struct {
 	acts, weights, spread []int // operands
 	acc, high             []int // sums of a sub-block; high: wordSums' second halves
 	sums                  []int // of the superblock: for K types integers like acc, for others floats [t][vectors]
+
+	few       bool  // codes come from packed blocks; acc has this for each of the sub-blocks summed side by side
+	constants []int // registers that blocks must leave alone
 }
 
 // tile writes a tile of t rows.
@@ -60,7 +63,7 @@ func free(live ...[]int) []int {
 // write writes the passes over the vectors of rows.
 func (w neonTile) write() {
 	w.note("%d rows", w.t)
-	w.op("MOVD %s, R21", map[bool]string{true: "R20", false: "R2"}[w.direct(w.k)])
+	w.op("MOVD %s, R21", map[bool]string{true: "R20", false: "R2"}[w.few || w.direct(w.k)])
 	w.op("MOVD R7, R22")
 	w.op("MOVD R2, R23")
 	w.op("MOVD R2, R25")
@@ -73,7 +76,12 @@ func (w neonTile) write() {
 	w.op("MOVD R21, R8")
 	w.op("MOVD R6, R10")
 	if w.k.k {
-		w.superblock()
+		if w.few {
+			w.fewSuperblock()
+		} else {
+			w.superblock()
+		}
+		w.floats()
 	} else {
 		w.blocks()
 	}
@@ -92,7 +100,7 @@ func (w neonTile) write() {
 	}
 }
 
-// superblock writes the product of a K type: integers all through, floats at the end.
+// superblock writes the integer sums of a K type.
 func (w neonTile) superblock() {
 	w.op("MOVD R26, R11")
 	w.op("MOVD $8, R13")
@@ -126,8 +134,11 @@ func (w neonTile) superblock() {
 	w.op("ADD $%d, R11", bytes*8/step)
 	w.op("SUB $1, R13")
 	w.op("CBNZ R13, %s", again)
+}
 
-	isum := w.rows(w.sums, w.acc[0])
+// floats adds the sums of a K type's superblock to those in memory.
+func (w neonTile) floats() {
+	isum := w.rows(w.sums)
 	var mins []int
 	if w.k.min {
 		mins = w.minimums(isum)
@@ -188,11 +199,12 @@ func (w neonTile) minimums(live []int) []int {
 	return mins
 }
 
-// rows returns sums as [t][vectors], overwriting them and the spare register.
-func (w neonTile) rows(sums []int, spare int) []int {
+// rows returns sums as [t][vectors], overwriting them.
+func (w neonTile) rows(sums []int) []int {
 	if w.engine != matrixProducts {
 		return sums
 	}
+	spare := free(w.acts, w.acc, w.sums)[0]
 	list := make([]int, w.t*w.vectors)
 	for i := 0; i < len(sums); i += 2 {
 		a, b := sums[i], sums[i+1]
@@ -220,11 +232,18 @@ func (w neonTile) blocks() {
 			w.ldr(w.sums[r*w.vectors+v], 22, 64*r+16*v)
 		}
 	}
+	if w.few {
+		w.constants = w.fewConstants()
+	}
 	again := w.label("block")
 	w.at(again)
-	w.products(0, 8)
-	isum := w.rows(w.acc, w.weights[0])
-	regs := free(isum, w.sums)
+	if w.few {
+		w.fewBlock()
+	} else {
+		w.products(0, 8)
+	}
+	isum := w.rows(w.acc)
+	regs := free(isum, w.sums, w.constants)
 	scales, regs := regs[:w.t], regs[w.t:]
 	second, regs := regs[:w.t], regs[w.t:]
 	d, dd, m := regs[0], regs[1], regs[2]
@@ -260,7 +279,7 @@ func (w neonTile) blocks() {
 	}
 	w.op("ADD $32, R10")
 	w.op("ADD $4, R12")
-	w.op("ADD $%d, R8", map[bool]int{true: w.k.bytes(), false: 512}[w.direct(w.k)])
+	w.op("ADD $%d, R8", map[bool]int{true: w.k.bytes(), false: 512}[w.few || w.direct(w.k)])
 	w.op("ADD $64, R11")
 	w.op("SUB $1, R13")
 	w.op("CBNZ R13, %s", again)
