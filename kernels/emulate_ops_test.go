@@ -106,7 +106,7 @@ func compile(op string, operands []string, constants map[string][]byte) func(e *
 	if broadcast || strings.HasPrefix(op, "VPBROADCAST") || op == "VBROADCASTSS" {
 		width = 4
 	}
-	if op == "VCVTPH2PS" {
+	if op == "VCVTPH2PS" || op == "VPMOVZXWD" {
 		width = 32
 	}
 	dst := register(last)
@@ -201,6 +201,14 @@ func compile(op string, operands []string, constants map[string][]byte) func(e *
 			}
 			e.v[dst] = vectorOf(out)
 		}
+	case "VPMOVZXWD":
+		x := source(operands[0], width, constants)
+		return func(e *emulator) {
+			v := *x(e)
+			for i := range 16 {
+				e.v[dst][i] = v[i/2] >> (16 * (i % 2)) & 0xffff
+			}
+		}
 	case "VCVTPH2PS":
 		x := source(operands[0], width, constants)
 		return func(e *emulator) {
@@ -284,9 +292,6 @@ func compileInteger(op string, operands []string) func(e *emulator) {
 		x, a := uint32(immediate(operands[0][1:])), address(last)
 		return func(e *emulator) { binary.LittleEndian.PutUint32(e.memory(a(e), 4), x) }
 	}
-	if operands[0] == "a+0(FP)" {
-		return func(*emulator) {} // the register has the address already
-	}
 	r, ok := integerRegisters[last]
 	if !ok { // to memory
 		x, a := integerSource(operands[0]), address(last)
@@ -298,6 +303,9 @@ func compileInteger(op string, operands []string) func(e *emulator) {
 				e.compare = v
 			}
 		}
+	}
+	if operands[0] == "a+0(FP)" {
+		return func(e *emulator) { e.integer[r] = e.args }
 	}
 	if op == "LEAQ" {
 		a := address(operands[0])

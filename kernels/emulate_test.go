@@ -41,6 +41,7 @@ func vectorOf(b [64]byte) (v vector) {
 // emulator is one processor. Addresses are made up: a region's number from bit 40 on, then the offset in it.
 type emulator struct {
 	integer [16]int64
+	args    int64 // the parameter: address of the arguments
 	v       [32]vector
 	mask    [8]uint64
 	compare int64 // sign of the last comparison or result
@@ -83,7 +84,7 @@ var integerRegisters = map[string]int{"AX": 0, "CX": 1, "DX": 2, "BX": 3, "SI": 
 var argumentOffsets = func() map[string]int64 {
 	offsets := map[string]int64{"const_attnStride": attnStride, "Span__size": int64(unsafe.Sizeof(Span{}))}
 	for _, t := range []reflect.Type{
-		reflect.TypeFor[groupArgs](), reflect.TypeFor[attnProductArgs](), reflect.TypeFor[attnSoftmaxArgs](), reflect.TypeFor[Span](),
+		reflect.TypeFor[groupArgs](), reflect.TypeFor[denseArgs](), reflect.TypeFor[attnProductArgs](), reflect.TypeFor[attnSoftmaxArgs](), reflect.TypeFor[Span](),
 	} {
 		for i := range t.NumField() {
 			offsets[t.Name()+"_"+t.Field(i).Name] = int64(t.Field(i).Offset)
@@ -181,7 +182,7 @@ func condition(op string) func(e *emulator) bool {
 	return nil
 }
 
-// run executes the program with the address of its arguments in place of the parameter.
+// run executes the program.
 func (p *program) run(e *emulator) {
 	for pc := 0; pc < len(p.code); {
 		in := &p.code[pc]
@@ -211,7 +212,7 @@ func call[T any](p *program, args *T, granted map[string]int) {
 		addr := e.grant(*(*unsafe.Pointer)(unsafe.Add(unsafe.Pointer(args), at)), n)
 		*(*int64)(unsafe.Add(unsafe.Pointer(&own), at)) = addr
 	}
-	e.integer[9] = e.grant(unsafe.Pointer(&own), int(unsafe.Sizeof(own)))
+	e.args = e.grant(unsafe.Pointer(&own), int(unsafe.Sizeof(own)))
 	p.run(e)
 }
 
@@ -231,6 +232,33 @@ func emulatedGroup(p *program, t Type) func(*groupArgs) {
 // float lanes
 func (v *vector) float(i int) float32       { return math.Float32frombits(v[i]) }
 func (v *vector) setFloat(i int, f float32) { v[i] = math.Float32bits(f) }
+
+// emulatedDense makes the parts of dense products out of programs.
+func emulatedDense(programs map[string]*program) (k denseKernels) {
+	product := func(name string, t Type) func(*denseArgs) {
+		_, size := t.Block()
+		return func(a *denseArgs) {
+			call(programs[name], a, map[string]int{
+				"w":   (denseGroup-1)*a.wStride + a.cols*size,
+				"a":   (a.rows-1)*a.aStride + 4*a.cols,
+				"acc": a.rows * denseGroup * 64,
+			})
+		}
+	}
+	for _, t := range []Type{F32, F16, BF16} {
+		k.native[t] = product("dense"+t.String()+"AVX512", t)
+	}
+	k.panel = product("densePanelAVX512", F32)
+	k.fold = func(dst *float32, stride int, acc *float32, rows int) {
+		for r, group := range unsafe.Slice((*[denseGroup]lanes)(unsafe.Pointer(acc)), rows) {
+			to := unsafe.Slice((*float32)(unsafe.Add(unsafe.Pointer(dst), r*stride)), denseGroup)
+			for i := range group {
+				to[i] = group[i].fold()
+			}
+		}
+	}
+	return k
+}
 
 // narrowProduct computes an attnProduct of lanes in eights, which these functions leave to others, of stored values of
 // size bytes; keep makes it attnFirst.
@@ -305,7 +333,12 @@ func TestEmulatedAVX512(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	dense, err := readPrograms("dense_avx512_amd64.s")
+	if err != nil {
+		t.Fatal(err)
+	}
 	emulated := implementation{variant: AVX512, pairs: true}
+	emulated.dense = emulatedDense(dense)
 	for typ, g := range geometries {
 		if g.elems == 0 || g.form == Dense {
 			continue
@@ -323,14 +356,8 @@ func TestEmulatedAVX512(t *testing.T) {
 	testMatMulSaturated(t)
 	r := rand.New(rand.NewPCG(9, 9))
 	for _, typ := range allTypes {
-		if typ.Form() == Dense {
-			continue
-		}
-		const outputs, most = 2*groupRows + 3, 2*fewRows + 1 // two groups and one
-		cols := 512
-		if typ.Form() == Q8x32 {
-			cols = 288
-		}
+		const outputs, most = 2*groupRows + 3, 2*fewRows + 2 // two groups and one
+		cols := map[Form]int{Dense: 116, Q8x32: 288, Q8x256: 512}[typ.Form()]
 		w := testMatrix(r, typ, outputs, cols)
 		x := testActivations(r, most, cols)
 		for rows := 1; rows <= most; rows++ {
@@ -359,6 +386,7 @@ func TestEmulatedAVX512(t *testing.T) {
 	testAttendVisible(t)
 	testAttendExtremes(t)
 	maps.Copy(programs, attention)
+	maps.Copy(programs, dense)
 	for name, p := range programs {
 		for i := range p.code {
 			if !p.code[i].ran {

@@ -41,6 +41,11 @@ func addImplementations() {
 		}
 		wide.pairs = true
 		wide.attnKernels = attnKernelsAVX512
+		wide.dense = denseKernels{
+			native: [len(geometries)]func(*denseArgs){F32: denseF32AVX512, F16: denseF16AVX512, BF16: denseBF16AVX512},
+			panel:  densePanelAVX512,
+			fold:   foldDenseAVX2,
+		}
 		wide.read, wide.peakInt8, wide.peakF32 = readAVX512, peakInt8AVX512, peakF32AVX512
 		implementations[AVX512] = &wide
 	}
