@@ -51,14 +51,17 @@ func readLlamacpp(t testing.TB, name string) (g llamacpp) {
 // realModel is a model that people use, with what llama.cpp computes by it.
 type realModel struct {
 	name, golden string
-	nll          float64 // how far the mean may be from llama.cpp's with 8-bit activations, relative
+	token        float64 // how far a token's NLL may be from llama.cpp's with 8-bit activations
 }
 
-// realModels: SmolLM2 lies beside the repository; Gemma is in the folder that STARLING_TEST_MODELS names, where
+// realModels: llama.cpp's NLL of a single token with 8-bit activations is up to 0.8 off its own in float32. Where ours is
+// off the other way, twice that lies between the two: with Gemma 1.0 does, on tokens where both are within 0.8 of float32.
+//
+// SmolLM2 lies beside the repository; Gemma is in the folder that STARLING_TEST_MODELS names, where
 // bench-peers.sh has put it.
 var realModels = []realModel{
-	{"smollm2-135m-instruct-q4_1.gguf", "smollm2-135m-q4_1", 0.005},
-	{"gemma3-270m-q4_k_m.gguf", "gemma3-270m-q4_k_m", 0.005},
+	{"smollm2-135m-instruct-q4_1.gguf", "smollm2-135m-q4_1", 0.8},
+	{"gemma3-270m-q4_k_m.gguf", "gemma3-270m-q4_k_m", 1.6},
 }
 
 // open opens the model, or skips the test where it is not here.
@@ -191,12 +194,12 @@ func TestNLL(t *testing.T) {
 	for _, r := range realModels {
 		t.Run(r.golden, func(t *testing.T) {
 			m, g := r.open(t)
-			compareNLL(t, m, g, r.nll)
+			compareNLL(t, m, g, r.token)
 		})
 	}
 }
 
-func compareNLL(t *testing.T, m *runtime.Model, g llamacpp, tolerance float64) {
+func compareNLL(t *testing.T, m *runtime.Model, g llamacpp, token float64) {
 	tokens := g.NLL.Tokens
 	s := sequenceOf(t, m, len(tokens))
 	start := time.Now()
@@ -216,13 +219,13 @@ func compareNLL(t *testing.T, m *runtime.Model, g llamacpp, tolerance float64) {
 			want := g.NLL.PerToken[at+r]
 			sum += got
 			worst = math.Max(worst, math.Abs(got-want))
-			if math.Abs(got-want) > 0.8 {
+			if math.Abs(got-want) > token {
 				t.Errorf("NLL of token %d is %.3f, llama.cpp's %.3f", at+r+1, got, want)
 			}
 		}
 	}
 	mean := sum / float64(len(tokens)-1)
-	if math.Abs(mean-g.NLL.Mean) > tolerance*g.NLL.Mean {
+	if math.Abs(mean-g.NLL.Mean) > 0.005*g.NLL.Mean {
 		t.Errorf("mean NLL %.5f, llama.cpp's %.5f", mean, g.NLL.Mean)
 	}
 	t.Logf("mean NLL %.5f, llama.cpp's %.5f; largest difference of a token %.3f; %v", mean, g.NLL.Mean, worst, time.Since(start).Round(time.Second))
