@@ -4,6 +4,11 @@ package kernels
 
 var rowKernelsNEON = rowKernels{
 	quantise: [Q8x256 + 1]rowQuantiser{Q8x32: quantise32NEON, Q8x256: quantise256NEON},
+	dense: denseKernels{
+		native: [len(geometries)]func(*denseArgs){F32: denseF32NEON, F16: denseF16NEON, BF16: denseBF16NEON},
+		panel:  densePanelNEON,
+		fold:   foldDenseNEON,
+	},
 
 	squares:         squaresNEON,
 	norm:            normNEON,

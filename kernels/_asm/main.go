@@ -23,6 +23,7 @@ var units = []struct {
 	{"limits_neon", "arm64", limitsNEON},
 	{"limits_vnni", "amd64", limitsVNNI},
 	{"dense_avx2", "amd64", denseAVX2},
+	{"dense_neon", "arm64", denseNEON},
 	{"dense_avx512", "amd64", denseAVX512},
 	{"matmul_avx2", "amd64", matmulAVX2},
 	{"matmul_avx512", "amd64", matmulAVX512},
