@@ -61,7 +61,7 @@ var foreign = []struct {
 	{path: "github.com/anacrolix/torrent", by: []string{"artifacts"}, why: "no torrent type leaves artifacts"},
 	{path: "golang.org/x/time", by: []string{"artifacts"}, why: "rate limits, in the torrent library's terms"},
 	{path: "golang.org/x/sys/cpu", by: []string{"kernels"}, why: "CPU features"},
-	{path: "golang.org/x/sys", by: []string{"runtime"}, why: "memory mapping and file system facts"},
+	{path: "golang.org/x/sys", by: []string{"runtime", "cmd/starling"}, why: "memory mapping, file system facts, the priority of the process"},
 	{path: "lukechampine.com/blake3", by: []string{"runtime", "runtime/runtimetest", "node", "cmd/starling"}, why: "digests of KV, logits and seams"},
 	{path: "github.com/alecthomas/kong", by: []string{"cmd/starling"}, why: "only the command has a command line"},
 	{path: "github.com/schollz/progressbar", by: []string{"cmd/starling"}, why: "only the command draws"},
@@ -76,7 +76,7 @@ var barred = []struct {
 }{
 	{[]string{"route"}, []string{"time", "os", "io", "net", "context", "sync", "math/rand", "math/rand/v2", "syscall"}, "planning has no clock, no sockets, no dice and no goroutines"},
 	{[]string{"swarm/wire"}, []string{"os", "net", "context", "sync", "math/rand", "math/rand/v2", "syscall"}, "a format reads and writes bytes, and blocks on nothing"},
-	{[]string{"kernels"}, []string{"os", "net", "context", "time", "math/rand", "math/rand/v2", "syscall"}, "arithmetic on slices"},
+	{[]string{"kernels"}, []string{"net", "context", "time", "math/rand", "math/rand/v2", "syscall"}, "arithmetic on slices; os only for STARLING_KERNELS"},
 	{[]string{"runtime", "runtime/gguf", "runtime/tokenizer", "runtime/tokenizer/template"}, []string{"net", "net/http"}, "the engine knows no network"},
 }
 
