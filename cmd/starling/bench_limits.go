@@ -150,7 +150,16 @@ func (t benchTest) work(c *runtime.Config, layers, head runtime.Ops) benchWork {
 }
 
 // kvRows is how many KV rows of all layers a row attends to that is the last of n.
-func kvRows(c *runtime.Config, n int) int { return n * c.Layers }
+func kvRows(c *runtime.Config, n int) (rows int) {
+	for l := range c.Layers {
+		if c.Windows != nil && c.Windows[l] > 0 {
+			rows += min(n, c.Windows[l])
+		} else {
+			rows += n
+		}
+	}
+	return rows
+}
 
 // processor names the processor where the system tells it.
 func processor() string {

@@ -43,6 +43,20 @@ func TestBenchResult(t *testing.T) {
 	}
 }
 
+// TestBenchWindows counts the rows of a layer that sees all and of one that sees the last 3.
+func TestBenchWindows(t *testing.T) {
+	cfg := runtime.Config{Layers: 2}
+	if n := kvRows(&cfg, 5); n != 10 {
+		t.Errorf("%d rows without windows, want 2·5", n)
+	}
+	cfg.Windows = []int{0, 3}
+	for n, want := range map[int]int{1: 2, 3: 6, 5: 8} {
+		if got := kvRows(&cfg, n); got != want {
+			t.Errorf("%d rows for the last of %d, want %d", got, n, want)
+		}
+	}
+}
+
 // TestBenchLimit works out limits of a made-up model by hand: 2 layers, 100 bytes and 1000 operations each, a head of 50
 // bytes and 400 operations, KV rows of 2·1·2·2 = 8 bytes.
 func TestBenchLimit(t *testing.T) {
