@@ -19,7 +19,7 @@ import (
 
 // An emulator executes the text of generated AVX-512 functions, so that their steps are tested on every machine. It knows
 // the instructions that they use, no others, and every access to memory must be within what the arguments grant. That
-// the assembler encodes each as written is for runs on real processors and in Bochs to show (make avx512).
+// the assembler encodes each as written is for runs on real processors to show.
 
 // vector is a register of 512 bits.
 type vector [16]uint32
