@@ -148,16 +148,6 @@ func (f neon) dup(shape string, d, n, index int) {
 	f.word(0x0e000400|q|imm<<16|fields(d, n, 0), "dup v%d.%s, v%d.%s[%d]", d, shape, n, shape[1:], index)
 }
 
-// dupGeneral copies the low 32 bits of a general register to all lanes.
-func (f neon) dupGeneral(d, n int) {
-	f.word(0x4e040c00|fields(d, n, 0), "dup v%d.4s, w%d", d, n)
-}
-
-// umov copies the low lane to a general register.
-func (f neon) umov(d, n int) {
-	f.word(0x0e043c00|fields(d, n, 0), "umov w%d, v%d.s[0]", d, n)
-}
-
 // index32 returns the bits H:L of the index of a 32-bit lane.
 func index32(i int) uint32 { return uint32(i&1)<<21 | uint32(i>>1)<<11 }
 
@@ -289,8 +279,6 @@ func (f neon) ldr(t, base, offset int)  { f.memory(0x3dc00000, "ldr q", 16, t, b
 func (f neon) str(t, base, offset int)  { f.memory(0x3d800000, "str q", 16, t, base, offset) }
 func (f neon) ldrS(t, base, offset int) { f.memory(0xbd400000, "ldr s", 4, t, base, offset) }
 func (f neon) strS(t, base, offset int) { f.memory(0xbd000000, "str s", 4, t, base, offset) }
-func (f neon) ldrD(t, base, offset int) { f.memory(0xfd400000, "ldr d", 8, t, base, offset) }
-func (f neon) strD(t, base, offset int) { f.memory(0xfd000000, "str d", 8, t, base, offset) }
 func (f neon) strH(t, base, offset int) { f.memory(0x7d000000, "str h", 2, t, base, offset) }
 
 func (f neon) memory(w uint32, name string, size, t, base, offset int) {
