@@ -38,9 +38,11 @@ type (
 		rows      int
 		n         int
 		lanes     int
-		left      int     // scratch: lanes left
-		row       uintptr // scratch: where the next row goes
-		panel     *float32
+		//lint:ignore U1000 scratch of the assembly: lanes left
+		left int
+		//lint:ignore U1000 scratch of the assembly: where the next row goes
+		row   uintptr
+		panel *float32
 	}
 	// attnSoftmaxArgs is AttnScratch.weigh.
 	attnSoftmaxArgs struct {
@@ -57,8 +59,8 @@ type (
 		m, l, o    *float32
 		bm, bl, bo *float32
 		rows, dim  int
-		top        [8]float32 // scratch: of eight rows
-		a, c       [8]float32
+		//lint:ignore U1000 scratch of the assembly: of eight rows
+		top, a, c [8]float32
 	}
 	// attnFinishArgs is Partial.Finish, dim a multiple of 8.
 	attnFinishArgs struct {
