@@ -103,7 +103,9 @@ func (m *membership) redeem(r *wire.Redeem, peer PeerID) (*wire.Admitted, error)
 	if revoked {
 		return nil, errors.New("your peer ID was revoked; join with another identity")
 	}
+	m.redeeming.Lock()
 	invite, err := m.store.useInvite(m.info.ID, r.Secret, peer, time.Now())
+	m.redeeming.Unlock()
 	if err != nil {
 		return nil, err
 	}

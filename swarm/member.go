@@ -20,6 +20,10 @@ type membership struct {
 	self  PeerID
 	logf  func(string, ...any)
 
+	// redeeming is held while an invite is looked up and claimed: a newcomer may ask over two transports at once, and
+	// both must find that the invite is its own. Taken without mu.
+	redeeming sync.Mutex
+
 	mu      sync.Mutex
 	own     *wire.Certificate
 	list    *wire.RevocationList // nil until someone is revoked

@@ -302,6 +302,38 @@ func TestInviteIsForOnePeer(t *testing.T) {
 	}
 }
 
+// TestRedeemAtOnce is a newcomer that dials over several transports at the same time: every answer must be yes.
+func TestRedeemAtOnce(t *testing.T) {
+	t.Parallel()
+	p := newPrivate(t)
+	m, err := loadMembership(OpenSwarms(p.dir), p.info, p.owner.ID(), t.Logf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	newcomer, err := LoadIdentity(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 30 {
+		token, err := wire.ParseInvite(p.invite(t, RoleMember, time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := make(chan struct{})
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				<-start
+				if _, err := m.redeem(&wire.Redeem{Swarm: token.Swarm, Secret: token.Secret}, newcomer.ID()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		close(start)
+		wg.Wait()
+	}
+}
+
 func TestInviteRefused(t *testing.T) {
 	t.Parallel()
 	p, other := newPrivate(t), newPrivate(t)
