@@ -125,9 +125,15 @@ func (s *selfTestData) weights(t Type, rows, cols int) Matrix {
 	return Matrix{Type: t, Rows: rows, Cols: cols, Data: data}
 }
 
-func selfTestMatMul(t Type) func(*selfTestData) {
+// selfTestMatMul is three rows by part of a group of outputs.
+func selfTestMatMul(t Type) func(*selfTestData) { return selfTestProduct(t, 3, 7) }
+
+// selfTestTiles is more rows and outputs than any tile has, and a remainder of both.
+func selfTestTiles(t Type) func(*selfTestData) { return selfTestProduct(t, 23, 50) }
+
+func selfTestProduct(t Type, rows, outputs int) func(*selfTestData) {
 	return func(s *selfTestData) {
-		const rows, outputs, cols = 3, 7, 768
+		const cols = 768
 		w := s.weights(t, outputs, cols)
 		var a Activations
 		if err := a.Prepare(s.floats(rows*cols), rows, cols, t.Form()); err != nil {
@@ -147,6 +153,26 @@ func selfTestRope(f func(x []float32, heads, headDim, ropeDim int, cos, sin []fl
 		x := s.floats(5 * 32)
 		f(x, 5, 32, 24, s.floats(12), s.floats(12))
 		s.put(x...)
+	}
+}
+
+// selfTestAttention is a block of n positions for rows that see more and more of it.
+func selfTestAttention(dim, rows, n int) func(*selfTestData) {
+	return func(s *selfTestData) {
+		kv := KVBlock{Dim: dim, Half: make([]uint16, KVBlockLen(dim))}
+		for pos := range n {
+			kv.Store(pos, s.floats(dim), s.floats(dim))
+		}
+		visible := make([]Span, rows)
+		for r := range visible {
+			visible[r] = Span{r * r / 3, n - rows + r}
+		}
+		var p Partial
+		var scratch AttnScratch
+		AttendBlock(&p, s.floats(rows*dim), kv, visible, 1.5, KVBlock{}, &scratch)
+		dst := make([]float32, rows*dim)
+		p.Finish(dst, 0, rows, &scratch)
+		s.put(dst...)
 	}
 }
 
@@ -224,23 +250,8 @@ var selfTests = []selfTest{
 		all.Finish(dst, 0, 1, &scratch)
 		s.put(dst...)
 	}},
-	{"attention, rows", "ffd24ea2da13e932", func(s *selfTestData) {
-		const dim, rows, n = 40, 19, 200
-		kv := KVBlock{Dim: dim, Half: make([]uint16, KVBlockLen(dim))}
-		for pos := range n {
-			kv.Store(pos, s.floats(dim), s.floats(dim))
-		}
-		visible := make([]Span, rows)
-		for r := range visible {
-			visible[r] = Span{r * r / 3, n - rows + r}
-		}
-		var p Partial
-		var scratch AttnScratch
-		AttendBlock(&p, s.floats(rows*dim), kv, visible, 1.5, KVBlock{}, &scratch)
-		dst := make([]float32, rows*dim)
-		p.Finish(dst, 0, rows, &scratch)
-		s.put(dst...)
-	}},
+	{"attention, rows", "ffd24ea2da13e932", selfTestAttention(40, 19, 200)},
+	{"attention, tiles", "29350fe73978912a", selfTestAttention(64, 31, 256)},
 	{"F32 product", "23ee1bed05f373d1", selfTestMatMul(F32)},
 	{"F16 product", "03f7ab1da3bf6f24", selfTestMatMul(F16)},
 	{"BF16 product", "77d99e5135fc7b2e", selfTestMatMul(BF16)},
@@ -252,4 +263,15 @@ var selfTests = []selfTest{
 	{"Q4_K product", "e6477384b2d260f7", selfTestMatMul(Q4_K)},
 	{"Q5_K product", "ba76c1b358ab381b", selfTestMatMul(Q5_K)},
 	{"Q6_K product", "8900e424eeee67a3", selfTestMatMul(Q6_K)},
+	{"F32 product, tiles", "4ac2179ca5aac112", selfTestTiles(F32)},
+	{"F16 product, tiles", "8d5cb28435dcfdc1", selfTestTiles(F16)},
+	{"BF16 product, tiles", "2aa9091a33d4a20c", selfTestTiles(BF16)},
+	{"Q4_0 product, tiles", "0c0ef60db2582f87", selfTestTiles(Q4_0)},
+	{"Q4_1 product, tiles", "d8172e5310e5b737", selfTestTiles(Q4_1)},
+	{"Q5_0 product, tiles", "3ef7ee31bf9e7dfe", selfTestTiles(Q5_0)},
+	{"Q5_1 product, tiles", "954cd2765b975835", selfTestTiles(Q5_1)},
+	{"Q8_0 product, tiles", "36a08f4da48760f9", selfTestTiles(Q8_0)},
+	{"Q4_K product, tiles", "ed1ad3cdfcc94509", selfTestTiles(Q4_K)},
+	{"Q5_K product, tiles", "2bdc78dc650d9fe8", selfTestTiles(Q5_K)},
+	{"Q6_K product, tiles", "4d87d271d4301b7d", selfTestTiles(Q6_K)},
 }

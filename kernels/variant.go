@@ -34,10 +34,13 @@ var variantNames = [variants]string{Generic: "generic", AVX2: "avx2", AVXVNNI: "
 // implementation is what a variant does faster than the specification; a nil function means that the Go code does it.
 type implementation struct {
 	variant Variant
-	group   [len(geometries)]func(*groupArgs) // quantised matrix product, by weight type
-	pairs   bool                              // group takes two groups of rows at once
-	pack    func(*packArgs)                   // 16 native rows to the packed layout
-	store   func(*storeArgs)                  // sums of whole groups to the outputs
+	// unproven marks code that no test of ours has run on a processor, only on a model of one: it must pass the self-test
+	// before it is chosen, which takes some milliseconds at start, or it is as if this build didn't have it.
+	unproven bool
+	group    [len(geometries)]func(*groupArgs) // quantised matrix product, by weight type
+	pairs    bool                              // group takes two groups of rows at once
+	pack     func(*packArgs)                   // 16 native rows to the packed layout
+	store    func(*storeArgs)                  // sums of whole groups to the outputs
 
 	read, peakInt8, peakF32 func(*limitArgs) // the limits of the machine, see ReadLoop and PeakInt8
 
@@ -67,8 +70,22 @@ func init() {
 			return
 		}
 	}
-	best := Variants()
-	active = implementations[best[len(best)-1]]
+	choose()
+}
+
+// choose makes the fastest variant active that can be trusted.
+func choose() {
+	list := Variants()
+	for i := len(list) - 1; i >= 0; i-- {
+		active = implementations[list[i]]
+		if !active.unproven {
+			return
+		}
+		if _, err := SelfTest(); err == nil {
+			return
+		}
+		implementations[list[i]] = nil
+	}
 }
 
 // envErr is what was wrong with the environment's wish.

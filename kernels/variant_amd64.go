@@ -24,7 +24,7 @@ func addImplementations() {
 	implementations[AVX2] = &base
 	if x.HasAVXVNNI {
 		vnni := base
-		vnni.variant = AVXVNNI
+		vnni.variant, vnni.unproven = AVXVNNI, true
 		vnni.group = [len(geometries)]func(*groupArgs){
 			Q4_0: groupQ4_0AVXVNNI, Q4_1: groupQ4_1AVXVNNI, Q5_0: groupQ5_0AVXVNNI, Q5_1: groupQ5_1AVXVNNI, Q8_0: groupQ8_0AVXVNNI,
 			Q4_K: groupQ4_KAVXVNNI, Q5_K: groupQ5_KAVXVNNI, Q6_K: groupQ6_KAVXVNNI,
@@ -34,7 +34,7 @@ func addImplementations() {
 	}
 	if x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL && x.HasAVX512VNNI {
 		wide := base
-		wide.variant = AVX512
+		wide.variant, wide.unproven = AVX512, true
 		wide.group = [len(geometries)]func(*groupArgs){
 			Q4_0: groupQ4_0AVX512, Q4_1: groupQ4_1AVX512, Q5_0: groupQ5_0AVX512, Q5_1: groupQ5_1AVX512, Q8_0: groupQ8_0AVX512,
 			Q4_K: groupQ4_KAVX512, Q5_K: groupQ5_KAVX512, Q6_K: groupQ6_KAVX512,

@@ -46,3 +46,29 @@ func TestVariants(t *testing.T) {
 		t.Logf("the environment asks for %v", Active())
 	}
 }
+
+// TestUnproven gives an unproven variant wrong products: it must not be chosen. With right ones it must be.
+func TestUnproven(t *testing.T) {
+	list := Variants()
+	if len(list) == 1 {
+		t.Skip("no assembly here")
+	}
+	before, all := active, implementations
+	defer func() { active, implementations = before, all }()
+	for _, wrong := range []bool{true, false} {
+		implementations = all
+		fake := *all[list[len(list)-1]]
+		fake.variant, fake.unproven = variants-1, true
+		if wrong {
+			fake.group[Q4_K] = func(*groupArgs) {}
+		}
+		implementations[variants-1] = &fake
+		choose()
+		if chosen := active == &fake; chosen == wrong {
+			t.Errorf("wrong products %v, chosen %v", wrong, chosen)
+		}
+		if there := implementations[variants-1] != nil; there == wrong {
+			t.Errorf("wrong products %v, still listed %v", wrong, there)
+		}
+	}
+}
