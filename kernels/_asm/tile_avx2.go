@@ -65,6 +65,7 @@ func (t tile) superblock() {
 		blocks, times = t.k.partBlocks(), t.k.parts()
 		w.masks()
 		w.start()
+		t.prefetch("SI", w.lowAt())
 	} else {
 		t.op("MOVQ BX, R13")
 	}
@@ -72,6 +73,9 @@ func (t tile) superblock() {
 	t.clear()
 	again := t.label("block")
 	t.at(again)
+	if t.packed { // spread: a burst of as many lines as a superblock has would wait for the core's line fill buffers
+		t.prefetch("R13", t.k.bytes()/times)
+	}
 	for b := range blocks {
 		if t.packed {
 			w.bits(b)
@@ -202,6 +206,9 @@ func (t tile) eachBlock(body func()) {
 	t.op("MOVQ R12, R15")
 	again := t.label("block")
 	t.at(again)
+	if t.packed && (!t.k.signed || t.inRegs()) { // spread, as in superblock; Q8_0 is always packed, also for many rows
+		t.prefetch("R13", t.k.bytes())
+	}
 	body()
 	t.op("ADDQ $32, DI")
 	t.op("ADDQ $4, R14")

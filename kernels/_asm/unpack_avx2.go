@@ -30,7 +30,6 @@ func (f avx2) unpackScales(k kind) {
 		} else {
 			f.scales45(32 * k.halves)
 		}
-		f.prefetch("SI", k.bytes())
 		return
 	}
 	f.op("MOVQ R12, R15")
@@ -38,7 +37,6 @@ func (f avx2) unpackScales(k kind) {
 	f.op("MOVQ BX, R11")
 	again := f.label("scales")
 	f.at(again)
-	f.prefetch("R13", k.bytes())
 	f.halves("R13", 0, "R11", panelScale)
 	if k.halves == 2 {
 		f.halves("R13", 32, "R11", panelM)
@@ -52,6 +50,9 @@ func (f avx2) unpackScales(k kind) {
 // unpackCodes writes the codes of the superblock at SI (for legacy types: R12 blocks) to the panel.
 func (f avx2) unpackCodes(k kind) {
 	w := weights{f, k, "R14", "R11"}
+	if k.k {
+		f.prefetch("SI", k.bytes())
+	}
 	w.masks()
 	f.op("MOVQ BX, R13")
 	again := f.label("unpack")
@@ -65,6 +66,9 @@ func (f avx2) unpackCodes(k kind) {
 		f.op("MOVQ R12, R15")
 	}
 	f.at(again)
+	if !k.k {
+		f.prefetch("R14", k.bytes())
+	}
 	for b := range blocks {
 		w.bits(b)
 		for q := range 8 {
