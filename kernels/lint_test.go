@@ -35,9 +35,8 @@ var exactMath = map[string]bool{
 
 // exempt lists the functions of package runtime whose products may stay as they are, with the reason.
 var exempt = map[string]string{
-	"llamaCosts": "counts operations for the planner; integers far below 2^53, so nothing is rounded",
-	"Measure":    "reports a measured speed",
-	"uniform":    "a 53-bit integer times 2^-53 is exact, fused or not",
+	"Measure": "reports a measured speed",
+	"uniform": "a 53-bit integer times 2^-53 is exact, fused or not",
 }
 
 // finding is one place that the lint objects to.
