@@ -1,20 +1,37 @@
 #!/usr/bin/env bash
-# Makes one model of every weight type for compare.sh: of SmolLM2's shape where rows of 576 allow it, and of a made-up
-# llama with rows of 1024 and 2816 for the types in blocks of 256. They are for speed; the latter's output is noise.
+# Makes a model of each weight type but F32 for compare.sh, all of whose matrices have that type: Q8_0, Q5_0, Q5_1, Q4_0, F16 and
+# BF16 from SmolLM2, a Q4_1 file, and Q4_K, Q5_K and Q6_K, which need rows of whole blocks of 256, from a made-up llama with
+# rows of 1024 and 2816. For Q4_1 SmolLM2 stays as it is, with its embedding table of Q8_0. They are for speed: what is
+# requantised says less than SmolLM2, and the made-up llama nothing.
 #   bench/types.sh PEERS SMOLLM2.gguf
 # Writes PEERS/types/*.gguf. Then: bench/compare.sh --peers PEERS --models "$(ls -m PEERS/types/*.gguf | tr -d ' \n')"
 set -euo pipefail
-[ $# -eq 2 ] || { sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 2; }
-peers=$1 small=$2
-quantize=$peers/build-llama/bin/llama-quantize
+[ $# -eq 2 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2; }
+peers=$(cd "$1" && pwd)
+small=$(realpath "$2")
 mkdir -p "$peers/types"
+
+# quantise makes OUT of FROM unless it is there.
+quantise() { # FROM OUT TYPE
+	local log=${2%.gguf}.log
+	[ ! -f "$2" ] || return 0
+	if ! "$peers/build-llama/bin/llama-quantize" --allow-requantize --pure "$1" "$2.part" "$3" > "$log" 2>&1; then
+		echo "types: llama-quantize $3; the end of $log:" >&2
+		tail -n 15 "$log" >&2
+		exit 1
+	fi
+	mv "$2.part" "$2"
+}
+
+[ -e "$peers/types/smollm2-135m-q4_1.gguf" ] || ln -s "$small" "$peers/types/smollm2-135m-q4_1.gguf"
 for type in Q8_0 Q5_0 Q5_1 Q4_0 F16 BF16; do
-	out=$peers/types/smollm2-135m-${type,,}.gguf
-	[ -f "$out" ] || { "$quantize" --allow-requantize --pure "$small" "$out.part" "$type" > "$peers/types/log" 2>&1 && mv "$out.part" "$out"; }
+	quantise "$small" "$peers/types/smollm2-135m-${type,,}.gguf" "$type"
 done
 wide=$peers/types/synth-llama-f16.gguf
-[ -f "$wide" ] || { python3 "$(dirname "$0")/synth.py" "$small" "$wide.part" && mv "$wide.part" "$wide"; }
+if [ ! -f "$wide" ]; then
+	python3 "$(dirname "$0")/synth.py" "$small" "$wide.part"
+	mv "$wide.part" "$wide"
+fi
 for type in Q4_K Q5_K Q6_K; do
-	out=$peers/types/synth-llama-${type,,}.gguf
-	[ -f "$out" ] || { "$quantize" --pure "$wide" "$out.part" "$type" > "$peers/types/log" 2>&1 && mv "$out.part" "$out"; }
+	quantise "$wide" "$peers/types/synth-llama-${type,,}.gguf" "$type"
 done
