@@ -9,7 +9,8 @@ import (
 	"math"
 )
 
-// SelfTest runs every kernel over fixed inputs and compares the bits with those of the specification, in some tens of
+// SelfTest runs every kernel that computes a number of a model over fixed inputs, with as many rows, outputs and
+// dimensions as take each of its ways, and compares the bits with those of the specification, in some tens of
 // milliseconds. It returns the digest of all results, which peers compare, and an error naming the first kernel that
 // differs: a miscompiled binary, or a processor state that flushes denormals or rounds differently (a foreign library
 // can set that).
@@ -83,6 +84,13 @@ func (s *selfTestData) put(x ...float32) {
 	s.hash.Write(b)
 }
 
+// putInts adds integers.
+func (s *selfTestData) putInts(x ...int) {
+	for _, v := range x {
+		s.hash.Write(binary.LittleEndian.AppendUint64(nil, uint64(v)))
+	}
+}
+
 // each applies f to specials, to values in ±span and to values of all sizes.
 func (s *selfTestData) each(span float32, f func(float32) float32) {
 	inf := float32(math.Inf(1))
@@ -148,11 +156,83 @@ func selfTestProduct(t Type, rows, outputs int) func(*selfTestData) {
 	}
 }
 
+// selfTestFew is an odd number of groups of outputs by the numbers of rows that tiles are made of, or are left by them:
+// those that are multiplied straight from packed blocks, and more; weights packed before, or for the product. Where
+// blocks have 32 columns, a superblock is not full.
+func selfTestFew(t Type) func(*selfTestData) {
+	return func(s *selfTestData) {
+		const outputs = 3 * groupRows
+		cols := 288
+		switch t.Form() {
+		case Dense:
+			cols += 7
+		case Q8x256:
+			cols = 256
+		}
+		w := s.weights(t, outputs, cols)
+		packed := make([]byte, w.PackedBytes())
+		if len(packed) > 0 {
+			w.PackGroups(packed, 0, w.Groups())
+		}
+		var scratch Scratch
+		for _, rows := range []int{1, 2, 3, 4, 5, 6, 7, 8, 13} {
+			w.UsePacked(nil)
+			if rows%2 == 1 && len(packed) > 0 {
+				w.UsePacked(packed)
+			}
+			var a Activations
+			if err := a.Prepare(s.floats(rows*cols), rows, cols, t.Form()); err != nil {
+				panic(err)
+			}
+			dst := make([]float32, rows*outputs)
+			MatMul(dst, outputs, &w, &a, 0, outputs, &scratch)
+			s.put(dst...)
+		}
+	}
+}
+
 func selfTestRope(f func(x []float32, heads, headDim, ropeDim int, cos, sin []float32)) func(*selfTestData) {
 	return func(s *selfTestData) {
-		x := s.floats(5 * 32)
-		f(x, 5, 32, 24, s.floats(12), s.floats(12))
-		s.put(x...)
+		for _, dims := range [][2]int{{32, 24}, {48, 32}, {64, 64}} { // of a head, and that turn
+			x := s.floats(5 * dims[0])
+			f(x, 5, dims[0], dims[1], s.floats(dims[1]/2), s.floats(dims[1]/2))
+			s.put(x...)
+		}
+	}
+}
+
+// selfTestDecode is attention to two blocks, merged, for the numbers of rows that share one head of keys and values when
+// a token is made, and for more: heads of sixteens and of eights of dimensions, in both number formats.
+func selfTestDecode(full bool) func(*selfTestData) {
+	return func(s *selfTestData) {
+		const n = 70
+		var scratch AttnScratch
+		for _, dim := range []int{64, 40} {
+			kv := KVBlock{Dim: dim}
+			if full {
+				kv.Full = make([]float32, KVBlockLen(dim))
+			} else {
+				kv.Half = make([]uint16, KVBlockLen(dim))
+			}
+			for pos := range n {
+				kv.Store(pos, s.floats(dim), s.floats(dim))
+			}
+			for _, rows := range []int{1, 2, 3, 4, 5, 6, 7, 8, 11} {
+				var all, block Partial
+				all.Reset(rows, dim)
+				q, dst := s.floats(rows*dim), make([]float32, rows*dim)
+				for _, first := range []int{0, 9} {
+					visible := make([]Span, rows)
+					for r := range visible {
+						visible[r] = Span{first, n - r}
+					}
+					AttendBlock(&block, q, kv, visible, 2, kv, &scratch)
+					all.Merge(&block, &scratch)
+				}
+				all.Finish(dst, 0, rows, &scratch)
+				s.put(dst...)
+			}
+		}
 	}
 }
 
@@ -204,11 +284,10 @@ var selfTests = []selfTest{
 			s.put(sin, cos)
 		}
 	}},
-	{"pow", "a894ddf9ab66c43c", func(s *selfTestData) {
+	{"pow", "f949dcb4e307b4d7", func(s *selfTestData) {
 		for i := 0; i < 2000; i++ {
 			base := 1e4 + float64(s.next()>>40)
-			u := math.Float64bits(Pow64(base, float64(s.uniform())))
-			s.put(math.Float32frombits(uint32(u)&0x3fffffff), math.Float32frombits(uint32(u>>32)))
+			s.putInts(int(math.Float64bits(Pow64(base, float64(s.uniform())))))
 		}
 	}},
 	{"rms norm", "847c053d57f7b9fe", func(s *selfTestData) {
@@ -230,8 +309,39 @@ var selfTests = []selfTest{
 		Scale(dst, dst, 25.298222)
 		s.put(dst...)
 	}},
-	{"rope, interleaved", "f32f9e4ea9e6aad2", selfTestRope(RopeInterleaved)},
-	{"rope, halves", "16f31a966bc76bcd", selfTestRope(RopeHalf)},
+	{"exp, rows", "a294d21bf2d82ffa", func(s *selfTestData) {
+		x := s.floats(1003)
+		for i := range x {
+			x[i] = float32(x[i] * 105)
+		}
+		Exps(x, x)
+		s.put(x...)
+	}},
+	{"f16, rows", "710d589f49903bf6", func(s *selfTestData) {
+		x := s.floats(1003)
+		for i := range x {
+			x[i] = float32(x[i] * 70000)
+		}
+		x[3], x[500] = float32(math.Inf(1)), -0x1p-24
+		half := make([]uint16, len(x))
+		ClampF16s(half, x)
+		WidenF16(x, half)
+		s.put(x...)
+	}},
+	{"searches", "de49acef78fa64c3", func(s *selfTestData) {
+		x := s.floats(1003)
+		for n := len(x); n > 0; n -= 1 + n/8 {
+			s.putInts(ArgMax(x[:n]), IndexAtLeast(x[:n], float32(1-4/float32(n))), CheckFinite(x[:n]))
+		}
+		for at := 0; at < len(x); at += 1 + at/3 {
+			was := x[at]
+			x[at] = float32(math.Inf(at%2*2 - 1))
+			s.putInts(ArgMax(x), CheckFinite(x))
+			x[at] = was
+		}
+	}},
+	{"rope, interleaved", "4bf6e55c836c2c32", selfTestRope(RopeInterleaved)},
+	{"rope, halves", "2a4cc9e0a3f0e29c", selfTestRope(RopeHalf)},
 	{"attention", "8d5cef2fff7b532a", func(s *selfTestData) {
 		const dim = 64
 		var all, block Partial
@@ -252,6 +362,8 @@ var selfTests = []selfTest{
 	}},
 	{"attention, rows", "ffd24ea2da13e932", selfTestAttention(40, 19, 200)},
 	{"attention, tiles", "29350fe73978912a", selfTestAttention(64, 31, 256)},
+	{"attention, f16 rows", "1c61af37daaba2e5", selfTestDecode(false)},
+	{"attention, f32 rows", "cb522b0b7c1d7837", selfTestDecode(true)},
 	{"F32 product", "23ee1bed05f373d1", selfTestMatMul(F32)},
 	{"F16 product", "03f7ab1da3bf6f24", selfTestMatMul(F16)},
 	{"BF16 product", "77d99e5135fc7b2e", selfTestMatMul(BF16)},
@@ -263,6 +375,17 @@ var selfTests = []selfTest{
 	{"Q4_K product", "e6477384b2d260f7", selfTestMatMul(Q4_K)},
 	{"Q5_K product", "ba76c1b358ab381b", selfTestMatMul(Q5_K)},
 	{"Q6_K product", "8900e424eeee67a3", selfTestMatMul(Q6_K)},
+	{"F32 product, few rows", "7f503e4b436a8f0b", selfTestFew(F32)},
+	{"F16 product, few rows", "3626ee79a5423ade", selfTestFew(F16)},
+	{"BF16 product, few rows", "b884f57c913ecfa1", selfTestFew(BF16)},
+	{"Q4_0 product, few rows", "e4161683293dc3de", selfTestFew(Q4_0)},
+	{"Q4_1 product, few rows", "633cd457e57ff1d8", selfTestFew(Q4_1)},
+	{"Q5_0 product, few rows", "a1c3f96173634a68", selfTestFew(Q5_0)},
+	{"Q5_1 product, few rows", "fdb4907fc1a88410", selfTestFew(Q5_1)},
+	{"Q8_0 product, few rows", "a11fe5f8930d07d4", selfTestFew(Q8_0)},
+	{"Q4_K product, few rows", "3fce3645e8c7dfe3", selfTestFew(Q4_K)},
+	{"Q5_K product, few rows", "4091f3b9e6e49e33", selfTestFew(Q5_K)},
+	{"Q6_K product, few rows", "4dd4034ac2aed4e5", selfTestFew(Q6_K)},
 	{"F32 product, tiles", "4ac2179ca5aac112", selfTestTiles(F32)},
 	{"F16 product, tiles", "8d5cb28435dcfdc1", selfTestTiles(F16)},
 	{"BF16 product, tiles", "2aa9091a33d4a20c", selfTestTiles(BF16)},

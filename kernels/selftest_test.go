@@ -2,6 +2,8 @@ package kernels
 
 import (
 	"encoding/hex"
+	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -22,6 +24,52 @@ func TestSelfTest(t *testing.T) {
 	if digest != again {
 		t.Error("not deterministic")
 	}
+}
+
+// TestSelfTestRunsAll has every function of every variant say that it was called: the self-test must call all of them, but
+// those that compute no number of a model.
+func TestSelfTestRunsAll(t *testing.T) {
+	eachVariant(t, func(t *testing.T) {
+		own := *active
+		before := active
+		active = &own
+		defer func() { active = before }()
+		idle := map[string]bool{}
+		var watch func(v reflect.Value, name string)
+		watch = func(v reflect.Value, name string) {
+			switch v.Kind() {
+			case reflect.Struct:
+				for i := range v.NumField() {
+					watch(v.Field(i), name+"."+v.Type().Field(i).Name)
+				}
+			case reflect.Array:
+				for i := range v.Len() {
+					watch(v.Index(i), fmt.Sprintf("%s[%d]", name, i))
+				}
+			case reflect.Func:
+				if v.IsNil() {
+					return
+				}
+				idle[name] = true
+				v = reflect.NewAt(v.Type(), v.Addr().UnsafePointer()).Elem() // of unexported fields
+				kernel := reflect.ValueOf(v.Interface())
+				v.Set(reflect.MakeFunc(v.Type(), func(args []reflect.Value) []reflect.Value {
+					delete(idle, name)
+					return kernel.Call(args)
+				}))
+			}
+		}
+		watch(reflect.ValueOf(&own).Elem(), "")
+		for _, name := range []string{".read", ".peakInt8", ".peakF32"} {
+			delete(idle, name)
+		}
+		if _, err := SelfTest(); err != nil {
+			t.Error(err)
+		}
+		for name := range idle {
+			t.Errorf("%s is never called", name)
+		}
+	})
 }
 
 // TestSelfTestFails changes one expectation.
