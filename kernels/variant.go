@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -35,7 +36,8 @@ var variantNames = [variants]string{Generic: "generic", AVX2: "avx2", AVXVNNI: "
 type implementation struct {
 	variant Variant
 	// unproven marks code that no test of ours has run on a processor, only on a model of one: it must pass the self-test
-	// before it is chosen, which takes some milliseconds at start, or it is as if this build didn't have it.
+	// before it is chosen or the environment gets it, which takes some tens of milliseconds at start. If it fails, it is as
+	// if this build didn't have it.
 	unproven bool
 	group    [len(geometries)]func(*groupArgs) // quantised matrix product, by weight type
 	pairs    bool                              // group takes two groups of rows at once
@@ -61,16 +63,32 @@ func init() {
 	implementations[Generic] = active
 	addImplementations()
 	if name := os.Getenv(variantEnv); name != "" {
-		v, err := ParseVariant(name)
-		if err == nil {
-			err = Use(v)
-		}
-		envErr = err
-		if err == nil {
+		if envErr = obey(name); envErr == nil {
 			return
 		}
 	}
 	choose()
+}
+
+// obey makes the variant of a name active, if it can be trusted.
+func obey(name string) error {
+	v, err := ParseVariant(name)
+	if err == nil {
+		err = Use(v)
+	}
+	if err == nil {
+		err = prove()
+	}
+	return err
+}
+
+// prove runs the self-test if the variant in use needs it.
+func prove() error {
+	if !active.unproven {
+		return nil
+	}
+	_, err := SelfTest()
+	return err
 }
 
 // choose makes the fastest variant active that can be trusted.
@@ -78,15 +96,21 @@ func choose() {
 	list := Variants()
 	for i := len(list) - 1; i >= 0; i-- {
 		active = implementations[list[i]]
-		if !active.unproven {
-			return
-		}
-		if _, err := SelfTest(); err == nil {
+		err := prove()
+		if err == nil {
 			return
 		}
 		implementations[list[i]] = nil
+		distrusted = errors.Join(distrusted, fmt.Errorf("%v kernels are not used: %w", list[i], err))
 	}
 }
+
+// distrusted is why choose left variants out.
+var distrusted error
+
+// Distrusted returns why variants that this processor should run are left out: each failed the self-test. It returns nil
+// where none did.
+func Distrusted() error { return distrusted }
 
 // envErr is what was wrong with the environment's wish.
 var envErr error
@@ -123,7 +147,7 @@ func Variants() []Variant {
 // Active returns the variant in use: the last of [Variants], unless STARLING_KERNELS or [Use] said otherwise.
 func Active() Variant { return active.variant }
 
-// Use makes v the variant in use. It fails if this build or processor doesn't have it. Not while anything computes, and
+// Use makes v the variant in use, without the self-test. It fails if this build or processor doesn't have it. Not while anything computes, and
 // [Activations] prepared before must be prepared again: meant for start-up and for tests.
 func Use(v Variant) error {
 	if v >= variants || implementations[v] == nil {

@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"flag"
+	"os"
 	"testing"
 )
 
@@ -29,7 +30,7 @@ func eachVariant(t *testing.T, test func(t *testing.T)) {
 // TestVariants checks that the fastest variant is in use by default, and that names go there and back.
 func TestVariants(t *testing.T) {
 	if *wantVariant != "" && Active().String() != *wantVariant {
-		t.Errorf("%v kernels were selected, not %v (%v)", Active(), *wantVariant, VariantError())
+		t.Errorf("%v kernels were selected, not %v (%v; %v)", Active(), *wantVariant, VariantError(), Distrusted())
 	}
 	for v := range variants {
 		if got, err := ParseVariant(v.String()); err != nil || got != v {
@@ -42,19 +43,21 @@ func TestVariants(t *testing.T) {
 	if err := Use(variants); err == nil {
 		t.Error("a variant that does not exist was accepted")
 	}
-	if VariantError() == nil && Active() == Generic && len(Variants()) > 1 {
-		t.Logf("the environment asks for %v", Active())
+	list := Variants()
+	if best := list[len(list)-1]; os.Getenv(variantEnv) == "" && Active() != best {
+		t.Errorf("%v kernels were selected, not the best of %v", Active(), list)
 	}
 }
 
-// TestUnproven gives an unproven variant wrong products: it must not be chosen. With right ones it must be.
+// TestUnproven gives an unproven variant wrong products: it must not be chosen, nor used if the environment asks for it.
+// With right ones it must be.
 func TestUnproven(t *testing.T) {
 	list := Variants()
 	if len(list) == 1 {
 		t.Skip("no assembly here")
 	}
-	before, all := active, implementations
-	defer func() { active, implementations = before, all }()
+	before, all, why := active, implementations, distrusted
+	defer func() { active, implementations, distrusted = before, all, why }()
 	for _, wrong := range []bool{true, false} {
 		implementations = all
 		fake := *all[list[len(list)-1]]
@@ -63,12 +66,19 @@ func TestUnproven(t *testing.T) {
 			fake.group[Q4_K] = func(*groupArgs) {}
 		}
 		implementations[variants-1] = &fake
+		distrusted = nil
+		if err := obey(fake.variant.String()); (err != nil) != wrong {
+			t.Errorf("wrong products %v, the environment gets: %v", wrong, err)
+		}
 		choose()
 		if chosen := active == &fake; chosen == wrong {
 			t.Errorf("wrong products %v, chosen %v", wrong, chosen)
 		}
 		if there := implementations[variants-1] != nil; there == wrong {
 			t.Errorf("wrong products %v, still listed %v", wrong, there)
+		}
+		if err := Distrusted(); (err != nil) != wrong {
+			t.Errorf("wrong products %v, said %v", wrong, err)
 		}
 	}
 }

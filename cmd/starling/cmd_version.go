@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	goruntime "runtime"
 	"runtime/debug"
@@ -51,8 +52,8 @@ func (c *versionCmd) Run(g *globals) error {
 	profile := runtime.NewProfile(runtime.KVF16).String()
 	platform := goruntime.GOOS + "/" + goruntime.GOARCH
 	problem := ""
-	if err := kernels.VariantError(); err != nil {
-		problem = err.Error()
+	if err := errors.Join(kernels.VariantError(), kernels.Distrusted()); err != nil {
+		problem = strings.ReplaceAll(err.Error(), "\n", "; ")
 	}
 	if c.JSON {
 		about := map[string]any{"version": version(), "numerics_profile": profile, "platform": platform, "go": goruntime.Version(), "variant": kernels.Active().String()}
