@@ -25,6 +25,7 @@ func MatMul(dst []float32, stride int, w *Matrix, a *Activations, first, last in
 	if a.form != w.Type.Form() || a.cols != w.Cols || !w.Type.Supported() {
 		panic(fmt.Sprintf("kernels: MatMul of %v weights with %d columns and %v activations with %d", w.Type, w.Cols, a.form, a.cols))
 	}
+	w.check()
 	if first < 0 || first > last || last > w.Rows {
 		panic(fmt.Sprintf("kernels: MatMul of outputs [%d,%d) of %d", first, last, w.Rows))
 	}

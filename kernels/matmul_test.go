@@ -187,6 +187,12 @@ func TestMatMulPanics(t *testing.T) {
 		"negative":      func() { MatMul(dst, 3, &w, prepare(t, x, 2, 64, Q8x32), -1, 3, new(Scratch)) },
 		"short":         func() { MatMul(dst[:5], 3, &w, prepare(t, x, 2, 64, Q8x32), 0, 3, new(Scratch)) },
 		"stride":        func() { MatMul(dst, 2, &w, prepare(t, x, 2, 64, Q8x32), 0, 3, new(Scratch)) },
+		"data": func() {
+			short := w
+			short.Data = w.Data[1:]
+			MatMul(dst, 3, &short, prepare(t, x, 2, 64, Q8x32), 0, 3, new(Scratch))
+		},
+		"packing data": func() { short := w; short.Data = w.Data[1:]; short.PackGroups(make([]byte, w.PackedBytes()), 0, 1) },
 		"no type": func() {
 			MatMul(dst, 3, &Matrix{Type: 5, Rows: 3, Cols: 64}, prepare(t, x, 2, 64, Dense), 0, 3, new(Scratch))
 		},

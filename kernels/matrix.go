@@ -26,6 +26,13 @@ func NewMatrix(t Type, rows, cols int, data []byte) (Matrix, error) {
 	return Matrix{Type: t, Rows: rows, Cols: cols, Data: data}, nil
 }
 
+// check panics unless Data is as long as the shape says: assembly doesn't look.
+func (m *Matrix) check() {
+	if len(m.Data) != m.Rows*m.rowBytes() {
+		panic(fmt.Sprintf("kernels: %v matrix of %d rows by %d columns has %d bytes of data", m.Type, m.Rows, m.Cols, len(m.Data)))
+	}
+}
+
 // rowBytes returns the size of a row.
 func (m *Matrix) rowBytes() int {
 	g := m.Type.geometry()

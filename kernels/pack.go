@@ -50,6 +50,7 @@ func (m *Matrix) PackedBytes() int {
 // PackGroups writes groups [first, last) of the packed copy of m to their places in dst, which has PackedBytes bytes.
 // Disjoint groups may be packed at once.
 func (m *Matrix) PackGroups(dst []byte, first, last int) {
+	m.check()
 	if first < 0 || first > last || last > m.Groups() || len(dst) != m.PackedBytes() {
 		panic(fmt.Sprintf("kernels: packing groups [%d,%d) of %d into %d bytes of %d", first, last, m.Groups(), len(dst), m.PackedBytes()))
 	}
