@@ -18,7 +18,7 @@ const (
 type limitArgs struct {
 	p   *byte    // read: n bytes, a positive multiple of 256
 	n   uint64   // bytes, or rounds of a peak, positive
-	sum [64]byte // read: adds the exclusive or of all chunks of 64 bytes
+	sum [64]byte // read: out, bytes whose words' exclusive or is that of all words read
 }
 
 // readChunk is what the assembly reads at a time.
@@ -56,7 +56,8 @@ func xorWords(b []byte) uint64 {
 
 // PeakInt8 multiplies and adds 8-bit integers in registers only, rounds times [PeakInt8Ops] operations: the rate that no
 // quantised product can exceed. AVX2 has no 8-bit product with 32-bit sums, so there it is VPMADDUBSW, each result added
-// by VPADDW, although real sums must be widened every few steps; elsewhere it is the variant's own dot instruction.
+// by VPADDW, and NEON's is SMLAL to 16-bit sums, although real sums must be widened every few steps; elsewhere it is the
+// variant's own instruction, VPDPBUSD, SDOT or SMMLA, and without assembly a loop in Go.
 func PeakInt8(rounds int) {
 	switch {
 	case rounds <= 0:
@@ -75,10 +76,13 @@ func PeakF32(rounds int) {
 	case active.peakF32 != nil:
 		active.peakF32(&limitArgs{n: uint64(rounds)})
 	default:
-		var sum lanes
-		var x, y [PeakF32Ops / 2]float32
+		var x [PeakF32Ops / 2]float32
+		for i := range x {
+			x[i] = 1 // sums that are zero or denormal take longer
+		}
 		for range rounds {
-			fmaLanes(&sum, x[:], y[:])
+			var sum lanes
+			fmaLanes(&sum, x[:], x[:])
 		}
 	}
 }
