@@ -37,7 +37,7 @@ cross: ## builds that are not run here
 	GOOS=linux GOARCH=arm64 $(GO) build -o bin/cross/ ./cmd/starling
 
 generated: ## the assembly is what its generator writes
-	cd kernels/_asm && $(GO) vet .
+	cd kernels/_asm && $(GO) vet . && $(GO) test .
 	$(GO) generate ./kernels
 	git diff --exit-code -- kernels
 

@@ -14,13 +14,13 @@ type file struct {
 	name, arch string
 	body       bytes.Buffer
 	decl       bytes.Buffer
-	consts     map[string]bool
+	consts     map[string]string // by name: what defines them
 	data       bytes.Buffer
 	labels     int
 }
 
 func newFile(name, arch string) *file {
-	return &file{name: name, arch: arch, consts: map[string]bool{}}
+	return &file{name: name, arch: arch, consts: map[string]string{}}
 }
 
 // assembly returns the .s file.
@@ -56,7 +56,7 @@ func (f *file) fn(name, argType, reg, doc string) {
 }
 
 // fnOf starts a function of the given parameters, each "name type register", and loads them into their registers; a
-// float32 goes to all lanes of a vector register. A function that has one returns its result in ret.
+// float32 goes to all lanes of a vector register, on arm64 to its lowest lane only. What result names is returned in ret.
 func (f *file) fnOf(name, result, doc string, params ...string) {
 	var decl, loads []string
 	size := 0
@@ -111,15 +111,17 @@ func (f *file) at(label string) { fmt.Fprintf(&f.body, "%s:\n", label) }
 // bytes32 returns a reference to a read-only 32-byte constant, whose bytes are repeated from pattern.
 func (f *file) bytes32(name string, pattern ...byte) string { return f.constant(name, 32, pattern) }
 
-// constant returns a reference to size read-only bytes, repeated from pattern.
+// constant returns a reference to size read-only bytes, repeated from pattern. A name stands for the same bytes always.
 func (f *file) constant(name string, size int, pattern []byte) string {
-	sym := f.name + "_" + name
-	if !f.consts[name] {
-		f.consts[name] = true
+	sym, whole := f.name+"_"+name, strings.Repeat(string(pattern), size/len(pattern))
+	if was, ok := f.consts[name]; ok && was != whole {
+		panic(fmt.Sprintf("constant %s of %x was %x", sym, whole, was))
+	} else if !ok {
+		f.consts[name] = whole
 		for i := 0; i < size; i += 8 {
 			v := uint64(0)
 			for j := range 8 {
-				v |= uint64(pattern[(i+j)%len(pattern)]) << (8 * j)
+				v |= uint64(whole[i+j]) << (8 * j)
 			}
 			fmt.Fprintf(&f.data, "DATA %s<>+%d(SB)/8, $0x%016x\n", sym, i, v)
 		}

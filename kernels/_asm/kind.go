@@ -2,7 +2,16 @@ package main
 
 import "strings"
 
-// Offsets that the Go side knows by the same names: kernels/matmul_group.go has panelBytes, kernels/records.go the records.
+// What the Go side knows, too, in kernels/matmul_group.go and kernels/records.go; TestConstants compares.
+const (
+	panelBytes = 2 * 6656
+	fewRows    = 8 // of activations, multiplied straight from packed blocks: with more, unpacking once costs less than once for every four
+
+	recK, recKSum16, recKSum32, recKD = 320, 256, 288, 304
+	rec32, rec32D, rec32Dsum, rec32S  = 352, 256, 288, 320
+)
+
+// Offsets into the panel of AVX2: codes of 256 columns by 16 rows come first.
 const (
 	panelScale = 4096 // K: pairs of scales; others: d, then m, [8][16]float32 each
 	panelM     = panelScale + 512
@@ -10,9 +19,15 @@ const (
 	panelD     = 5632 // K: d [16]float32
 	panelDmin  = 5696 // K: dmin [16]float32
 	panelTotal = 5760 // scratch: [4][2] registers
+)
 
-	recK, recKSum16, recKSum32, recKD = 320, 256, 288, 304
-	rec32, rec32D, rec32Dsum, rec32S  = 352, 256, 288, 320
+// Panels fit panelBytes, or this doesn't compile: AVX2's, AVX-512's two, and arm64's, which is the largest of one group.
+// 6,656 is its size and two lines of the cache.
+const (
+	_ = uint(panelBytes - (panelTotal + 4*2*32))
+	_ = uint(panelBytes - (wide512 + dmin512 + 64))
+	_ = uint(panelBytes - (neonDmin + 64))
+	_ = uint(wide512 - (dmin512 + 64))
 )
 
 // kind describes one quantised weight type to the generator.

@@ -71,10 +71,6 @@ func (f avx2) group(k kind) {
 	f.ret()
 }
 
-// fewRows is how many rows of activations are multiplied straight from the packed blocks: with more, unpacking the codes
-// once costs less than once for every four rows.
-const fewRows = 8
-
 // rowLoop multiplies four rows of activations at a time, then two, then one.
 func (f avx2) rowLoop(k kind, packed bool) {
 	rec := rec32
