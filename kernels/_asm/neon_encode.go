@@ -43,23 +43,19 @@ func fields(d, n, m int) uint32 {
 
 // Instructions of three vectors of one shape, without Q and size.
 var integerThree = map[string]uint32{
-	"add": 0x0e208400, "sub": 0x2e208400, "mul": 0x0e209c00, "mla": 0x0e209400, "mls": 0x2e209400, "addp": 0x0e20bc00,
-	"cmtst": 0x0e208c00, "cmeq": 0x2e208c00, "cmgt": 0x0e203400, "cmhi": 0x2e203400, "cmhs": 0x2e203c00, "cmge": 0x0e203c00,
-	"umax": 0x2e206400, "umin": 0x2e206c00, "smax": 0x0e206400, "smin": 0x0e206c00, "sshl": 0x0e204400, "ushl": 0x2e204400,
+	"add": 0x0e208400, "sub": 0x2e208400, "mla": 0x0e209400, "mls": 0x2e209400, "addp": 0x0e20bc00, "cmtst": 0x0e208c00, "umax": 0x2e206400,
 	"zip1": 0x0e003800, "zip2": 0x0e007800, "uzp1": 0x0e001800, "uzp2": 0x0e005800, "trn1": 0x0e002800, "trn2": 0x0e006800,
 }
 
 // Those of bits; the size field is part of the opcode.
 var logicThree = map[string]uint32{
-	"and": 0x0e201c00, "bic": 0x0e601c00, "orr": 0x0ea01c00, "orn": 0x0ee01c00, "eor": 0x2e201c00, "bsl": 0x2e601c00,
-	"bit": 0x2ea01c00, "bif": 0x2ee01c00,
+	"and": 0x0e201c00, "bic": 0x0e601c00, "orr": 0x0ea01c00, "eor": 0x2e201c00,
 }
 
 // Those of floats: bit 22 says double.
 var floatThree = map[string]uint32{
 	"fadd": 0x0e20d400, "fsub": 0x0ea0d400, "fmul": 0x2e20dc00, "fdiv": 0x2e20fc00, "fmla": 0x0e20cc00, "fmls": 0x0ea0cc00,
-	"fmax": 0x0e20f400, "fmin": 0x0ea0f400, "fmaxnm": 0x0e20c400, "fminnm": 0x0ea0c400, "fcmeq": 0x0e20e400,
-	"fcmge": 0x2e20e400, "fcmgt": 0x2ea0e400, "faddp": 0x2e20d400,
+	"fmax": 0x0e20f400, "fmin": 0x0ea0f400, "fcmge": 0x2e20e400,
 }
 
 // three prints an instruction of three vectors of one shape.
@@ -76,25 +72,17 @@ func (f neon) three(name, shape string, d, n, m int) {
 	f.word(w|q|fields(d, n, m), "%s v%d.%s, v%d.%s, v%d.%s", name, d, shape, n, shape, m, shape)
 }
 
-// Instructions of two vectors of one shape.
-var integerTwo = map[string]uint32{"neg": 0x2e20b800, "abs": 0x0e20b800}
-var floatTwo = map[string]uint32{
-	"fabs": 0x0ea0f800, "fneg": 0x2ea0f800, "fsqrt": 0x2ea1f800, "scvtf": 0x0e21d800, "ucvtf": 0x2e21d800, "fcvtns": 0x0e21a800,
-	"frintn": 0x0e218800, "fcvtzs": 0x0ea1b800,
-}
+// Instructions of two vectors of floats of one shape.
+var floatTwo = map[string]uint32{"fneg": 0x2ea0f800, "scvtf": 0x0e21d800, "fcvtns": 0x0e21a800}
 
-// two prints an instruction of two vectors of one shape.
+// two prints an instruction of two vectors of floats of one shape.
 func (f neon) two(name, shape string, d, n int) {
 	q, size := arrangement(shape)
-	w, ok := integerTwo[name]
-	if ok {
-		w |= size
-	} else if w, ok = floatTwo[name]; ok {
-		w |= size &^ (1 << 23)
-	} else {
+	w, ok := floatTwo[name]
+	if !ok {
 		panic("no instruction is called " + name)
 	}
-	f.word(w|q|fields(d, n, 0), "%s v%d.%s, v%d.%s", name, d, shape, n, shape)
+	f.word(w|size&^(1<<23)|q|fields(d, n, 0), "%s v%d.%s, v%d.%s", name, d, shape, n, shape)
 }
 
 // shift prints a shift by a constant; sli and sri insert, leaving the bits of d that no bit of n comes to.
@@ -151,10 +139,10 @@ func (f neon) dup(shape string, d, n, index int) {
 // index32 returns the bits H:L of the index of a 32-bit lane.
 func index32(i int) uint32 { return uint32(i&1)<<21 | uint32(i>>1)<<11 }
 
-// byLane prints an instruction of 4s vectors with one lane of m: mul, mla, mls, fmul, fmla, fmls.
+// byLane prints an instruction of 4s vectors with one lane of m: mls, fmul, fmla, fmls.
 func (f neon) byLane(name string, d, n, m, index int) {
 	w, ok := map[string]uint32{
-		"mul": 0x4f808000, "mla": 0x6f800000, "mls": 0x6f804000, "fmul": 0x4f809000, "fmla": 0x4f801000, "fmls": 0x4f805000,
+		"mls": 0x6f804000, "fmul": 0x4f809000, "fmla": 0x4f801000, "fmls": 0x4f805000,
 	}[name]
 	if !ok {
 		panic("no instruction is called " + name)
