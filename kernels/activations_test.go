@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"unsafe"
 )
 
 // unpack returns the 32 integers of p.
@@ -47,6 +48,44 @@ func (a *Activations) group(row, b int) (q [32]int, d float32, sum int32, dsum f
 	}
 	d = float(record256D)
 	return q, d, sum, float32(d * float32(sum))
+}
+
+// recordsGo is a rowQuantiser that copies what the Go code quantises.
+func recordsGo(form Form) rowQuantiser {
+	return func(first *byte, next int, x *float32, cols int) uint32 {
+		var a Activations
+		var err error
+		underGeneric(func() { err = a.Prepare(unsafe.Slice(x, cols), 1, cols, form) })
+		if err != nil {
+			return 0x7f800000
+		}
+		size := form.record()
+		all := unsafe.Slice(first, (superblocks(cols)-1)*next+size)
+		for b := range cols / 32 {
+			q, d, sum, dsum := a.group(0, b)
+			rec, b := all[b/8*next:][:size], b%8
+			word := func(at int, v int32) { binary.LittleEndian.PutUint16(rec[at:], uint16(v)) }
+			long := func(at int, v uint32) { binary.LittleEndian.PutUint32(rec[at:], v) }
+			half := int32(0)
+			for i, v := range q {
+				rec[32*b+i] = byte(v)
+				if i < 16 {
+					half += int32(v)
+				}
+			}
+			if form == Q8x32 {
+				long(record32D+4*b, math.Float32bits(d))
+				long(record32DSum+4*b, math.Float32bits(dsum))
+				long(record32S+4*b, uint32(sum))
+				continue
+			}
+			long(record256D, math.Float32bits(d))
+			word(record256Sum16+4*b, half)
+			word(record256Sum16+4*b+2, sum-half)
+			word(record256Sum32+2*b, sum)
+		}
+		return 0
+	}
 }
 
 func TestPrepare(t *testing.T) { eachVariant(t, testPrepare) }

@@ -197,7 +197,7 @@ func (p *program) run(e *emulator) {
 }
 
 // call runs the program with args, a pointer to its arguments, whose pointers may be used for as many bytes as granted
-// says. Scratch fields are copied back.
+// says. What it writes to the arguments themselves is lost.
 func call[T any](p *program, args *T, granted map[string]int) {
 	e := &emulator{}
 	for i := range e.v { // what was there before must not matter
@@ -327,7 +327,7 @@ func emulatedAttention(programs map[string]*program) (k attnKernels) {
 // TestEmulatedAVX512 computes products and attention by the text of the AVX-512 functions.
 func TestEmulatedAVX512(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
-		t.Skip("not run: amd64 does it, where it needs no emulator of its own")
+		t.Skip("not run: amd64 does it, and the text is the same everywhere")
 	}
 	programs, err := readPrograms("matmul_avx512_amd64.s")
 	if err != nil {
@@ -339,6 +339,7 @@ func TestEmulatedAVX512(t *testing.T) {
 	}
 	emulated := implementation{variant: AVX512, pairs: true}
 	emulated.dense = emulatedDense(dense)
+	emulated.quantise = [Q8x256 + 1]rowQuantiser{Q8x32: recordsGo(Q8x32), Q8x256: recordsGo(Q8x256)}
 	for typ, g := range geometries {
 		if g.elems == 0 || g.form == Dense {
 			continue

@@ -1,10 +1,6 @@
 package kernels
 
-import (
-	"encoding/binary"
-	"math"
-	"unsafe"
-)
+import "unsafe"
 
 // Assembly kernels read quantised activations as records, one for each row and superblock of 256 columns (the last one
 // may be shorter), in the order [superblock][row]. All numbers are little endian.
@@ -49,64 +45,8 @@ type rowQuantiser func(rec *byte, next int, x *float32, cols int) (largest uint3
 // −1 says that all is well.
 func (a *Activations) quantiseRecords(r int, x []float32) int {
 	rec := a.form.record()
-	if f := active.quantise[a.form]; f != nil {
-		if f(&a.records[r*rec], a.rows*rec, &x[0], len(x)) >= 0x7f800000 {
-			return CheckFinite(x)
-		}
-		return -1
-	}
-	for c := 0; c < len(x); c += 256 {
-		if i := quantiseRecord(a.records[(c/256*a.rows+r)*rec:][:rec], x[c:min(c+256, len(x))], a.form); i >= 0 {
-			return c + i
-		}
+	if active.quantise[a.form](&a.records[r*rec], a.rows*rec, &x[0], len(x)) >= 0x7f800000 {
+		return CheckFinite(x)
 	}
 	return -1
 }
-
-// quantiseRecord fills a record from up to 256 values (for Q8x256: 256), or returns the index of a value that is NaN or
-// infinite. A value ≥ 0 is that index; −1 says that all is well.
-func quantiseRecord(rec []byte, x []float32, form Form) int {
-	size := form.block()
-	for c := 0; c < len(x); c += size {
-		xs := x[c : c+size]
-		amax := float32(0)
-		for i, v := range xs {
-			b := math.Float32bits(v) & 0x7fffffff
-			if b >= 0x7f800000 {
-				return c + i
-			}
-			amax = max(amax, math.Float32frombits(b))
-		}
-		d, id := quantScale(amax)
-		const magic = 0x1.8p23 // see packed.quantise
-		sum16, sum32 := int32(0), int32(0)
-		for i, v := range xs {
-			q := int32(math.Float32bits(float32(v*id)+magic)) - 0x4b400000
-			rec[c+i] = byte(q)
-			sum16 += q
-			sum32 += q
-			if size != 256 {
-				continue
-			}
-			if i%16 == 15 {
-				binary.LittleEndian.PutUint16(rec[record256Sum16+i/16*2:], uint16(sum16))
-				sum16 = 0
-			}
-			if i%32 == 31 {
-				binary.LittleEndian.PutUint16(rec[record256Sum32+i/32*2:], uint16(sum32))
-				sum32 = 0
-			}
-		}
-		if size == 256 {
-			putFloat(rec[record256D:], d)
-			continue
-		}
-		b := c / 32 * 4
-		putFloat(rec[record32D+b:], d)
-		putFloat(rec[record32DSum+b:], float32(d*float32(sum32)))
-		binary.LittleEndian.PutUint32(rec[record32S+b:], uint32(sum32))
-	}
-	return -1
-}
-
-func putFloat(b []byte, f float32) { binary.LittleEndian.PutUint32(b, math.Float32bits(f)) }

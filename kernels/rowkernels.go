@@ -3,7 +3,7 @@ package kernels
 import "unsafe"
 
 // rowKernels are a variant's functions on rows of values, everything but quantised products and attention. Nil functions
-// leave the work to the Go code. Each does n elements, a multiple of 8 (squares: of 16); the Go code beside the call
+// leave the work to the Go code; but a variant with quantised products has quantise, too. Each does n elements, a multiple of 8 (squares: of 16); the Go code beside the call
 // does the rest. Where a value is NaN, which NaN it becomes is not specified.
 type rowKernels struct {
 	quantise [Q8x256 + 1]rowQuantiser // by form of activations
