@@ -15,7 +15,7 @@ type Span struct{ From, To int }
 // each row the largest score M, the sum L of e^(score-M), and the output O, still to be divided by L. A row that has
 // met no visible position has L = 0, M = -Inf, O = +0.
 //
-// Reset it first. Where a score was NaN or +Inf, L and O are NaN and M is not specified; otherwise no zero in it is
+// Merge needs a state, of Reset to begin with; AttendBlock makes one. Where a score was NaN or +Inf, L and O are NaN and M is not specified; otherwise no zero in it is
 // negative.
 type Partial struct {
 	rows, dim int
@@ -59,8 +59,7 @@ const attnStride = AttnBlock + KVTile
 
 // AttendBlock computes one softmax block for query rows q, [rows][dim], all of one KV head, whose keys and values of the
 // block are kv. Row r sees the positions visible[r] and gives row r of p, which becomes the state after this block
-// alone; p must have been Reset to the rows and dim, and gets that shape if it has another. next, which may be zero,
-// is the block that the caller comes to next: a hint.
+// alone, whatever it was before. next, which may be zero, is the block that the caller comes to next: a hint.
 //
 //   - Score of position i: FMA(q[d], k[i][d], acc) over ascending d from +0, plus 0; then one rounded product with
 //     scale, which must be above 0.

@@ -23,8 +23,8 @@ type attnProduct struct {
 
 // The arguments of the assembly kernels. Strides and sizes are in bytes.
 type (
-	// attnProductArgs is an attnProduct whose lanes are a multiple of 8. Kernels change rows, left and row. attnFirst does
-	// the first six rows of the first tile, and leaves the tile in panel as float32, [n][16].
+	// attnProductArgs is an attnProduct whose lanes are a multiple of 8. Those of amd64 change rows, left and row.
+	// attnFirst does six rows of one tile, of 16 lanes or 8, and leaves the tile in panel as float32, [n][16].
 	attnProductArgs struct {
 		dst       *float32
 		dstStride int
@@ -34,7 +34,7 @@ type (
 		bStride   int
 		bNext     int
 		ahead     unsafe.Pointer // prefetched from here, as much as is read of b
-		groups    int            // 2: prefetch half as fast, as the rows are done in two groups
+		groups    int            // 2: AVX2 does the rows in two groups, each of which prefetches half
 		rows      int
 		n         int
 		lanes     int
@@ -87,8 +87,8 @@ const (
 // attnStep is how many rows attnFirst does.
 const attnStep = 6
 
-// attnDirect is up to how many rows b is converted anew for every group of rows that a kernel does at once, rather than
-// once for all to a panel.
+// attnDirect is the most rows for which b is converted anew for every group of rows that a kernel does at once. For more
+// it is converted once, to a panel.
 const attnDirect = 8
 
 // pointer returns the address and size of the first stored value.

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// refRow is one query row's attention, written straight from DESIGN §4.5, over whole blocks with rows of keys and
-// values as float32. visible are the positions it sees, from 0 on.
+// refRow is one query row's attention, written straight from docs/numerics.md, over whole blocks with rows of keys
+// and values as float32. visible are the positions that it sees, counted from the start of the sequence.
 func refRow(q, k, v []float32, visible Span, scale float32) []float32 {
 	dim := len(q)
 	M, L, O := float32(math.Inf(-1)), float32(0), make([]float32, dim)
@@ -76,7 +76,7 @@ type cache struct {
 	k, v   []float32
 }
 
-// newCache stores n positions. Everything beyond them is NaN, but for values up to the end of the last tile.
+// newCache stores n positions. Everything beyond them is NaN.
 func newCache(n, dim int, full bool, k, v []float32) *cache {
 	c := &cache{dim: dim, k: k, v: v}
 	for at := 0; at < n; at += AttnBlock {

@@ -46,8 +46,8 @@ func TestF16Widen(t *testing.T) {
 	}
 }
 
-// TestF16Narrow checks every float32 exponent and sign around every boundary between two halves: the last mantissa bits
-// are sampled, the first fourteen exhausted. -short or not, the whole space would be 2^32.
+// TestF16Narrow checks every sign, exponent and first thirteen bits of the mantissa with five values of its last ten, at
+// and around the boundaries between two halves and between those and their middles.
 func TestF16Narrow(t *testing.T) {
 	finite := make([]float64, 0x7c00)
 	for i := range finite {

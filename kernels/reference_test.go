@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 )
 
-// The reference: written straight from DESIGN §4.1 to §4.3 and the block formats, one number at a time, sharing nothing
+// The reference: written straight from docs/numerics.md and the block formats, one number at a time, sharing nothing
 // with the product but FMA (which fma_test.go checks against math/big).
 
 // refBlock is one unpacked block of a quantised row.
