@@ -43,7 +43,6 @@ func (m *Model) Run(ctx context.Context, steps []*Step) error {
 			return err
 		}
 	}
-	m.pool.begin(m.threadsFor(steps))
 	err := m.forward(ctx, steps)
 	releaseAll(steps, err == nil)
 	return err

@@ -17,7 +17,7 @@ const (
 	PackAuto Packing = iota
 	// PackOff uses weights from the file's mapping alone: memory that the system can take back, and little else.
 	PackOff
-	// PackOn packs, and fails if there is no memory for it.
+	// PackOn packs, and fails where the copy exceeds the available memory.
 	PackOn
 )
 
@@ -69,23 +69,26 @@ func (m *Model) pack(how Packing) error {
 			total += packedBytes(w)
 		}
 	}
-	free := availableMemory()
-	if total == 0 || how == PackAuto && total > free/3*2 {
+	available := availableMemory()
+	switch {
+	case total == 0 || how == PackAuto && total > available/3*2:
 		return nil
+	case total > available:
+		return fmt.Errorf("runtime: packed weights take %d bytes, and %d are available: use --pack off", total, available)
 	}
 	memory, err := allocate(total)
 	if err != nil {
-		return fmt.Errorf("runtime: no memory for %d bytes of packed weights (packing can be off): %w", total, err)
+		return fmt.Errorf("runtime: no memory for %d bytes of packed weights (use --pack off): %w", total, err)
 	}
 	m.packed = memory
-	tight := total > free/2
-	m.pool.begin(m.pool.threads)
+	tight := total > available/2
 	for _, w := range m.load.weights {
 		if !m.multiplies(w) || w.PackedBytes() == 0 {
 			continue
 		}
 		dst := memory[:w.PackedBytes()]
 		memory = memory[packedBytes(w):]
+		m.begin(m.pool.threads)
 		if err := m.packWeight(w, dst, tight); err != nil {
 			return err
 		}
