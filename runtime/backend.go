@@ -31,8 +31,8 @@ type Options struct {
 	Yield bool
 	// Pack says whether weights are copied into the layout that is fastest to read; the zero value is PackAuto.
 	Pack Packing
-	// MaxKVBytes bounds the sum of all reservations of KV memory; 0 means half of the memory that is available when
-	// the model is opened (2 GiB where the system does not say).
+	// MaxKVBytes bounds the sum of all reservations of KV memory; 0 means half of the memory that is available once the
+	// weights are where they are used from (2 GiB where the system does not say), or a fifth where the model exceeds it.
 	MaxKVBytes int64
 }
 
