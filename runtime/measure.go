@@ -20,10 +20,11 @@ const (
 // Measure times single layers of e, each in turn so that weights come from memory as in real use: a few rows at once for
 // prefill, one row for decoding, at positions near 0 (attention is hardly part of it). Where e is a head alone, it times
 // the head. It takes below 2 s unless a single layer does longer, and keeps other Runs waiting only layer by layer. It
-// needs KV memory for 32 positions (*CapacityError).
+// needs KV memory for 33 positions (*CapacityError).
 func Measure(ctx context.Context, e Executor) (Speed, error) {
 	c, layers := e.Config(), e.Layers()
-	seq, err := e.NewSequence(min(measureRows, c.Context), layers)
+	n := min(measureRows, c.Context)
+	seq, err := e.NewSequence(min(n+1, c.Context), layers)
 	if err != nil {
 		return Speed{}, err
 	}
@@ -36,7 +37,7 @@ func Measure(ctx context.Context, e Executor) (Speed, error) {
 		}
 		flops, bytes = c.LayerFlops, float64(sum)/float64(layers.Len())
 	}
-	many, err := perSecond(ctx, e, seq, seq.Capacity())
+	many, err := perSecond(ctx, e, seq, n)
 	if err != nil {
 		return Speed{}, err
 	}
@@ -44,11 +45,11 @@ func Measure(ctx context.Context, e Executor) (Speed, error) {
 	if err != nil {
 		return Speed{}, err
 	}
-	return Speed{PrefillFlops: flops * many * float64(seq.Capacity()), DecodeBytesPerSec: bytes * one}, nil
+	return Speed{PrefillFlops: flops * many * float64(n), DecodeBytesPerSec: bytes * one}, nil
 }
 
 // perSecond runs n rows through the layers in turn, again and again, and returns how many layers (or heads) a second
-// that makes. The first one warms up and does not count.
+// that makes. The first one warms up and does not count. A layer keeps its first row, so that its page is made once.
 func perSecond(ctx context.Context, e Executor, seq Sequence, n int) (float64, error) {
 	c, layers := e.Config(), e.Layers()
 	seam, tokens := make([]float32, n*c.Width), make([]int32, n)
@@ -71,6 +72,7 @@ func perSecond(ctx context.Context, e Executor, seq Sequence, n int) (float64, e
 		} else {
 			step.Seam = seam
 		}
+		step.Start = seq.Len(step.Layers.First)
 		start := time.Now()
 		if err := e.Run(ctx, []*Step{step}); err != nil {
 			return 0, err
@@ -78,7 +80,7 @@ func perSecond(ctx context.Context, e Executor, seq Sequence, n int) (float64, e
 		if i > 0 {
 			total += time.Since(start)
 		}
-		seq.Truncate(0)
+		seq.Truncate(min(1, seq.Capacity()-n))
 		if total > measureFor {
 			return float64(i) / total.Seconds(), nil
 		}
