@@ -10,7 +10,7 @@
 // depend on how layers are split over machines, how rows are cut into chunks, how many sequences share a Run, how many
 // threads there are, or which rows' logits are asked for. The arithmetic is package kernels'; this package adds no
 // reduction of its own except the ones documented on Sample (the sums over candidate tokens). Everything else here is
-// element-wise or says in which order it calls the kernels: see forward.go and attention.go.
+// element-wise or says in which order it calls the kernels: see forward.go, arch_dense.go (forwardDense) and attention.go.
 //
 // # Nouns
 //

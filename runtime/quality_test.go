@@ -128,12 +128,12 @@ func divergence(p, q []float32) (sum float64, agree bool) {
 
 // logSum returns log Σ exp(x).
 func logSum(x []float32) float64 {
-	largest := slices.Max(x)
+	largest := float64(slices.Max(x))
 	sum := 0.0
 	for _, v := range x {
-		sum += math.Exp(float64(v - largest))
+		sum += math.Exp(float64(v) - largest)
 	}
-	return float64(largest) + math.Log(sum)
+	return largest + math.Log(sum)
 }
 
 // TestDivergence works the formula out by hand.

@@ -58,7 +58,7 @@ type realModel struct {
 // off the other way, twice that lies between the two: with Gemma 1.0 does, on tokens where both are within 0.8 of float32.
 //
 // SmolLM2 lies beside the repository; Gemma is in the folder that STARLING_TEST_MODELS names, where
-// bench-peers.sh has put it.
+// ../shared/bench-peers/bench-peers.sh has put it.
 var realModels = []realModel{
 	{"smollm2-135m-instruct-q4_1.gguf", "smollm2-135m-q4_1", 0.8},
 	{"gemma3-270m-q4_k_m.gguf", "gemma3-270m-q4_k_m", 1.6},
@@ -232,11 +232,4 @@ func compareNLL(t *testing.T, m *runtime.Model, g llamacpp, token float64) {
 }
 
 // nll is −log softmax(logits)[id].
-func nll(logits []float32, id int32) float64 {
-	top := float64(slices.Max(logits))
-	sum := 0.0
-	for _, l := range logits {
-		sum += math.Exp(float64(l) - top)
-	}
-	return math.Log(sum) - (float64(logits[id]) - top)
-}
+func nll(logits []float32, id int32) float64 { return logSum(logits) - float64(logits[id]) }

@@ -25,7 +25,7 @@ func shared(t testing.TB, name string) string {
 
 // benchModel returns the path of a model that is too large to be beside the
 // repository: STARLING_TEST_MODELS names the folder of models that
-// bench-peers.sh has downloaded. Without it the test is skipped.
+// ../shared/bench-peers/bench-peers.sh has downloaded. Without it the test is skipped.
 func benchModel(t testing.TB, name string) string {
 	t.Helper()
 	path := filepath.Join(os.Getenv("STARLING_TEST_MODELS"), name)
