@@ -147,23 +147,31 @@ func TestSpecialTokens(t *testing.T) {
 
 // TestNoControlFromMerges: spelling a control token must not make one unless asked.
 func TestNoControlFromMerges(t *testing.T) {
-	v := toy("<a>")
-	v.Merges = append(v.Merges, "< a", "<a >")
-	tok := newToy(t, v)
-	if got := tok.Encode("<a>", EncodeOptions{}); slices.Contains(got, 261) {
-		t.Errorf("Encode(%q) = %v has the control token", "<a>", got)
+	for _, pre := range []string{"gpt-2", "llama-bpe"} {
+		v := toy("xyz", "<a>")
+		v.Pre = pre
+		v.Merges = append(v.Merges, "x y", "xy z", "< a", "<a >")
+		tok := newToy(t, v)
+		for id, text := range map[int32]string{261: "xyz", 262: "<a>"} {
+			if got := tok.Encode(text, EncodeOptions{}); slices.Contains(got, id) {
+				t.Errorf("%s: Encode(%q) = %v has the control token", pre, text, got)
+			}
+		}
 	}
 }
 
 func TestLlama3WholeWords(t *testing.T) {
 	v := toy()
-	v.Tokens, v.Types = append(v.Tokens, "xyzzy"), append(v.Types, typeNormal)
-	if got := newToy(t, v).Encode("xyzzy", EncodeOptions{}); len(got) != 5 {
-		t.Errorf("gpt-2: a token no merge leads to came out: %v", got)
-	}
-	v.Pre = "llama-bpe"
-	if got := newToy(t, v).Encode("xyzzy", EncodeOptions{}); !slices.Equal(got, []int32{261}) {
-		t.Errorf("llama-bpe: got %v, want the whole word", got)
+	v.Tokens, v.Types = append(v.Tokens, "xyzzy", "ĠxyzzyÃ©"), append(v.Types, typeNormal, typeNormal)
+	for id, text := range map[int32]string{261: "xyzzy", 262: " xyzzyé"} {
+		v.Pre = "gpt-2"
+		if got := newToy(t, v).Encode(text, EncodeOptions{}); len(got) != len(text) {
+			t.Errorf("gpt-2: a token of %q that no merge leads to came out: %v", text, got)
+		}
+		v.Pre = "llama-bpe"
+		if got := newToy(t, v).Encode(text, EncodeOptions{}); !slices.Equal(got, []int32{id}) {
+			t.Errorf("llama-bpe: %q gives %v, want the whole word", text, got)
+		}
 	}
 }
 
