@@ -187,8 +187,16 @@ func checkGoroutines(sources []source) (findings []string) {
 			continue
 		}
 		ast.Inspect(s.File, func(n ast.Node) bool {
-			if g, ok := n.(*ast.GoStmt); ok {
-				findings = append(findings, fmt.Sprintf("%v: starts a goroutine; %s leaves that to its caller", s.fset.Position(g.Pos()), s.dir))
+			starts := false
+			switch n := n.(type) {
+			case *ast.GoStmt:
+				starts = true
+			case *ast.CallExpr: // wg.Go(f), and the like of other packages
+				method, ok := n.Fun.(*ast.SelectorExpr)
+				starts = ok && method.Sel.Name == "Go"
+			}
+			if starts {
+				findings = append(findings, fmt.Sprintf("%v: starts a goroutine; %s leaves that to its caller", s.fset.Position(n.Pos()), s.dir))
 			}
 			return true
 		})
@@ -202,6 +210,7 @@ func TestGoroutinesFindsWhatIsWrong(t *testing.T) {
 	r := sample(t, map[string]string{
 		"kernels/a.go": "package kernels\nfunc f() { go f() }",
 		"runtime/b.go": "package runtime\nfunc f() { go f() }",
+		"route/c.go":   "package route\nimport \"sync\"\nfunc f() { var wg sync.WaitGroup; wg.Go(f) }",
 	})
-	expect(t, checkGoroutines(r.parse(t)), "kernels/a.go:2:12: starts a goroutine")
+	expect(t, checkGoroutines(r.parse(t)), "kernels/a.go:2:12: starts a goroutine", "route/c.go:3:35: starts a goroutine")
 }
