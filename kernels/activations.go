@@ -25,15 +25,6 @@ type Activations struct {
 	inRecords  bool
 }
 
-// Rows returns the number of rows set by Reset or Prepare.
-func (a *Activations) Rows() int { return a.rows }
-
-// Cols returns the number of columns set by Reset or Prepare.
-func (a *Activations) Cols() int { return a.cols }
-
-// Form returns the form set by Reset or Prepare.
-func (a *Activations) Form() Form { return a.form }
-
 // Prepare quantises (or, for Dense, copies) rows rows of cols values from x[:rows*cols]. It fails if cols isn't a
 // multiple of the form's block, or on NaN or infinity, naming row and column; a is then unusable until the next Prepare.
 func (a *Activations) Prepare(x []float32, rows, cols int, form Form) error {

@@ -15,16 +15,16 @@ type Span struct{ From, To int }
 // each row the largest score M, the sum L of e^(score-M), and the output O, still to be divided by L. A row that has
 // met no visible position has L = 0, M = -Inf, O = +0.
 //
-// Merge needs a state, of Reset to begin with; AttendBlock makes one. Where a score was NaN or +Inf, L and O are NaN and M is not specified; otherwise no zero in it is
-// negative.
+// [AttendBlock] makes that of one block. Where a score was NaN or +Inf, L and O are NaN and M is not specified; otherwise
+// no zero in it is negative.
 type Partial struct {
 	rows, dim int
 	m, l      []float32 // [rows], with room for a multiple of 8
 	o         []float32 // [rows][dim]
 }
 
-// Reset makes p the state of rows heads of dim values that have met nothing. Memory is reused if it is large enough.
-func (p *Partial) Reset(rows, dim int) {
+// reset makes p the state of rows heads of dim values that have met nothing. Memory is reused if it is large enough.
+func (p *Partial) reset(rows, dim int) {
 	p.rows, p.dim = rows, dim
 	padded := (rows + 7) &^ 7
 	p.m, p.l, p.o = sized(p.m, padded), sized(p.l, padded), sized(p.o, rows*dim)
@@ -35,11 +35,8 @@ func (p *Partial) Reset(rows, dim int) {
 	clear(p.o)
 }
 
-// Rows returns the number of query rows.
-func (p *Partial) Rows() int { return p.rows }
-
-// Row returns M, L and O of a row; O is p's own memory.
-func (p *Partial) Row(r int) (m, l float32, o []float32) {
+// row returns M, L and O of a row; O is p's own memory.
+func (p *Partial) row(r int) (m, l float32, o []float32) {
 	return p.m[r], p.l[r], p.o[r*p.dim : (r+1)*p.dim]
 }
 
@@ -85,7 +82,7 @@ func AttendBlock(p *Partial, q []float32, kv KVBlock, visible []Span, scale floa
 			all = Span{min(all.From, v.From), max(all.To, v.To)}
 		}
 	}
-	p.Reset(rows, dim)
+	p.reset(rows, dim)
 	if all.From >= all.To {
 		return
 	}
@@ -169,7 +166,7 @@ func (p *Partial) Merge(b *Partial, s *AttnScratch) {
 		return
 	}
 	for r := range p.rows {
-		m, l, o := b.Row(r)
+		m, l, o := b.row(r)
 		if l == 0 {
 			continue
 		}

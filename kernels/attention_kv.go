@@ -33,7 +33,7 @@ func (b KVBlock) check() {
 	}
 }
 
-// Store writes key k and value v, each [Dim], of a position; ClampF16 of them where the block holds halves.
+// Store writes key k and value v, each [Dim], of a position; clampF16 of them where the block holds halves.
 func (b KVBlock) Store(pos int, k, v []float32) {
 	at, to := KeyAt(b.Dim, pos), ValueAt(b.Dim, pos)
 	k, v = k[:b.Dim], v[:b.Dim]
@@ -45,12 +45,12 @@ func (b KVBlock) Store(pos int, k, v []float32) {
 		return
 	}
 	row := b.Half[to : to+b.Dim]
-	ClampF16s(row, k)
+	clampF16s(row, k)
 	keys := b.Half[at:]
 	for d, x := range row {
 		keys[d*KVTile] = x
 	}
-	ClampF16s(row, v)
+	clampF16s(row, v)
 }
 
 // PutRows writes n stored positions from pos on, which lie in one tile, to rows, size bytes each: their keys at offset k
@@ -130,5 +130,5 @@ func (s stored) widen(dst []float32, at, n int) {
 		copy(dst[:n], s.full[at:at+n])
 		return
 	}
-	WidenF16(dst, s.half[at:at+n])
+	widenF16(dst, s.half[at:at+n])
 }

@@ -97,7 +97,7 @@ func newCache(n, dim int, full bool, k, v []float32) *cache {
 			b.Store(pos-at, kr, vr)
 			if !full {
 				for d := range dim {
-					kr[d], vr[d] = F16ToF32(ClampF16(kr[d])), F16ToF32(ClampF16(vr[d]))
+					kr[d], vr[d] = F16ToF32(clampF16(kr[d])), F16ToF32(clampF16(vr[d]))
 				}
 			}
 		}
@@ -109,7 +109,7 @@ func newCache(n, dim int, full bool, k, v []float32) *cache {
 // attend runs query rows through the blocks, merging as it goes, and returns the outputs.
 func (c *cache) attend(q []float32, visible []Span, scale float32, s *AttnScratch) []float32 {
 	var all, one Partial
-	all.Reset(len(visible), c.dim)
+	all.reset(len(visible), c.dim)
 	spans := make([]Span, len(visible))
 	for i, b := range c.blocks {
 		for r, v := range visible {
@@ -302,7 +302,7 @@ func testPartial(t *testing.T) {
 	var got Partial
 	AttendBlock(&got, q, c.blocks[0], visible, 0.3, c.blocks[0], s)
 	state := new(Partial)
-	state.Reset(rows, dim)
+	state.reset(rows, dim)
 	for i := range rows {
 		state.m[i], state.l[i] = float32(r.NormFloat64()), 1+r.Float32()
 		if i%4 == 1 {
@@ -324,17 +324,17 @@ func testPartial(t *testing.T) {
 		var want Partial
 		AttendBlock(&want, q[i*dim:(i+1)*dim], c.blocks[0], visible[i:i+1], 0.3, KVBlock{}, s)
 		mine := &Partial{rows: 1, dim: dim, m: state.m[i : i+1], l: state.l[i : i+1], o: state.o[i*dim : (i+1)*dim]}
-		m, l, o := got.Row(i)
+		m, l, o := got.row(i)
 		same(t, i, visible[i], m, l, o, &want)
 		mine.Merge(&want, s)
-		m, l, o = merged.Row(i)
+		m, l, o = merged.row(i)
 		same(t, i, visible[i], m, l, o, mine)
 	}
 }
 
 func same(t *testing.T, r int, v Span, m, l float32, o []float32, want *Partial) {
 	t.Helper()
-	wm, wl, wo := want.Row(0)
+	wm, wl, wo := want.row(0)
 	if math.Float32bits(m) != math.Float32bits(wm) || math.Float32bits(l) != math.Float32bits(wl) {
 		t.Fatalf("row %d, which sees %v: M %x, L %x, want %x, %x", r, v, m, l, wm, wl)
 	}
@@ -365,7 +365,7 @@ func testKVBlock(t *testing.T) {
 				if full.Full[key] != k || full.Full[value] != v {
 					t.Fatalf("position %d, dimension %d: %v, %v", pos, d, full.Full[key], full.Full[value])
 				}
-				if half.Half[key] != ClampF16(k) || half.Half[value] != ClampF16(v) {
+				if half.Half[key] != clampF16(k) || half.Half[value] != clampF16(v) {
 					t.Fatalf("position %d, dimension %d: %x, %x", pos, d, half.Half[key], half.Half[value])
 				}
 			}

@@ -44,8 +44,8 @@ func BenchmarkRows(b *testing.B) {
 		{"RopeInterleaved", func() { RopeInterleaved(dst, n/64, 64, 64, cos, sin) }},
 		{"RopeHalf", func() { RopeHalf(dst, n/64, 64, 64, cos, sin) }},
 		{"CheckFinite", func() { CheckFinite(x) }},
-		{"WidenF16", func() { WidenF16(dst, half) }},
-		{"ClampF16s", func() { ClampF16s(half, x) }},
+		{"widenF16", func() { widenF16(dst, half) }},
+		{"clampF16s", func() { clampF16s(half, x) }},
 		{"ArgMax", func() { ArgMax(x) }},
 	} {
 		b.Run(op.name, func(b *testing.B) {

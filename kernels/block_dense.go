@@ -49,6 +49,6 @@ func widenBF16(dst []float32, b []byte) {
 		active.widenBF16(first(dst), first(b[:2*len(dst)]), n)
 	}
 	for i := n; i < len(dst); i++ {
-		dst[i] = BF16ToF32(binary.LittleEndian.Uint16(b[2*i:]))
+		dst[i] = bf16ToF32(binary.LittleEndian.Uint16(b[2*i:]))
 	}
 }

@@ -21,7 +21,7 @@ func denseMatrix(r *rand.Rand, t Type, rows, cols, kind int) Matrix {
 		case F32:
 			binary.LittleEndian.PutUint32(data[4*i:], math.Float32bits(v))
 		case F16:
-			binary.LittleEndian.PutUint16(data[2*i:], ClampF16(v))
+			binary.LittleEndian.PutUint16(data[2*i:], clampF16(v))
 		case BF16:
 			binary.LittleEndian.PutUint16(data[2*i:], uint16(math.Float32bits(v)>>16))
 		}

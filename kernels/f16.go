@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// MaxF16 is the largest finite 16-bit float; stored keys and values are clamped to it.
-const MaxF16 = 65504
+// maxF16 is the largest finite 16-bit float; stored keys and values are clamped to it.
+const maxF16 = 65504
 
 // F16ToF32 widens an IEEE 754 binary16 value. It is exact; NaN payloads move along.
 func F16ToF32(h uint16) float32 {
@@ -39,22 +39,22 @@ func F32ToF16(f float32) uint16 {
 	return sign | uint16(math.Float32bits(math.Float32frombits(b)+0.5)-0x3f000000)
 }
 
-// ClampF16 is F32ToF16 with everything beyond ±65504, infinities included, clamped to ±65504: what keys and values are
+// clampF16 is F32ToF16 with everything beyond ±65504, infinities included, clamped to ±65504: what keys and values are
 // stored as. NaN stays NaN; callers refuse it before (see CheckFinite).
-func ClampF16(f float32) uint16 {
-	if f > MaxF16 {
-		f = MaxF16
-	} else if f < -MaxF16 {
-		f = -MaxF16
+func clampF16(f float32) uint16 {
+	if f > maxF16 {
+		f = maxF16
+	} else if f < -maxF16 {
+		f = -maxF16
 	}
 	return F32ToF16(f)
 }
 
-// BF16ToF32 widens a bfloat16 value. It is exact.
-func BF16ToF32(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
+// bf16ToF32 widens a bfloat16 value. It is exact.
+func bf16ToF32(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
 
-// WidenF16 writes [F16ToF32] of each value of src to dst[:len(src)]. Which NaN a NaN becomes is not specified.
-func WidenF16(dst []float32, src []uint16) {
+// widenF16 writes [F16ToF32] of each value of src to dst[:len(src)]. Which NaN a NaN becomes is not specified.
+func widenF16(dst []float32, src []uint16) {
 	dst = dst[:len(src)]
 	n := 0
 	if active.widenF16 != nil {
@@ -66,8 +66,8 @@ func WidenF16(dst []float32, src []uint16) {
 	}
 }
 
-// ClampF16s writes [ClampF16] of each value of src to dst[:len(src)].
-func ClampF16s(dst []uint16, src []float32) {
+// clampF16s writes clampF16 of each value of src to dst[:len(src)].
+func clampF16s(dst []uint16, src []float32) {
 	dst = dst[:len(src)]
 	n := 0
 	if active.clampF16 != nil {
@@ -75,7 +75,7 @@ func ClampF16s(dst []uint16, src []float32) {
 		active.clampF16(first(dst), first(src), n)
 	}
 	for i := n; i < len(src); i++ {
-		dst[i] = ClampF16(src[i])
+		dst[i] = clampF16(src[i])
 	}
 }
 

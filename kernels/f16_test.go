@@ -82,7 +82,7 @@ func TestF16Narrow(t *testing.T) {
 			if g := F32ToF16(-f); g != w|0x8000 {
 				t.Fatalf("%x: %04x, want %04x", -f, g, w|0x8000)
 			}
-			if g := ClampF16(f); g != min(w, 0x7bff) {
+			if g := clampF16(f); g != min(w, 0x7bff) {
 				t.Fatalf("clamped %x: %04x, want %04x", f, g, min(w, 0x7bff))
 			}
 		}
@@ -95,12 +95,12 @@ func TestClampF16(t *testing.T) {
 		f float32
 		h uint16
 	}{{inf, 0x7bff}, {-inf, 0xfbff}, {65519.996, 0x7bff}, {65520, 0x7bff}, {-1e30, 0xfbff}, {float32(math.Copysign(0, -1)), 0x8000}, {1, 0x3c00}} {
-		if h := ClampF16(c.f); h != c.h {
-			t.Errorf("ClampF16(%v) = %04x, want %04x", c.f, h, c.h)
+		if h := clampF16(c.f); h != c.h {
+			t.Errorf("clampF16(%v) = %04x, want %04x", c.f, h, c.h)
 		}
 	}
-	if h := ClampF16(float32(math.NaN())); h&0x7fff <= 0x7c00 {
-		t.Errorf("ClampF16(NaN) = %04x", h)
+	if h := clampF16(float32(math.NaN())); h&0x7fff <= 0x7c00 {
+		t.Errorf("clampF16(NaN) = %04x", h)
 	}
 }
 

@@ -30,7 +30,7 @@ func FuzzWeights(f *testing.F) {
 		for i := range x {
 			x[i] = math.Float32frombits(binary.LittleEndian.Uint32(xs[4*i:]))
 		}
-		size, err := RowBytes(typ, len(x))
+		size, err := rowBytes(typ, len(x))
 		if err != nil {
 			return
 		}

@@ -59,8 +59,8 @@ func TestGuardRows(t *testing.T) {
 			Exps(dst, x)
 			MulSiLU(dst, x, y)
 			MulGELU(dst, x, y)
-			ClampF16s(half, x)
-			WidenF16(dst, half)
+			clampF16s(half, x)
+			widenF16(dst, half)
 			widenBF16(dst, unsafe.Slice((*byte)(unsafe.Pointer(&half[0])), 2*n))
 			ArgMax(x)
 			IndexAtLeast(x, 1e30)
@@ -145,7 +145,7 @@ func TestGuardAttention(t *testing.T) {
 					}
 					q := guarded(t, normal(r, rows*dim), ends)
 					var all, block Partial
-					all.Reset(rows, dim)
+					all.reset(rows, dim)
 					block.o, all.o = guarded(t, make([]float32, rows*dim), ends), guarded(t, all.o, ends)
 					AttendBlock(&block, q, kv, guarded(t, visible, ends), 0.3, KVBlock{}, &s)
 					all.Merge(&block, &s)

@@ -16,7 +16,7 @@ type Matrix struct {
 
 // NewMatrix checks that data is exactly rows rows of cols elements of type t. The matrix keeps data, it doesn't copy.
 func NewMatrix(t Type, rows, cols int, data []byte) (Matrix, error) {
-	rb, err := RowBytes(t, cols)
+	rb, err := rowBytes(t, cols)
 	if err != nil {
 		return Matrix{}, err
 	}

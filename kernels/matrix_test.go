@@ -36,7 +36,7 @@ func TestRowBytes(t *testing.T) {
 		typ         Type
 		cols, bytes int
 	}{{F32, 3, 12}, {Q4_0, 64, 36}, {Q6_K, 512, 420}, {BF16, 1, 2}} {
-		if n, err := RowBytes(c.typ, c.cols); err != nil || n != c.bytes {
+		if n, err := rowBytes(c.typ, c.cols); err != nil || n != c.bytes {
 			t.Errorf("%v by %d: %d, %v", c.typ, c.cols, n, err)
 		}
 	}
@@ -46,7 +46,7 @@ func TestRowBytes(t *testing.T) {
 		says string
 	}{{Q4_0, 0, "multiple of 32"}, {Q4_0, -32, "multiple of 32"}, {Q4_0, 33, "33 columns"}, {Q4_K, 128, "multiple of 256"}, {F32, 0, "multiple of 1"},
 		{Type(10), 256, "type 10 is not supported"}, {F32, math.MaxInt, "too large"}} {
-		if _, err := RowBytes(c.typ, c.cols); err == nil || !strings.Contains(err.Error(), c.says) {
+		if _, err := rowBytes(c.typ, c.cols); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%v by %d: %v, want %q", c.typ, c.cols, err, c.says)
 		}
 	}

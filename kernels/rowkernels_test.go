@@ -267,13 +267,13 @@ func TestHalfRows(t *testing.T) {
 		for i, h := range halves {
 			want[i] = F16ToF32(h)
 		}
-		WidenF16(got, halves)
-		check("WidenF16")
+		widenF16(got, halves)
+		check("widenF16")
 		clear(got)
 		widenF16Bytes(got, raw)
 		check("binary16 bytes")
 		for i, h := range halves {
-			want[i] = BF16ToF32(h)
+			want[i] = bf16ToF32(h)
 		}
 		widenBF16(got, raw)
 		check("bfloat16 bytes")
@@ -289,10 +289,10 @@ func TestHalfRows(t *testing.T) {
 			x = append(x, math.Float32frombits(r.Uint32()))
 		}
 		clamped := make([]uint16, len(x))
-		ClampF16s(clamped, x)
+		clampF16s(clamped, x)
 		for i, v := range x {
-			if w := ClampF16(v); clamped[i] != w {
-				t.Fatalf("ClampF16s(%v = %x) = %x, want %x", v, math.Float32bits(v), clamped[i], w)
+			if w := clampF16(v); clamped[i] != w {
+				t.Fatalf("clampF16s(%v = %x) = %x, want %x", v, math.Float32bits(v), clamped[i], w)
 			}
 		}
 
@@ -302,20 +302,20 @@ func TestHalfRows(t *testing.T) {
 			for i := range out {
 				out[i] = 0xa5a5
 			}
-			ClampF16s(out[15:][:n], y)
+			clampF16s(out[15:][:n], y)
 			wide := fence(n, nil)
-			WidenF16(wide.data, out[15:][:n])
+			widenF16(wide.data, out[15:][:n])
 			for i, h := range out {
 				if i >= 15 && i < 15+n {
-					if h != ClampF16(y[i-15]) || math.Float32bits(wide.data[i-15]) != math.Float32bits(F16ToF32(h)) {
+					if h != clampF16(y[i-15]) || math.Float32bits(wide.data[i-15]) != math.Float32bits(F16ToF32(h)) {
 						t.Fatalf("element %d of %d: %x", i-15, n, h)
 					}
 				} else if h != 0xa5a5 {
-					t.Fatalf("ClampF16s of %d values wrote outside", n)
+					t.Fatalf("clampF16s of %d values wrote outside", n)
 				}
 			}
 			if !wide.intact() {
-				t.Fatalf("WidenF16 of %d values wrote outside", n)
+				t.Fatalf("widenF16 of %d values wrote outside", n)
 			}
 		}
 	})

@@ -104,7 +104,7 @@ func (s *selfTestData) each(span float32, f func(float32) float32) {
 
 // weights returns a random matrix with small scales.
 func (s *selfTestData) weights(t Type, rows, cols int) Matrix {
-	size, err := RowBytes(t, cols)
+	size, err := rowBytes(t, cols)
 	if err != nil {
 		panic(err)
 	}
@@ -219,7 +219,7 @@ func selfTestDecode(full bool) func(*selfTestData) {
 			}
 			for _, rows := range []int{1, 2, 3, 4, 5, 6, 7, 8, 11} {
 				var all, block Partial
-				all.Reset(rows, dim)
+				all.reset(rows, dim)
 				q, dst := s.floats(rows*dim), make([]float32, rows*dim)
 				for _, first := range []int{0, 9} {
 					visible := make([]Span, rows)
@@ -259,7 +259,7 @@ func selfTestAttention(dim, rows, n int) func(*selfTestData) {
 var selfTests = []selfTest{
 	{"f16", "694d7c6f75bb65f6", func(s *selfTestData) {
 		s.each(70000, func(x float32) float32 { return F16ToF32(F32ToF16(x)) })
-		s.each(70000, func(x float32) float32 { return F16ToF32(ClampF16(x)) })
+		s.each(70000, func(x float32) float32 { return F16ToF32(clampF16(x)) })
 		s.each(0.0001, func(x float32) float32 { return F16ToF32(F32ToF16(x)) })
 	}},
 	{"fma", "62953103db2ef7f5", func(s *selfTestData) {
@@ -324,8 +324,8 @@ var selfTests = []selfTest{
 		}
 		x[3], x[500] = float32(math.Inf(1)), -0x1p-24
 		half := make([]uint16, len(x))
-		ClampF16s(half, x)
-		WidenF16(x, half)
+		clampF16s(half, x)
+		widenF16(x, half)
 		s.put(x...)
 	}},
 	{"searches", "de49acef78fa64c3", func(s *selfTestData) {
@@ -346,7 +346,7 @@ var selfTests = []selfTest{
 		const dim = 64
 		var all, block Partial
 		var scratch AttnScratch
-		all.Reset(1, dim)
+		all.reset(1, dim)
 		dst, q := make([]float32, dim), s.floats(dim)
 		for _, n := range []int{AttnBlock, 100} {
 			kv := KVBlock{Dim: dim, Full: make([]float32, KVBlockLen(dim))}

@@ -104,9 +104,9 @@ func (f Form) block() int {
 	return 1
 }
 
-// RowBytes returns the size of one row of cols elements. It fails for unsupported types and for a cols that is not a
+// rowBytes returns the size of one row of cols elements. It fails for unsupported types and for a cols that is not a
 // positive multiple of the type's block.
-func RowBytes(t Type, cols int) (int, error) {
+func rowBytes(t Type, cols int) (int, error) {
 	g := t.geometry()
 	if g.elems == 0 {
 		return 0, fmt.Errorf("weight %v is not supported (supported: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K)", t)

@@ -22,7 +22,7 @@ const (
 	variants
 )
 
-// String returns the name that STARLING_KERNELS and [ParseVariant] take.
+// String returns the name that STARLING_KERNELS takes.
 func (v Variant) String() string {
 	if v < variants {
 		return variantNames[v]
@@ -72,7 +72,7 @@ func init() {
 
 // obey makes the variant of a name active, if it can be trusted.
 func obey(name string) error {
-	v, err := ParseVariant(name)
+	v, err := parseVariant(name)
 	if err == nil {
 		err = Use(v)
 	}
@@ -123,8 +123,8 @@ func VariantError() error {
 	return nil
 }
 
-// ParseVariant returns the variant of a name.
-func ParseVariant(name string) (Variant, error) {
+// parseVariant returns the variant of a name.
+func parseVariant(name string) (Variant, error) {
 	for v, n := range variantNames {
 		if n == name {
 			return Variant(v), nil

@@ -33,11 +33,11 @@ func TestVariants(t *testing.T) {
 		t.Errorf("%v kernels were selected, not %v (%v; %v)", Active(), *wantVariant, VariantError(), Distrusted())
 	}
 	for v := range variants {
-		if got, err := ParseVariant(v.String()); err != nil || got != v {
+		if got, err := parseVariant(v.String()); err != nil || got != v {
 			t.Errorf("%v parses to %v, %v", v, got, err)
 		}
 	}
-	if _, err := ParseVariant("no such thing"); err == nil {
+	if _, err := parseVariant("no such thing"); err == nil {
 		t.Error("an unknown name was accepted")
 	}
 	if err := Use(variants); err == nil {
