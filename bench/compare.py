@@ -151,6 +151,13 @@ def scaling(a, model, test, rounds, reps):
     return rows, e.about
 
 
+def save(report, path):
+    """Writes what there is so far; a run that is interrupted loses a row at most."""
+    with open(path + ".part", "w") as f:
+        json.dump(report, f, indent=1)
+    os.replace(path + ".part", path)
+
+
 def say(text):
     if sys.stderr.isatty():
         sys.stderr.write("\r\x1b[K" + text)
@@ -206,6 +213,8 @@ def main():
     a.threads = [int(t) for t in a.threads.split(",")]
     a.batch = [int(b) for b in a.batch.split(",")]
     a.starling_args = a.starling_args.split()
+    if a.mode == "scaling" and len(a.threads) < 2 and any(parse_test(t)[0] == "pp" for t in (a.tests or "pp512").split(",")):
+        p.error("--mode scaling compares reading with several numbers of threads: --threads 1,2")
     models = a.models.split(",") if a.models else [os.path.join(a.peers, "models", m) for m in sorted(os.listdir(os.path.join(a.peers, "models"))) if m.endswith(".gguf")]
     rounds, reps, small, large = MODES.get(a.mode, (10, 2, ["pp512", "tg128"], ["pp512", "tg32"]))
     rounds, reps = a.pairs or rounds, a.reps or reps
@@ -233,6 +242,8 @@ def main():
                         report["starling"] = engines[0].about
                 except (RuntimeError, ValueError, OSError) as err:
                     report["failed"].append({"model": os.path.basename(m), "test": test, "threads": t, "error": str(err)})
+                if a.json:
+                    save(report, a.json)
     done()
     report["load_after"] = os.getloadavg()[0]
     about = report.get("starling", {})
@@ -242,8 +253,7 @@ def main():
     for f in report["failed"]:
         print(f"\nFAILED {f['model']} {f['test']} t{f['threads']}: {f['error']}")
     if a.json:
-        with open(a.json, "w") as f:
-            json.dump(report, f, indent=1)
+        save(report, a.json)
     return 1 if report["failed"] else 0
 
 

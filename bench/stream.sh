@@ -3,16 +3,17 @@
 #
 #   bench/stream.sh [-s STARLING] [-l LIMIT_MIB] [-n TOKENS] [-t THREADS] MODEL.gguf
 #
-# Reads MODEL once, past the cache, to measure the disk; then decodes in a control group (version 1 or 2; root) whose memory
-# is limited to LIMIT_MIB, by default 60 % of the file. Prints tokens/s, the bytes of weights a token needs, and
+# Reads MODEL (one file, not a split set) once, past the cache, to measure the disk; then decodes in a control group (version
+# 1 or 2; root) whose memory is limited to LIMIT_MIB, by default 60 % of the file. Prints tokens/s, the bytes of weights that
+# each token needs (the layers and the head), and
 #
 #   ratio = tokens/s × bytes per token / sequential bandwidth
 #
-# which is 1 where every token reads all weights at the disk's full speed, and more where part of the model stays in
+# which is 1 where every token reads all these at the disk's full speed, and more where part of the model stays in
 # memory. Below 0.8 something is wrong.
 set -euo pipefail
 
-starling=./starling limit= tokens=8 threads=
+starling=$(dirname "$0")/../bin/starling limit= tokens=8 threads=
 while getopts s:l:n:t: flag; do
 	case $flag in
 	s) starling=$OPTARG ;;
@@ -27,7 +28,7 @@ model=${1:?which model}
 size=$(stat -c %s "$model")
 limit=${limit:-$((size * 6 / 10 >> 20))}
 
-# A group below our own, of whichever version has the memory controller.
+# A group of its own below the root, of whichever version has the memory controller.
 if own=$(sed -n 's/^[0-9]*:memory://p' /proc/self/cgroup) && [ -n "$own" ]; then
 	group=/sys/fs/cgroup/memory/starling-stream-$$
 	file=memory.limit_in_bytes
@@ -46,7 +47,7 @@ bandwidth() { # bytes a second, past the cache
 	ended=$(date +%s%N)
 	echo $((size * 1000000000 / (ended - began)))
 }
-forget() { dd of="$model" oflag=nocache conv=notrunc,fdatasync count=0 status=none; }
+forget() { dd if="$model" iflag=nocache count=0 status=none; } # drops the file from the cache
 
 before=$(bandwidth)
 forget
@@ -57,9 +58,9 @@ after=$(bandwidth)
 python3 - "$report" "$before" "$after" "$limit" <<'PY'
 import json, sys
 report, before, after, limit = json.loads(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
-result, mapped = report["results"][0], report["memory"]["mapped"]
+result, needed = report["results"][0], report["model"]["pass_bytes"]
 disk = (before + after) / 2
-print(f"{report['model']['file']}: {mapped / 2**20:.0f} MiB of weights in {limit} MiB of memory, {report['threads']} threads")
+print(f"{report['model']['file']}: {needed / 2**20:.0f} MiB of weights a token in {limit} MiB of memory, {report['threads']} threads")
 print(f"disk {before / 1e6:.0f} and {after / 1e6:.0f} MB/s before and after; {result['test']} {result['tps']:.3f} t/s")
-print(f"ratio {result['tps'] * mapped / disk:.2f}")
+print(f"ratio {result['tps'] * needed / disk:.2f}")
 PY

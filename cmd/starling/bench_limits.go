@@ -130,10 +130,6 @@ type benchWork struct {
 // work counts a test's: every pass reads the weights once, and a pass that decodes the KV rows of all its streams, too.
 // A prompt is one pass; its KV rows are read from caches many times over, and from memory hardly ever.
 func (t benchTest) work(c *runtime.Config, layers, head runtime.Ops) benchWork {
-	weights := float64(c.HeadBytes)
-	for _, b := range c.LayerBytes {
-		weights += float64(b)
-	}
 	passes, logits := 1, 1 // logits: rows whose logits are wanted
 	kv := 0.0
 	if t.New > 0 {
@@ -144,9 +140,19 @@ func (t benchTest) work(c *runtime.Config, layers, head runtime.Ops) benchWork {
 	}
 	rows := float64(t.tokens())
 	return benchWork{
-		bytes: float64(passes)*weights + kv,
+		bytes: float64(passes)*float64(passBytes(c)) + kv,
 		ops:   runtime.Ops{Int8: rows*layers.Int8 + float64(logits)*head.Int8, F32: rows*layers.F32 + float64(logits)*head.F32},
 	}
+}
+
+// passBytes is how many bytes of weights every pass reads: of the embedding table, where the head doesn't share it, it needs
+// a row.
+func passBytes(c *runtime.Config) int64 {
+	n := c.HeadBytes
+	for _, b := range c.LayerBytes {
+		n += b
+	}
+	return n
 }
 
 // kvRows is how many KV rows of all layers a row attends to that is the last of n.

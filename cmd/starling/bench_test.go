@@ -57,6 +57,18 @@ func TestBenchWindows(t *testing.T) {
 	}
 }
 
+// TestBenchModel counts a table that the head shares once, and one that it does not share for no pass.
+func TestBenchModel(t *testing.T) {
+	cfg := runtime.Config{LayerBytes: []int64{100, 100}, EmbedBytes: 30, HeadBytes: 50}
+	if m := newBenchModel("a/b.gguf", &cfg); m.File != "b.gguf" || m.Bytes != 280 || m.Pass != 250 {
+		t.Errorf("%+v", m)
+	}
+	cfg.Tied = true
+	if m := newBenchModel("b.gguf", &cfg); m.Bytes != 250 || m.Pass != 250 {
+		t.Errorf("tied: %+v", m)
+	}
+}
+
 // TestBenchLimit works out limits of a made-up model by hand: 2 layers, 100 bytes and 1000 operations each, a head of 50
 // bytes and 400 operations, KV rows of 2·1·2·2 = 8 bytes.
 func TestBenchLimit(t *testing.T) {

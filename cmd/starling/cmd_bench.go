@@ -28,7 +28,7 @@ type benchCmd struct {
 // Help implements kong.HelpProvider.
 func (benchCmd) Help() string {
 	return `Measures how fast this machine runs a model, in this process alone, and how near that is to what the machine can do.
--t is the number of threads. The tests are named as those of llama-bench are:
+-t is the number of threads, of decoding too. The tests are named as those of llama-bench are:
 
   pp512          512 prompt tokens read together, logits of the last one
   tg128          128 tokens decoded one by one, logits of each, from an empty cache on
@@ -51,7 +51,7 @@ run only.
 --json prints one object:
 
   version, platform, cpu, variant (the kernels in use), variants (those this processor has), threads, kv (cache type)
-  model     {file, name, arch, bytes}
+  model     {file, name, arch, bytes (of all weights), pass_bytes (that each pass reads: layers and head)}
   memory    {mapped, packed}: bytes of weights used from the file, and of copies in memory (--pack)
   load_s    seconds until the model could compute
   limits    {threads, read_bytes_per_s, int8_ops_per_s, f32_ops_per_s, one_thread: {the same}}; a multiply-add is 2
@@ -94,6 +94,17 @@ type benchModel struct {
 	Name  string `json:"name"`
 	Arch  string `json:"arch"`
 	Bytes int64  `json:"bytes"`
+	Pass  int64  `json:"pass_bytes"`
+}
+
+// newBenchModel takes sizes from the tensors, which may be in several files.
+func newBenchModel(path string, c *runtime.Config) benchModel {
+	m := benchModel{File: filepath.Base(path), Name: c.Name, Arch: c.Arch, Pass: passBytes(c)}
+	m.Bytes = m.Pass
+	if !c.Tied {
+		m.Bytes += c.EmbedBytes
+	}
+	return m
 }
 
 // Run measures and prints.
@@ -105,28 +116,25 @@ func (c *benchCmd) Run(ctx context.Context, g *globals) error {
 	if err := kernels.VariantError(); err != nil {
 		return err
 	}
-	st, err := os.Stat(c.Model)
-	if err != nil {
-		return err
-	}
 	layers, head, err := runtime.CountOps(c.Model)
 	if err != nil {
 		return err
 	}
 	o := g.engine()
-	o.Path, o.Yield = c.Model, false // others' work is noise here
 	threads := o.Threads
+	o.Path, o.Yield, o.DecodeThreads = c.Model, false, threads // others' work is noise here, and settings are not to blur the table
 	began := time.Now()
 	m, err := runtime.Open(o)
 	if err != nil {
 		return err
 	}
 	defer m.Close()
+	load := time.Since(began).Seconds()
 	cfg := m.Config()
 	r := benchReport{
 		Version: version(), Platform: goruntime.GOOS + "/" + goruntime.GOARCH, CPU: processor(), Threads: threads, KV: runtime.KVF16.String(),
-		Variant: kernels.Active().String(), Variants: variantNames(), Memory: benchMemory(m.Memory()), Load: time.Since(began).Seconds(),
-		Model: benchModel{filepath.Base(c.Model), cfg.Name, cfg.Arch, st.Size()},
+		Variant: kernels.Active().String(), Variants: variantNames(), Memory: benchMemory(m.Memory()), Load: load,
+		Model: newBenchModel(c.Model, &cfg),
 	}
 	status := benchStatus{terminal: isTerminal(os.Stderr)}
 	defer status.clear()
