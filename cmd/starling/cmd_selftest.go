@@ -21,7 +21,7 @@ type selftestCmd struct {
 func (selftestCmd) Help() string {
 	return `Computes fixed inputs with every kernel, and a fixed prompt with the built-in smoke model, and compares the bits with
 those that every build on every processor must give. Exit status 1 if they differ: then this build or machine would
-give wrong answers, and other nodes refuse to mix their numbers with its. STARLING_KERNELS=NAME tests other kernels than the fastest ("starling
+give wrong answers, and "starling serve" does not start if the kernels' bits do. STARLING_KERNELS=NAME tests other kernels than the fastest ("starling
 version -v" lists them), and fails where they can't be had.`
 }
 

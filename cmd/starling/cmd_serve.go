@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/starling-swarm/starling/kernels"
 	"github.com/starling-swarm/starling/node/control"
 )
 
@@ -51,6 +52,9 @@ type serveEvent struct {
 func (c *serveCmd) Run(ctx context.Context, g *globals) (err error) {
 	if c.Model == "" && c.Layers.r != nil && len(c.Publish) == 0 {
 		return usageError(errors.New("--layers given without --model: say of which model"))
+	}
+	if _, err := kernels.SelfTest(); err != nil { // tens of milliseconds
+		return err
 	}
 	if c.Attached {
 		var cancel context.CancelFunc

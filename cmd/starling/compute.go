@@ -20,7 +20,7 @@ type computing struct {
 	Yield         bool `group:"Settings" env:"STARLING_YIELD" negatable:"" default:"true" help:"Leave processors to other programs that are busy (Linux). --no-yield computes on all of them always."`
 	Pack          pack `group:"Settings" env:"STARLING_PACK" placeholder:"auto|on|off" default:"auto" help:"Copy weights into memory in the layout that is fastest to read: auto does where they leave a third of the free memory, off uses the file's pages, which the system can take back."`
 
-	KVMemory size `group:"Settings" name:"kv-memory" env:"STARLING_KV_MEMORY" placeholder:"SIZE" help:"Memory for sessions' KV state, such as 2GiB. Default: half of what is free."`
+	KVMemory size `group:"Settings" name:"kv-memory" env:"STARLING_KV_MEMORY" placeholder:"SIZE" help:"Memory for sessions' KV state, such as 2GiB. Default: half of what is free, or a fifth where the model is larger than that."`
 }
 
 // pack is a packing as a flag.
@@ -63,8 +63,10 @@ func (c *computing) threads() (prefill, decode int) {
 // engine prepares this process for computing, and returns what to open a model with. The scheduler gets two processors
 // beside the threads that compute: those spin, and without spare ones the network starves.
 func (c *computing) engine() runtime.Options {
-	if err := kernels.VariantError(); err != nil {
-		fmt.Fprintf(os.Stderr, "starling: %v; using %v\n", err, kernels.Active())
+	for _, err := range []error{kernels.VariantError(), kernels.Distrusted()} {
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "starling: %s; using %v\n", oneLine(err.Error()), kernels.Active())
+		}
 	}
 	if c.Nice > 0 {
 		if err := setNice(c.Nice); err != nil {
