@@ -22,7 +22,7 @@ test: ## every test that needs no model download
 	$(GO) vet ./...
 	$(GO) test -timeout 20m ./...
 
-check: test staticcheck cross ## what a change must pass, but for the race detector and qemu (.ci/run)
+check: test staticcheck cross ## test, staticcheck and the cross builds; .ci/run does more
 
 vet:
 	$(GO) vet ./...
@@ -63,8 +63,9 @@ arm64: ## the kernels' tests and the self test under qemu, for each variant: all
 # go test now and then calls the end of -fuzztime itself a failure: that deadline, and no input that fails.
 FUZZ_ENDED = { grep -q '^    context deadline exceeded$$' bin/fuzz.log && ! grep -q 'Failing input\|panic\|hung' bin/fuzz.log; }
 fuzz: ## every fuzz target for FUZZTIME
-	@mkdir -p bin; set -e; for pkg in $$($(GO) list ./...); do \
-	  for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+	@mkdir -p bin; set -e; pkgs=$$($(GO) list ./...); for pkg in $$pkgs; do \
+	  targets=$$($(GO) test -list '^Fuzz' $$pkg); \
+	  for f in $$(echo "$$targets" | grep '^Fuzz'); do \
 	    echo "$$pkg $$f"; \
 	    $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg > bin/fuzz.log 2>&1 || $(FUZZ_ENDED) || { cat bin/fuzz.log; exit 1; }; \
 	  done; done
