@@ -19,9 +19,9 @@ import (
 type Activations struct {
 	rows, cols int
 	form       Form
-	dense      []float32 // Dense: a copy of the rows
-	blocks     []packed  // otherwise: cols/32 a row
-	records    []byte    // or, for assembly kernels (inRecords): see record32
+	dense      []float32  // Dense: a copy of the rows
+	blocks     []actBlock // otherwise: cols/32 a row
+	records    []byte     // or, for assembly kernels (inRecords): see record32
 	inRecords  bool
 }
 
@@ -116,7 +116,7 @@ func quantScale(amax float32) (d, id float32) {
 }
 
 // quantise fills one group of 32 with scale d and inverse scale id.
-func (p *packed) quantise(x *[32]float32, d, id float32) {
+func (p *actBlock) quantise(x *[32]float32, d, id float32) {
 	// For |y| <= 2^22, y + 1.5·2^23 rounds y to the nearest even integer, which is then in the low bits.
 	const magic = 0x1.8p23
 	var q [32]int64

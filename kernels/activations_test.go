@@ -10,7 +10,7 @@ import (
 )
 
 // unpack returns the 32 integers of p.
-func (p *packed) unpack() (q [32]int) {
+func (p *actBlock) unpack() (q [32]int) {
 	for g := range 4 {
 		for k := range 2 {
 			u := int64(p.pairs[2*g+k])

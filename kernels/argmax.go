@@ -20,7 +20,7 @@ func ArgMax(x []float32) int {
 func IndexAtLeast(x []float32, least float32) int {
 	n := 0
 	if active.seek != nil {
-		n = active.seek(first(x), len(x)&^7, least)
+		n = active.seek(pointerTo(x), len(x)&^7, least)
 	}
 	for i := n; i < len(x); i++ {
 		if x[i] >= least {

@@ -34,7 +34,7 @@ func widenF16Bytes(dst []float32, b []byte) {
 	n := 0
 	if active.widenF16 != nil {
 		n = len(dst) &^ 7
-		active.widenF16(first(dst), first(b[:2*len(dst)]), n)
+		active.widenF16(pointerTo(dst), pointerTo(b[:2*len(dst)]), n)
 	}
 	for i := n; i < len(dst); i++ {
 		dst[i] = F16ToF32(binary.LittleEndian.Uint16(b[2*i:]))
@@ -46,7 +46,7 @@ func widenBF16(dst []float32, b []byte) {
 	n := 0
 	if active.widenBF16 != nil {
 		n = len(dst) &^ 7
-		active.widenBF16(first(dst), first(b[:2*len(dst)]), n)
+		active.widenBF16(pointerTo(dst), pointerTo(b[:2*len(dst)]), n)
 	}
 	for i := n; i < len(dst); i++ {
 		dst[i] = bf16ToF32(binary.LittleEndian.Uint16(b[2*i:]))

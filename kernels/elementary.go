@@ -47,7 +47,7 @@ func Exps(dst, x []float32) {
 	n := 0
 	if active.exps != nil {
 		n = len(x) &^ 7
-		active.exps(first(dst), first(x), n)
+		active.exps(pointerTo(dst), pointerTo(x), n)
 	}
 	for i := n; i < len(x); i++ {
 		dst[i] = Exp(x[i])

@@ -59,7 +59,7 @@ func widenF16(dst []float32, src []uint16) {
 	n := 0
 	if active.widenF16 != nil {
 		n = len(src) &^ 7
-		active.widenF16(first(dst), (*byte)(unsafe.Pointer(first(src))), n)
+		active.widenF16(pointerTo(dst), (*byte)(unsafe.Pointer(pointerTo(src))), n)
 	}
 	for i := n; i < len(src); i++ {
 		dst[i] = F16ToF32(src[i])
@@ -72,7 +72,7 @@ func clampF16s(dst []uint16, src []float32) {
 	n := 0
 	if active.clampF16 != nil {
 		n = len(src) &^ 7
-		active.clampF16(first(dst), first(src), n)
+		active.clampF16(pointerTo(dst), pointerTo(src), n)
 	}
 	for i := n; i < len(src); i++ {
 		dst[i] = clampF16(src[i])
@@ -84,7 +84,7 @@ func CheckFinite(x []float32) int {
 	n := 0
 	if active.largestBits != nil {
 		n = len(x) &^ 7
-		if active.largestBits(first(x), n) >= 0x7f800000 {
+		if active.largestBits(pointerTo(x), n) >= 0x7f800000 {
 			n = 0
 		}
 	}

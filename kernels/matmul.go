@@ -2,10 +2,6 @@ package kernels
 
 import "fmt"
 
-// rowTile is how many activation rows meet one weight row before the next one is read: enough to reuse the weights
-// from cache, few enough for the activations to stay there. It can't change results.
-const rowTile = 8
-
 // MatMul computes dst[r*stride+o] = Σ_k w[o][k]·a[r][k] for all rows r of a and outputs o in [first, last). Other
 // elements of dst are not touched, so workers may share dst and split the outputs. The form of a must be w.Type.Form().
 //

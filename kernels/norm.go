@@ -28,7 +28,7 @@ func RMSNorm(dst, x, weight []float32, eps float32) {
 // sumSquares returns the sum of squares in 16 lanes, folded.
 func sumSquares(x []float32) float32 {
 	if active.squares != nil && len(x)%16 == 0 {
-		return active.squares(first(x), len(x))
+		return active.squares(pointerTo(x), len(x))
 	}
 	var l lanes
 	fmaLanes(&l, x, x)
@@ -47,7 +47,7 @@ func Add(dst, a, b []float32) {
 	n := 0
 	if active.add != nil {
 		n = len(a) &^ 7
-		active.add(first(dst), first(a), first(b), n)
+		active.add(pointerTo(dst), pointerTo(a), pointerTo(b), n)
 	}
 	for i := n; i < len(a); i++ {
 		dst[i] = a[i] + b[i]
@@ -63,7 +63,7 @@ func MulSiLU(dst, gate, up []float32) {
 	n := 0
 	if active.mulSiLU != nil {
 		n = len(gate) &^ 7
-		active.mulSiLU(first(dst), first(gate), first(up), n)
+		active.mulSiLU(pointerTo(dst), pointerTo(gate), pointerTo(up), n)
 	}
 	for i := n; i < len(gate); i++ {
 		dst[i] = float32(SiLU(gate[i]) * up[i])
@@ -79,7 +79,7 @@ func MulGELU(dst, gate, up []float32) {
 	n := 0
 	if active.mulGELU != nil {
 		n = len(gate) &^ 7
-		active.mulGELU(first(dst), first(gate), first(up), n)
+		active.mulGELU(pointerTo(dst), pointerTo(gate), pointerTo(up), n)
 	}
 	for i := n; i < len(gate); i++ {
 		dst[i] = float32(GELU(gate[i]) * up[i])
@@ -95,7 +95,7 @@ func Scale(dst, x []float32, s float32) {
 	n := 0
 	if active.scale != nil {
 		n = len(x) &^ 7
-		active.scale(first(dst), first(x), n, s)
+		active.scale(pointerTo(dst), pointerTo(x), n, s)
 	}
 	for i := n; i < len(x); i++ {
 		dst[i] = float32(x[i] * s)

@@ -10,7 +10,7 @@ import "fmt"
 func RopeInterleaved(x []float32, heads, headDim, ropeDim int, cos, sin []float32) {
 	pairs := checkRope(x, heads, headDim, ropeDim, cos, sin)
 	if active.ropeInterleaved != nil && pairs%8 == 0 {
-		active.ropeInterleaved(first(x), heads, headDim, pairs, first(cos), first(sin))
+		active.ropeInterleaved(pointerTo(x), heads, headDim, pairs, pointerTo(cos), pointerTo(sin))
 		return
 	}
 	for h := 0; h < heads; h++ {
@@ -27,7 +27,7 @@ func RopeInterleaved(x []float32, heads, headDim, ropeDim int, cos, sin []float3
 func RopeHalf(x []float32, heads, headDim, ropeDim int, cos, sin []float32) {
 	pairs := checkRope(x, heads, headDim, ropeDim, cos, sin)
 	if active.ropeHalf != nil && pairs%8 == 0 {
-		active.ropeHalf(first(x), heads, headDim, pairs, first(cos), first(sin))
+		active.ropeHalf(pointerTo(x), heads, headDim, pairs, pointerTo(cos), pointerTo(sin))
 		return
 	}
 	for h := 0; h < heads; h++ {

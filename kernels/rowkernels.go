@@ -25,5 +25,5 @@ type rowKernels struct {
 	seek             func(x *float32, n int, least float32) int
 }
 
-// first returns the address of the first element, or what an empty slice has in its place.
-func first[E any](s []E) *E { return unsafe.SliceData(s) }
+// pointerTo returns the address of the first element, or what an empty slice has in its place.
+func pointerTo[E any](s []E) *E { return unsafe.SliceData(s) }

@@ -1,11 +1,11 @@
 package kernels
 
-// These are the terms of K types, like those of the legacy types. A block of 256 has eight packed groups, whose d is the same.
+// These are the terms of K types, like those of the legacy types. A block of 256 has eight actBlocks, whose d is the same.
 
-func termsQ4_K(t *terms, w []byte, a []packed) int {
+func termsQ4_K(t *terms, w []byte, a []actBlock) int {
 	for i := range len(a) / 8 {
 		b := (*[bytesQ4_K]byte)(w[i*bytesQ4_K:])
-		p8 := (*[8]packed)(a[8*i:])
+		p8 := (*[8]actBlock)(a[8*i:])
 		sc, mn := unpackScales(b[4:16])
 		isum, imin := int32(0), int32(0)
 		for s := 0; s < 8; s += 2 {
@@ -24,10 +24,10 @@ func termsQ4_K(t *terms, w []byte, a []packed) int {
 	return 2 * len(a) / 8
 }
 
-func termsQ5_K(t *terms, w []byte, a []packed) int {
+func termsQ5_K(t *terms, w []byte, a []actBlock) int {
 	for i := range len(a) / 8 {
 		b := (*[bytesQ5_K]byte)(w[i*bytesQ5_K:])
-		p8 := (*[8]packed)(a[8*i:])
+		p8 := (*[8]actBlock)(a[8*i:])
 		sc, mn := unpackScales(b[4:16])
 		h0, h1, h2, h3 := u64(b[16:]), u64(b[24:]), u64(b[32:]), u64(b[40:])
 		isum, imin := int32(0), int32(0)
@@ -49,10 +49,10 @@ func termsQ5_K(t *terms, w []byte, a []packed) int {
 	return 2 * len(a) / 8
 }
 
-func termsQ6_K(t *terms, w []byte, a []packed) int {
+func termsQ6_K(t *terms, w []byte, a []actBlock) int {
 	for i := range len(a) / 8 {
 		b := (*[bytesQ6_K]byte)(w[i*bytesQ6_K:])
-		p8 := (*[8]packed)(a[8*i:])
+		p8 := (*[8]actBlock)(a[8*i:])
 		isum := int32(0)
 		for s := 0; s < 8; s++ { // 32 elements with two scales
 			part := s & 3
@@ -71,7 +71,7 @@ func termsQ6_K(t *terms, w []byte, a []packed) int {
 
 // dot6 returns the sum of (w-32)·a over group g of p, where bytes of x have the low four bits of eight weights in their
 // low half and those of h the high two bits in their bits 0 and 1.
-func dot6(x, h uint64, p *packed, g int) int32 {
+func dot6(x, h uint64, p *actBlock, g int) int32 {
 	const two = 3 * ones
 	return top(half - 32*p.corr[g] + eight5(x, h&two<<4, h>>8&two<<4, p, g))
 }

@@ -5,6 +5,9 @@ const (
 	spanBlocks = 64
 	// chains is how many outputs are summed side by side. Each keeps its own order; together they hide latency.
 	chains = 4
+	// rowTile is how many activation rows meet one weight row before the next one is read: enough to reuse the weights
+	// from cache, few enough for the activations to stay there. It can't change results.
+	rowTile = 8
 )
 
 // terms are the exact products of consecutive FMA steps of one output: for each of them, float64 holds x·y of
@@ -13,7 +16,7 @@ type terms [2 * spanBlocks]float64
 
 // termsOf fills t with the terms of a span of blocks, in the order that MatMul documents, and returns their number.
 // w starts at the span's first weight block; a has the span's activations.
-type termsOf func(t *terms, w []byte, a []packed) int
+type termsOf func(t *terms, w []byte, a []actBlock) int
 
 // termsFor returns the function that multiplies weights of a quantised type.
 func termsFor(t Type) termsOf {

@@ -15,10 +15,10 @@ import "encoding/binary"
 //
 // All of this is exact integer arithmetic: it equals the plain loop over w·a, and tests compare it with that.
 
-// packed is 32 quantised activations of one row, ready for such products. Group g of eight elements has elements
+// actBlock is 32 quantised activations of one row, ready for such products. Group g of eight elements has elements
 // 8g, 8g+2, 8g+4, 8g+6 in pairs[2g] and 8g+1, 8g+3, 8g+5, 8g+7 in pairs[2g+1], since masking every other byte
 // of eight consecutive weight bytes yields just those.
-type packed struct {
+type actBlock struct {
 	pairs [8]uint64
 	corr  [4]uint64 // per group: (1+X+X²+X³)·(pairs[2g] + pairs[2g+1])
 	base  uint64    // 2^47 - 8·Σ corr
@@ -34,7 +34,7 @@ const (
 )
 
 // pack stores q, which must be within ±127.
-func (p *packed) pack(q *[32]int64) {
+func (p *actBlock) pack(q *[32]int64) {
 	total := uint64(0)
 	for g := 0; g < 4; g++ {
 		e := q[8*g : 8*g+8 : 8*g+8]
@@ -51,13 +51,13 @@ func (p *packed) pack(q *[32]int64) {
 func top(t uint64) int32 { return int32(int64(t) >> 48) }
 
 // eight returns the products of the low halves of eight weight bytes with group g.
-func eight(x uint64, p *packed, g int) uint64 {
+func eight(x uint64, p *actBlock, g int) uint64 {
 	return x&nibbles*p.pairs[2*g] + x>>8&nibbles*p.pairs[2*g+1]
 }
 
 // eight5 is eight with a fifth bit for each weight: bits 0, 2, 4 and 6 of a byte in even, 1, 3, 5 and 7 in odd, at bit 4
 // of the lanes.
-func eight5(x, even, odd uint64, p *packed, g int) uint64 {
+func eight5(x, even, odd uint64, p *actBlock, g int) uint64 {
 	return (x&nibbles|even)*p.pairs[2*g] + (x>>8&nibbles|odd)*p.pairs[2*g+1]
 }
 
