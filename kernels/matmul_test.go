@@ -81,40 +81,34 @@ func testMatMul(t *testing.T) {
 
 // TestMatMulPasses compares products of more than a pass of rows, and of several passes of groups, with the Go code,
 // packed before and for the product.
-func TestMatMulPasses(t *testing.T) { eachVariant(t, testMatMulPasses) }
-
-func testMatMulPasses(t *testing.T) {
+func TestMatMulPasses(t *testing.T) {
 	const outputs = (passGroups+1)*groupRows + 5
 	r := rand.New(rand.NewPCG(9, 9))
-	var s Scratch
 	for _, typ := range allTypes {
 		if typ.Form() == Dense {
 			continue // TestMatMulDense
 		}
-		cols := 288
-		if typ.Form() == Q8x256 {
-			cols = 512
-		}
+		cols := map[Form]int{Q8x32: 288, Q8x256: 512}[typ.Form()]
 		w := testMatrix(r, typ, outputs, cols)
+		const most = 2*passRows + 2
+		x, want := testActivations(r, most, cols), make([]float32, most*outputs)
+		var s Scratch
+		underGeneric(func() { MatMul(want, outputs, &w, prepare(t, x, most, cols, typ.Form()), 0, outputs, &s) })
 		packed := make([]byte, w.PackedBytes())
 		w.PackGroups(packed, 0, w.Groups())
-		for _, rows := range []int{passRows - 1, passRows, passRows + 1, 2*passRows + 2} {
-			x := testActivations(r, rows, cols)
-			want := make([]float32, rows*outputs)
-			underGeneric(func() {
-				MatMul(want, outputs, &w, prepare(t, x, rows, cols, typ.Form()), 0, outputs, &s)
-			})
-			a := prepare(t, x, rows, cols, typ.Form())
-			for _, p := range [][]byte{nil, packed} {
-				w.UsePacked(p)
-				got := fence(len(want), nil)
-				MatMul(got.data, outputs, &w, a, 0, outputs, &s)
-				if err := sameBits(got.data, want); err != nil || !got.intact() {
-					t.Fatalf("%v, %d rows, packed %t: %v, intact: %t", typ, rows, p != nil, err, got.intact())
+		eachVariant(t, func(t *testing.T) {
+			for _, rows := range []int{passRows - 1, passRows, passRows + 1, most} {
+				a := prepare(t, x, rows, cols, typ.Form())
+				for _, p := range [][]byte{nil, packed} {
+					w.UsePacked(p)
+					got := fence(rows*outputs, nil)
+					MatMul(got.data, outputs, &w, a, 0, outputs, &s)
+					if err := sameBits(got.data, want[:rows*outputs]); err != nil || !got.intact() {
+						t.Fatalf("%v, %d rows, packed %t: %v, intact: %t", typ, rows, p != nil, err, got.intact())
+					}
 				}
 			}
-			w.UsePacked(nil)
-		}
+		})
 	}
 }
 
