@@ -26,21 +26,36 @@ var byteOf = func() (m [alphabetExtra + 68]int16) {
 	return m
 }()
 
-// decodeAlphabet appends the bytes that s, written in the alphabet, stands for.
-// It reports false, and appends nothing, when s has any other character.
-func decodeAlphabet(dst []byte, s string) ([]byte, bool) {
-	n := len(dst)
-	for _, r := range s {
-		if int(r) >= len(byteOf) || byteOf[r] < 0 {
-			return dst[:n], false
+// runeOf is byteOf's inverse.
+var runeOf = func() (m [256]rune) {
+	for r, b := range byteOf {
+		if b >= 0 {
+			m[b] = rune(r)
 		}
-		dst = append(dst, byte(byteOf[r]))
 	}
-	return dst, true
+	return m
+}()
+
+// appendAlphabet appends raw, written in the alphabet.
+func appendAlphabet(dst []byte, raw string) []byte {
+	for i := range len(raw) {
+		dst = utf8.AppendRune(dst, runeOf[raw[i]])
+	}
+	return dst
 }
 
-// appendDecoded is decodeAlphabet for display: characters outside the alphabet
-// stand for themselves.
+// inAlphabet reports whether s has the alphabet's characters only.
+func inAlphabet(s string) bool {
+	for _, r := range s {
+		if int(r) >= len(byteOf) || byteOf[r] < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// appendDecoded appends the bytes that s, written in the alphabet, stands for.
+// Characters outside the alphabet stand for themselves.
 func appendDecoded(dst []byte, s string) []byte {
 	for i := 0; i < len(s); {
 		r, w := utf8.DecodeRuneInString(s[i:])

@@ -16,7 +16,7 @@ type bpe struct {
 	byteID  [256]int32       // token id of each single byte, or unk
 	merges  map[uint64]merge // by pair(left, right)
 	virtual [][]byte         // bytes of the virtual symbols
-	words   map[string]int32 // whole words that skip the merges; nil when the pre-tokenizer has no such rule
+	words   *plain           // asked for whole words first; nil when the pre-tokenizer has no such rule
 }
 
 // merge is what a pair of symbols becomes, and how early.
@@ -27,51 +27,58 @@ type merge struct {
 
 func pair(l, r int32) uint64 { return uint64(uint32(l))<<32 | uint64(uint32(r)) }
 
-// newBPE builds the merge table. Only normal tokens can come out of merges:
-// control tokens must not appear in a prompt because somebody spelled them.
-func newBPE(v Vocab, types []int32, wholeWords bool) (bpe, error) {
+// plain are the tokens that can come out of merges, by their text in the byte
+// alphabet: the normal ones. Control tokens must not appear in a prompt because
+// somebody spelled them.
+type plain struct {
+	byText lexicon
+	types  []int32
+}
+
+// find returns the normal token of that text, or -1.
+func (p *plain) find(text string) int32 {
+	id := p.byText.find(text)
+	if id >= 0 && p.types[id] != typeNormal && p.types[id] != typeUndefined {
+		return -1
+	}
+	return id
+}
+
+// newBPE builds the merge table. It is on the way to the first token of every
+// run: texts are looked up as the file has them, and only those of merges that
+// name no token are kept apart.
+func newBPE(v Vocab, types []int32, byText lexicon, wholeWords bool) (bpe, error) {
 	b := bpe{tokens: int32(len(v.Tokens)), merges: make(map[uint64]merge, len(v.Merges))}
-	syms := make(map[string]int32, len(v.Tokens)) // by bytes
-	var buf []byte
-	for i, s := range v.Tokens {
-		if types[i] != typeNormal && types[i] != typeUndefined || s == "" {
-			continue
-		}
-		if raw, ok := decodeAlphabet(buf[:0], s); ok {
-			buf = raw
-			syms[string(raw)] = int32(i)
-		}
+	known := &plain{byText, types}
+	if wholeWords {
+		b.words = known
 	}
 	for c := range 256 {
-		b.byteSym[c], b.byteID[c] = -1, v.UNK
-		if id, ok := syms[string([]byte{byte(c)})]; ok {
-			b.byteSym[c], b.byteID[c] = id, id
-		}
-	}
-	if v.UNK < 0 {
-		for c, id := range b.byteID {
-			b.byteID[c] = max(id, -1)
-		}
-	}
-	if wholeWords {
-		b.words = make(map[string]int32, len(syms))
-		for s, id := range syms {
-			b.words[s] = id
+		id := known.find(string(runeOf[c]))
+		b.byteSym[c], b.byteID[c] = id, id
+		if id < 0 {
+			b.byteID[c] = max(v.UNK, -1)
 		}
 	}
 
-	symbol := func(raw []byte) int32 {
-		if id, ok := syms[string(raw)]; ok {
+	virtual := map[string]int32{} // by text
+	symbol := func(text string) int32 {
+		if id := known.find(text); id >= 0 {
 			return id
 		}
+		if id, ok := virtual[text]; ok {
+			return id
+		}
+		raw := appendDecoded(nil, text)
 		id := b.tokens + int32(len(b.virtual))
-		b.virtual = append(b.virtual, []byte(string(raw)))
-		syms[string(raw)] = id
+		b.virtual = append(b.virtual, raw)
+		virtual[strings.Clone(text)] = id // a copy, so that text itself need not be on the heap
 		if len(raw) == 1 {
 			b.byteSym[raw[0]] = id
 		}
 		return id
 	}
+	var buf []byte
 	for i, m := range v.Merges {
 		// A merge never begins with the separator, hence the search from 1.
 		cut := -1
@@ -81,18 +88,13 @@ func newBPE(v Vocab, types []int32, wholeWords bool) (bpe, error) {
 		if cut < 1 || cut == len(m)-1 {
 			return bpe{}, fmt.Errorf("tokenizer.ggml.merges[%d] is %s, not two symbols with a space between", i, quote(m))
 		}
-		raw, ok := decodeAlphabet(buf[:0], m[:cut])
-		left := len(raw)
-		if ok {
-			raw, ok = decodeAlphabet(raw, m[cut+1:])
-		}
-		if !ok {
+		if !inAlphabet(m[:cut]) || !inAlphabet(m[cut+1:]) {
 			return bpe{}, fmt.Errorf("tokenizer.ggml.merges[%d] is %s, which has characters outside the byte alphabet", i, quote(m))
 		}
-		buf = raw
-		p := pair(symbol(raw[:left]), symbol(raw[left:]))
+		p := pair(symbol(m[:cut]), symbol(m[cut+1:]))
 		if _, dup := b.merges[p]; !dup { // the first of equal merges counts
-			b.merges[p] = merge{rank: uint32(i), sym: symbol(raw)}
+			buf = append(append(buf[:0], m[:cut]...), m[cut+1:]...)
+			b.merges[p] = merge{rank: uint32(i), sym: symbol(string(buf))}
 		}
 	}
 	return b, nil
@@ -110,6 +112,7 @@ func (c candidate) pos() int32 { return int32(uint32(c.key)) }
 
 // merger holds the working memory of encoding one text after another.
 type merger struct {
+	text       []byte  // the word, in the byte alphabet
 	sym        []int32 // symbol at each position, -1 once swallowed by its left neighbour
 	prev, next []int32 // neighbours; -1 at the start, len(sym) at the end
 	heap       []candidate
@@ -121,7 +124,8 @@ type merger struct {
 // applies. Cost: O(n log n) for n bytes.
 func (b *bpe) encode(dst []int32, word string, m *merger) []int32 {
 	if b.words != nil {
-		if id, ok := b.words[word]; ok {
+		m.text = appendAlphabet(m.text[:0], word)
+		if id := b.words.find(string(m.text)); id >= 0 {
 			return append(dst, id)
 		}
 	}

@@ -165,7 +165,7 @@ func newModel(v Vocab, types []int32, byText lexicon) (model, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := newBPE(v, types, pre.wholeWords)
+	b, err := newBPE(v, types, byText, pre.wholeWords)
 	return &byteLevel{pre.stages, b}, err
 }
 
@@ -216,7 +216,7 @@ func (t *Tokenizer) buildPieces(tokens []string, model string) error {
 			t.pieces = append(t.pieces, s...)
 		}
 		if uint64(len(t.pieces)) > 1<<31 {
-			return fmt.Errorf("tokenizer.ggml.tokens: the texts have more than %d bytes together", 1<<31)
+			return errors.New("tokenizer.ggml.tokens: the texts have more than 2 GiB together")
 		}
 		t.ends[i] = uint32(len(t.pieces))
 	}
