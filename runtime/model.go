@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	goruntime "runtime"
+	"sync"
 	"sync/atomic"
 
 	"github.com/starling-swarm/starling/kernels"
@@ -79,28 +80,31 @@ func Open(o Options) (*Model, error) {
 	if o.KV > KVF32 {
 		return nil, fmt.Errorf("runtime: KV type %d is not known", o.KV)
 	}
-	tok, err := LoadTokenizer(set)
-	if err != nil {
-		return nil, err
-	}
-	if tok.Size() > cfg.Vocab {
-		return nil, fmt.Errorf("runtime: %s: the tokenizer has %d tokens, the embedding table %d rows", o.Path, tok.Size(), cfg.Vocab)
-	}
-	m := &Model{cfg: cfg, layers: layers, kv: o.KV, tok: tok, load: loader{set: set}, running: make(chan struct{}, 1)}
+	m := &Model{cfg: cfg, layers: layers, kv: o.KV, load: loader{set: set}, running: make(chan struct{}, 1)}
 	m.threads.prefill = cmp.Or(max(o.Threads, 0), goruntime.GOMAXPROCS(0))
 	m.threads.decode = cmp.Or(max(o.DecodeThreads, 0), m.threads.prefill)
 	most := max(m.threads.prefill, m.threads.decode)
 	if o.Yield {
 		m.others = newOthers()
 	}
-	m.bindOperations()
-	if err := m.loadWeights(); err != nil {
-		m.load.close()
-		return nil, err
-	}
 	m.pool = newPool(most)
-	if err := m.place(o.Pack); err != nil {
-		m.free()
+	m.buf.scratch = make([]kernels.Scratch, most)
+	m.buf.attention.bind(m, most)
+	m.bindOperations()
+
+	var vocab sync.WaitGroup // a tenth of a second for a large vocabulary: beside the weights
+	var tokErr error
+	vocab.Go(func() { m.tok, tokErr = LoadTokenizer(set) })
+	err = m.loadWeights()
+	if err == nil {
+		err = m.place(o.Pack)
+	}
+	vocab.Wait()
+	if err = cmp.Or(err, tokErr); err == nil && m.tok.Size() > cfg.Vocab {
+		err = fmt.Errorf("runtime: %s: the tokenizer has %d tokens, the embedding table %d rows", o.Path, m.tok.Size(), cfg.Vocab)
+	}
+	if err != nil {
+		_ = m.free() // err says what matters
 		return nil, err
 	}
 	m.budget.limit = o.MaxKVBytes
@@ -110,8 +114,6 @@ func Open(o Options) (*Model, error) {
 			m.budget.limit = int64(streamKV * float64(availableMemory()))
 		}
 	}
-	m.buf.scratch = make([]kernels.Scratch, most)
-	m.buf.attention.bind(m, most)
 	return m, nil
 }
 
