@@ -1,5 +1,7 @@
 package kernels
 
+import "unsafe"
+
 // panelBytes is the scratch memory of one unpacked superblock of two groups; kernels/_asm says what is where.
 const panelBytes = 2 * 6656
 
@@ -12,6 +14,7 @@ type groupArgs struct {
 	next   int      // bytes from the records of a superblock to the next's
 	blocks int      // blocks of the weight type in w
 	rows   int      // rows of activations
+	ahead  int      // what to fetch: the memory that many bytes after the blocks being multiplied, which may be anywhere
 	acc    *float32 // [groups][rows][16]: in, the sums so far; out, with these blocks
 	panel  *byte    // panelBytes, at a multiple of 64
 }
@@ -37,6 +40,9 @@ const (
 	fewRows    = 8
 )
 
+// packedAhead is how far ahead of use packed weights are fetched, in bytes: enough for memory's latency at its speed.
+const packedAhead = 8192
+
 // matMulGroups is MatMul by assembly kernels. Without a packed copy, the groups of a pass are packed to scratch memory,
 // once for all rows of activations.
 func matMulGroups(dst []float32, stride int, w *Matrix, a *Activations, first, last int, s *Scratch) {
@@ -58,7 +64,7 @@ func matMulGroups(dst []float32, stride int, w *Matrix, a *Activations, first, l
 		s.block = aligned(s.block, groups*groupBytes)
 	}
 	s.acc = sized(s.acc, groups*min(a.rows, passRows)*groupRows)
-	s.args = groupArgs{next: a.rows * rec, wNext: groupBytes, panel: &s.panel[0]}
+	s.args = groupArgs{next: a.rows * rec, wNext: groupBytes, panel: &s.panel[0], ahead: packedAhead}
 	args := &s.args
 	atOnce := 1
 	if active.pairs && groups > 1 {
@@ -72,6 +78,9 @@ func matMulGroups(dst []float32, stride int, w *Matrix, a *Activations, first, l
 		} else {
 			for g := range n {
 				w.packBlocks(blocks[g*groupBytes:], g0+g, 0, total, &s.pack)
+			}
+			if groups == 1 { // the rows to pack next, while these are multiplied
+				args.ahead = int(uintptr(unsafe.Pointer(&w.Data[g0*groupBytes])) + uintptr(groupBytes) - uintptr(unsafe.Pointer(&blocks[0])))
 			}
 		}
 		for r0 := 0; r0 < a.rows; r0 += passRows {

@@ -19,8 +19,13 @@ TEXT ·packAVX2(SB), NOSPLIT, $0-8
 	MOVQ packArgs_stride(BX), R11
 	LEAQ (R11)(R11*2), R12
 	MOVQ packArgs_blocks(BX), R13
+	MOVQ R11, R15
+	SHLQ $4, R15
+	ADDQ R14, R15
 	VMOVDQU pack_avx2_low16<>(SB), Y10
 block1:
+	PREFETCHT0 0(R15)
+	ADDQ $64, R15
 	MOVQ packArgs_half(BX), SI
 	ADDQ R14, SI
 	LEAQ (SI)(R11*4), R8
@@ -70,6 +75,9 @@ block1:
 	MOVQ packArgs_dwords(BX), CX
 	JMP chunks3
 two5:
+	PREFETCHT0 0(R15)
+	PREFETCHT0 128(R15)
+	ADDQ $256, R15
 	VMOVDQU (SI), X0
 	VINSERTI128 $1, (R8), Y0, Y0
 	VMOVDQU (SI)(R11*1), X1
@@ -131,6 +139,9 @@ chunks3:
 chunk2:
 	CMPQ CX, $4
 	JLT last4
+	PREFETCHT0 0(R15)
+	PREFETCHT0 128(R15)
+	ADDQ $256, R15
 	VMOVDQU (SI), X0
 	VINSERTI128 $1, (R8), Y0, Y0
 	VMOVDQU (SI)(R11*1), X1

@@ -13,18 +13,19 @@ const (
 
 // Offsets into the panel of AVX2: codes of 256 columns by 16 rows come first.
 const (
-	panelScale = 4096 // K: pairs of scales; others: d, then m, [8][16]float32 each
-	panelM     = panelScale + 512
-	panelMin   = 5120 // Q4_K, Q5_K: pairs of minimums [4][16]; Q6_K: pairs of scales [8][16]
-	panelD     = 5632 // K: d [16]float32
-	panelDmin  = 5696 // K: dmin [16]float32
-	panelTotal = 5760 // scratch: [4][2] registers
+	panelScale  = 4096 // K: pairs of scales; others: d, then m, [8][16]float32 each
+	panelM      = panelScale + 512
+	panelMin    = 5120 // Q4_K, Q5_K: pairs of minimums [4][16]; Q6_K: pairs of scales [8][16]
+	panelD      = 5632 // K: d [16]float32
+	panelDmin   = 5696 // K: dmin [16]float32
+	panelTotal  = 5760 // scratch: [4][2] registers
+	panelBlocks = 6016 // not K: blocks in this superblock, an int64
 )
 
 // Panels fit panelBytes, or this doesn't compile: AVX2's, AVX-512's two, and arm64's, which is the largest of one group.
 // 6,656 is its size and two lines of the cache.
 const (
-	_ = uint(panelBytes - (panelTotal + 4*2*32))
+	_ = uint(panelBytes - (panelBlocks + 8))
 	_ = uint(panelBytes - (wide512 + dmin512 + 64))
 	_ = uint(panelBytes - (neonDmin + 64))
 	_ = uint(wide512 - (dmin512 + 64))

@@ -8,8 +8,8 @@ import "fmt"
 // of activations to 16-bit pair sums, as many of which are added as can't overflow, then VPMADDWD with pairs of the
 // sub-block's scale widens and scales in one step.
 //
-// Registers: SI packed weights, BX panel, R8 records of the superblock, R9 arguments, R10 blocks left;
-// in a tile: AX record of its first row, DX its sums, CX rows left, R13 codes, DI activations, R11 scales of the block,
+// Registers: SI packed weights, BX panel, R8 records of the superblock, R9 arguments, R10 blocks left, R12 how far ahead to
+// fetch; in a tile: AX record of its first row, DX its sums, CX rows left, R13 codes, DI activations, R11 scales of the block,
 // R14 scalars of the record, R15 blocks left in the superblock.
 
 func matmulAVX2(f *file) {
@@ -42,8 +42,10 @@ func (f avx2) group(k kind) {
 	if !k.k {
 		f.op("MOVQ $8, R12")
 		f.op("CMPQ R10, R12")
-		f.op("CMOVQLT R10, R12") // blocks in this superblock
+		f.op("CMOVQLT R10, R12")
+		f.op("MOVQ R12, %d(BX)", panelBlocks)
 	}
+	f.op("MOVQ groupArgs_ahead(R9), R12")
 	f.unpackScales(k)
 	if !k.signed {
 		f.op("CMPQ groupArgs_rows(R9), $%d", fewRows)
@@ -62,7 +64,7 @@ func (f avx2) group(k kind) {
 		f.op("ADDQ $%d, SI", k.bytes())
 		f.op("DECQ R10")
 	} else {
-		f.op("IMULQ $%d, R12", k.bytes())
+		f.op("IMUL3Q $%d, %d(BX), R12", k.bytes(), panelBlocks)
 		f.op("ADDQ R12, SI")
 		f.op("SUBQ $8, R10")
 	}
@@ -80,7 +82,11 @@ func (f avx2) rowLoop(k kind, packed bool) {
 	f.op("MOVQ R8, AX")
 	f.op("MOVQ groupArgs_acc(R9), DX")
 	f.op("MOVQ groupArgs_rows(R9), CX")
-	for _, t := range []int{4, 2, 1} {
+	sizes := []int{4, 2, 1}
+	if k.k && k.quads < 8 && !f.vnni {
+		sizes = []int{2, 1} // they widen so often that sums in memory cost more than codes loaded twice as often
+	}
+	for _, t := range sizes {
 		next, again := f.label("rowsNext"), f.label(fmt.Sprintf("rows%d_", t))
 		f.at(again)
 		f.op("CMPQ CX, $%d", t)

@@ -3,8 +3,12 @@ package main
 // packAVX2 interleaves blocks of 16 rows, see packArgs: dwords are transposed four columns and eight rows at a time.
 // Where their number is no multiple of four, the last four are done anew, overlapping.
 //
+// Every other line of the next 16 rows is fetched meanwhile, in the order of memory, at the pace of the interleaving: rows
+// can be so short that the processor sees no pattern in 16 of them at once. The other lines are left to the product that
+// follows (groupArgs.ahead), so that neither waits for memory while the other computes.
+//
 // Registers: DI destination, R14 block of row 0, R11 and R12 stride and three strides, R13 blocks left, BX arguments;
-// SI, R8, R9, R10 rows 0, 4, 8, 12; DX destination of dwords.
+// SI, R8, R9, R10 rows 0, 4, 8, 12; DX destination of dwords; R15 what to fetch.
 func packAVX2(f *file) {
 	f.fn("packAVX2", "packArgs", "BX", "interleaves blocks of 16 rows, see packArgs.")
 	f.op("MOVQ packArgs_dst(BX), DI")
@@ -12,6 +16,9 @@ func packAVX2(f *file) {
 	f.op("MOVQ packArgs_stride(BX), R11")
 	f.op("LEAQ (R11)(R11*2), R12")
 	f.op("MOVQ packArgs_blocks(BX), R13")
+	f.op("MOVQ R11, R15")
+	f.op("SHLQ $4, R15")
+	f.op("ADDQ R14, R15")
 	bases := []string{"SI", "R8", "R9", "R10"}
 	rows := func(offset string) {
 		f.op("MOVQ packArgs_%s(BX), SI", offset)
@@ -22,6 +29,12 @@ func packAVX2(f *file) {
 	}
 	row := func(r int) string { return []string{"(%s)", "(%s)(R11*1)", "(%s)(R11*2)", "(%s)(R12*1)"}[r%4] }
 	at := func(r int) string { return sprintf(row(r), bases[r/4]) }
+	fetch := func(lines int) {
+		for i := 0; i < lines; i += 2 {
+			f.op("PREFETCHT0 %d(R15)", 64*i)
+		}
+		f.op("ADDQ $%d, R15", 64*lines)
+	}
 	// columns loads four dword columns of rows 8·half to 8·half+7 at the bases into Y0 to Y3.
 	columns := func(half int) {
 		b := 2 * half
@@ -41,6 +54,7 @@ func packAVX2(f *file) {
 	f.op("VMOVDQU %s, Y10", f.bytes32("low16", 0xff, 0xff, 0, 0))
 	block, chunk, chunks, last, two, end := f.label("block"), f.label("chunk"), f.label("chunks"), f.label("last"), f.label("two"), f.label("end")
 	f.at(block)
+	fetch(1)
 	rows("half")
 	f.op("MOVQ DI, DX")
 	f.op("CMPQ packArgs_halves(BX), $2")
@@ -55,6 +69,7 @@ func packAVX2(f *file) {
 	f.op("JMP %s", chunks)
 
 	f.at(two) // both are at the start of the block: a dword column of their own, before three others
+	fetch(4)
 	for half := range 2 {
 		columns(half)
 		f.op("VMOVDQA Y0, Y%d", 8+half)
@@ -84,6 +99,7 @@ func packAVX2(f *file) {
 	f.at(chunk)
 	f.op("CMPQ CX, $4")
 	f.op("JLT %s", last)
+	fetch(4)
 	for half := range 2 {
 		columns(half)
 		for d := range 4 {

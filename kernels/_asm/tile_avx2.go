@@ -193,7 +193,7 @@ func (t tile) floatStep(r int) {
 	}
 }
 
-// eachBlock loops over the R12 blocks of a legacy superblock.
+// eachBlock loops over the blocks of a legacy superblock.
 func (t tile) eachBlock(body func()) {
 	t.op("MOVQ AX, DI")
 	t.op("MOVQ AX, R14")
@@ -203,7 +203,7 @@ func (t tile) eachBlock(body func()) {
 		t.op("MOVQ BX, R13")
 	}
 	t.op("MOVQ BX, R11")
-	t.op("MOVQ R12, R15")
+	t.op("MOVQ %d(BX), R15", panelBlocks)
 	again := t.label("block")
 	t.at(again)
 	if t.packed && (!t.k.signed || t.inRegs()) { // spread, as in superblock; Q8_0 is always packed, also for many rows

@@ -2,10 +2,10 @@ package main
 
 import "fmt"
 
-// prefetch asks for n packed bytes, some KiB ahead of register reg.
+// prefetch asks for n bytes, groupArgs.ahead bytes ahead of register reg.
 func (f avx2) prefetch(reg string, n int) {
 	for i := 0; i < n; i += 64 {
-		f.op("PREFETCHT0 %d(%s)", i+8192, reg)
+		f.op("PREFETCHT0 %d(%s)(R12*1)", i, reg)
 	}
 }
 
@@ -32,7 +32,7 @@ func (f avx2) unpackScales(k kind) {
 		}
 		return
 	}
-	f.op("MOVQ R12, R15")
+	f.op("MOVQ %d(BX), R15", panelBlocks)
 	f.op("MOVQ SI, R13")
 	f.op("MOVQ BX, R11")
 	again := f.label("scales")
@@ -63,7 +63,7 @@ func (f avx2) unpackCodes(k kind) {
 		f.op("MOVQ $%d, R15", k.parts())
 	} else {
 		f.op("MOVQ SI, R14")
-		f.op("MOVQ R12, R15")
+		f.op("MOVQ %d(BX), R15", panelBlocks)
 	}
 	f.at(again)
 	if !k.k {
