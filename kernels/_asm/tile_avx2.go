@@ -65,7 +65,7 @@ func (t tile) superblock() {
 		blocks, times = t.k.partBlocks(), t.k.parts()
 		w.masks()
 		w.start()
-		t.prefetch("SI", w.lowAt())
+		t.prefetch("SI", 0, w.lowAt()/64)
 	} else {
 		t.op("MOVQ BX, R13")
 	}
@@ -73,11 +73,10 @@ func (t tile) superblock() {
 	t.clear()
 	again := t.label("block")
 	t.at(again)
-	if t.packed { // spread: a burst of as many lines as a superblock has would wait for the core's line fill buffers
-		t.prefetch("R13", t.k.bytes()/times)
-	}
+	lines := (t.k.bytes()/times + 63) / 64
 	for b := range blocks {
-		if t.packed {
+		if t.packed { // spread: a burst of as many lines as a part has would wait for the core's line fill buffers
+			t.prefetch("R13", b*lines/blocks, (b+1)*lines/blocks)
 			w.bits(b)
 		}
 		t.block32(b, 32*b, t.scaleStride()*b)
@@ -207,7 +206,7 @@ func (t tile) eachBlock(body func()) {
 	again := t.label("block")
 	t.at(again)
 	if t.packed && (!t.k.signed || t.inRegs()) { // spread, as in superblock; Q8_0 is always packed, also for many rows
-		t.prefetch("R13", t.k.bytes())
+		t.prefetch("R13", 0, (t.k.bytes()+63)/64)
 	}
 	body()
 	t.op("ADDQ $32, DI")

@@ -2,10 +2,10 @@ package main
 
 import "fmt"
 
-// prefetch asks for n bytes, groupArgs.ahead bytes ahead of register reg.
-func (f avx2) prefetch(reg string, n int) {
-	for i := 0; i < n; i += 64 {
-		f.op("PREFETCHT0 %d(%s)(R12*1)", i, reg)
+// prefetch asks for lines [from, to) of the memory that is groupArgs.ahead bytes ahead of register reg.
+func (f avx2) prefetch(reg string, from, to int) {
+	for i := from; i < to; i++ {
+		f.op("PREFETCHT0 %d(%s)(R12*1)", 64*i, reg)
 	}
 }
 
@@ -51,7 +51,7 @@ func (f avx2) unpackScales(k kind) {
 func (f avx2) unpackCodes(k kind) {
 	w := weights{f, k, "R14", "R11"}
 	if k.k {
-		f.prefetch("SI", k.bytes())
+		f.prefetch("SI", 0, (k.bytes()+63)/64)
 	}
 	w.masks()
 	f.op("MOVQ BX, R13")
@@ -67,7 +67,7 @@ func (f avx2) unpackCodes(k kind) {
 	}
 	f.at(again)
 	if !k.k {
-		f.prefetch("R14", k.bytes())
+		f.prefetch("R14", 0, (k.bytes()+63)/64)
 	}
 	for b := range blocks {
 		w.bits(b)
