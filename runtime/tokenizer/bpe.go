@@ -37,12 +37,18 @@ type plain struct {
 
 // find returns the normal token of that text, or -1.
 func (p *plain) find(text string) int32 {
-	id := p.byText.find(text)
-	if id >= 0 && p.types[id] != typeNormal && p.types[id] != typeUndefined {
-		return -1
+	if id := p.byText.find(text); id >= 0 && p.normal(id) {
+		return id
 	}
-	return id
+	return -1
 }
+
+// is reports whether id is the normal token of that text. Any id may be asked for.
+func (p *plain) is(id int32, text string) bool {
+	return int(id) < len(p.types) && p.byText.tokens[id] == text && p.normal(id)
+}
+
+func (p *plain) normal(id int32) bool { return p.types[id] == typeNormal || p.types[id] == typeUndefined }
 
 // newBPE builds the merge table. It is on the way to the first token of every
 // run: texts are looked up as the file has them, and only those of merges that
@@ -79,6 +85,7 @@ func newBPE(v Vocab, types []int32, byText lexicon, wholeWords bool) (bpe, error
 		return id
 	}
 	var buf []byte
+	made := int32(-1) // by the last merge
 	for i, m := range v.Merges {
 		// A merge never begins with the separator, hence the search from 1.
 		cut := -1
@@ -94,7 +101,11 @@ func newBPE(v Vocab, types []int32, byText lexicon, wholeWords bool) (bpe, error
 		p := pair(symbol(m[:cut]), symbol(m[cut+1:]))
 		if _, dup := b.merges[p]; !dup { // the first of equal merges counts
 			buf = append(append(buf[:0], m[:cut]...), m[cut+1:]...)
-			b.merges[p] = merge{rank: uint32(i), sym: symbol(string(buf))}
+			// Most vocabularies number tokens in the order of the merges that make them.
+			if made++; !known.is(made, string(buf)) {
+				made = symbol(string(buf))
+			}
+			b.merges[p] = merge{rank: uint32(i), sym: made}
 		}
 	}
 	return b, nil
