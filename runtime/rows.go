@@ -232,12 +232,22 @@ func (p *pass) tileOf(t int) (q *product, first, last int) {
 func (m *Model) multiplyTask(worker, t int) {
 	p := &m.pass
 	q, first, last := p.tileOf(t)
-	if !q.w.sound(first, last) {
-		p.bad.note(t)
-		return
+	step := last - first
+	if !q.w.trusted() { // looked at and multiplied bit by bit, so that memory is waited for once
+		step = min(step, reuseRows)
+		if p.n < 8 {
+			step = groupRows
+		}
 	}
 	w := &q.w.Matrix
-	kernels.MatMul(q.dst[:p.n*w.Rows], w.Rows, w, &m.buf.forms[w.Type.Form()], first, last, &m.buf.scratch[worker])
+	for ; first < last; first += step {
+		end := min(first+step, last)
+		if !q.w.sound(first, end) {
+			p.bad.note(t)
+			return
+		}
+		kernels.MatMul(q.dst[:p.n*w.Rows], w.Rows, w, &m.buf.forms[w.Type.Form()], first, end, &m.buf.scratch[worker])
+	}
 }
 
 // firstBad is the smallest index noted by any thread. The zero value holds none.

@@ -76,9 +76,12 @@ func newWeight(name string, m kernels.Matrix, source *mapping) *weight {
 	return w
 }
 
+// trusted reports whether all groups have been looked at.
+func (w *weight) trusted() bool { return w.doubts.Load() == 0 }
+
 // sound reports whether the scales of rows [first, last) are finite; both are multiples of groupRows, or last is Rows.
 func (w *weight) sound(first, last int) bool {
-	if w.doubts.Load() == 0 {
+	if w.trusted() {
 		return true
 	}
 	for g := first / groupRows; g*groupRows < last; g++ {
