@@ -42,10 +42,12 @@ func (m *mapping) bytes(offset, size int64) ([]byte, error) {
 // close closes the file.
 func (m *mapping) close() error { return m.file.Close() }
 
-// streams says that ahead and drop do nothing: everything has been read into memory.
+// streams says that ahead, touch and drop do nothing: everything has been read into memory.
 const streams = false
 
 func (m *mapping) ahead(part []byte) {}
+
+func (m *mapping) touch(part []byte) byte { return 0 }
 
 func (m *mapping) drop(part []byte, evict bool) {}
 

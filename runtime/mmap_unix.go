@@ -88,6 +88,19 @@ func (m *mapping) ahead(part []byte) {
 	}
 }
 
+// touch has the pages of part, of bytes' memory, mapped, so that no later use of them faults: Linux maps the 64 KiB around
+// a fault, where they are in its cache. (Its MADV_POPULATE_READ takes three times as long.) It waits for the disk.
+//
+//go:noinline
+func (m *mapping) touch(part []byte) (sum byte) {
+	const around = 64 << 10
+	at, n := m.pages(part, false)
+	for last := at + n; at < last; at = (at/around + 1) * around {
+		sum += m.data[at]
+	}
+	return sum
+}
+
 // drop gives back the memory of part, of bytes' memory, which is not needed soon: from this process and, with evict, from
 // the system's cache of the file. It can be read again all the same.
 func (m *mapping) drop(part []byte, evict bool) {

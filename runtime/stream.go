@@ -4,10 +4,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // stream brings the weights that are used from the mapped file into memory before they are needed, unit by unit: the
 // layers, then the head. A page fault reads 128 KiB; asked for a whole layer, the system keeps the disk busy.
+//
+// All units of a model that fits memory are asked for when it is opened, and mapped as they come: a fault for every 64 KiB
+// takes as long as the first token.
 //
 // A model that does not fit memory has its first units, as many as fit, resident. The others pass through: while one
 // computes the next ones, in the cyclic order in which tokens need them, are read, and each is dropped after use, so that
@@ -22,6 +26,7 @@ type stream struct {
 	depth     int      // units read ahead
 	requested []bool   // by unit; a dropped one is false again
 	requests  chan int // units for routineRead
+	closing   atomic.Bool
 	joined    sync.WaitGroup
 }
 
@@ -68,6 +73,10 @@ func newStream(n, firstLayer int, output *weight, mapped []*weight, available in
 	}
 	s.requested = make([]bool, len(s.units))
 	s.requests = make(chan int, len(s.units))
+	for u := 0; !s.larger() && u < len(s.units); u++ {
+		s.requested[u] = true
+		s.requests <- u
+	}
 	s.joined.Go(s.routineRead)
 	return s
 }
@@ -124,7 +133,13 @@ func (s *stream) after(unit int) {
 func (s *stream) routineRead() {
 	for u := range s.requests {
 		for _, w := range s.units[u] {
+			if s.closing.Load() {
+				return
+			}
 			w.source.ahead(w.Data)
+			if !s.larger() {
+				w.source.touch(w.Data)
+			}
 		}
 	}
 }
@@ -132,6 +147,7 @@ func (s *stream) routineRead() {
 // close ends the reading.
 func (s *stream) close() {
 	if s != nil {
+		s.closing.Store(true)
 		close(s.requests)
 		s.joined.Wait()
 	}

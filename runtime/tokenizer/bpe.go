@@ -48,7 +48,9 @@ func (p *plain) is(id int32, text string) bool {
 	return int(id) < len(p.types) && p.byText.tokens[id] == text && p.normal(id)
 }
 
-func (p *plain) normal(id int32) bool { return p.types[id] == typeNormal || p.types[id] == typeUndefined }
+func (p *plain) normal(id int32) bool {
+	return p.types[id] == typeNormal || p.types[id] == typeUndefined
+}
 
 // newBPE builds the merge table. It is on the way to the first token of every
 // run: texts are looked up as the file has them, and only those of merges that
