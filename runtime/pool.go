@@ -54,8 +54,9 @@ const (
 	// linger is how long a worker spins for the next task before it parks. Sampling and sending a decoded token takes
 	// less.
 	linger = 300 * time.Microsecond
-	// yieldEvery is how many looks at its counter a waiting thread takes between calls of the Go scheduler.
-	yieldEvery = 64
+	// yieldEvery is how many looks at its counter a waiting thread takes between calls of the Go scheduler, some 50 µs:
+	// each call may wake a sleeping thread of the Go runtime.
+	yieldEvery = 2048
 )
 
 // newPool starts threads−1 workers.
