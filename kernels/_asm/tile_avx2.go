@@ -65,7 +65,6 @@ func (t tile) superblock() {
 		blocks, times = t.k.partBlocks(), t.k.parts()
 		w.masks()
 		w.start()
-		t.prefetch("SI", 0, w.lowAt()/64)
 	} else {
 		t.op("MOVQ BX, R13")
 	}
@@ -73,9 +72,10 @@ func (t tile) superblock() {
 	t.clear()
 	again := t.label("block")
 	t.at(again)
-	lines := (t.k.bytes()/times + 63) / 64
+	part := t.k.bytes() / times // to fetch meanwhile
 	for b := range blocks {
 		if t.packed { // spread: a burst of as many lines as a part has would wait for the core's line fill buffers
+			lines := (part + 63) / 64
 			t.prefetch("R13", b*lines/blocks, (b+1)*lines/blocks)
 			w.bits(b)
 		}
@@ -85,11 +85,15 @@ func (t tile) superblock() {
 	t.op("ADDQ $%d, R11", t.scaleStride()*blocks)
 	if t.packed {
 		w.advance()
+		t.op("ADDQ $%d, R12", part-w.lowStep())
 	} else {
 		t.op("ADDQ $512, R13")
 	}
 	t.op("DECQ R15")
 	t.op("JNE %s", again)
+	if t.packed {
+		t.op("MOVQ groupArgs_ahead(R9), R12")
+	}
 	for r := range t.rows {
 		t.floatStep(r)
 	}

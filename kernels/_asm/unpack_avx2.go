@@ -128,17 +128,23 @@ func (w weights) lowAt() int {
 	return 64 + 3*64
 }
 
+// lowStep is how many bytes of low bits a part has.
+func (w weights) lowStep() int {
+	if w.k.sub16 {
+		return 1024
+	}
+	return 512
+}
+
 // advance goes to the next part.
 func (w weights) advance() {
 	switch {
 	case w.k.sub16:
-		w.op("ADDQ $1024, %s", w.low)
 		w.op("ADDQ $512, %s", w.high)
-		return
 	case w.k.name == "Q5_K":
 		w.op("ADDQ $64, %s", w.high)
 	}
-	w.op("ADDQ $512, %s", w.low)
+	w.op("ADDQ $%d, %s", w.lowStep(), w.low)
 }
 
 // masks loads the constants that load needs: Y15 up to Y14, which stay.
