@@ -63,11 +63,10 @@ arm64: ## the kernels' tests and the self test under qemu, for each variant: all
 # go test now and then calls the end of -fuzztime itself a failure: that deadline, and no input that fails.
 FUZZ_ENDED = { grep -q '^    context deadline exceeded$$' bin/fuzz.log && ! grep -q 'Failing input\|panic\|hung' bin/fuzz.log; }
 fuzz: ## every fuzz target for FUZZTIME
-	@mkdir -p bin; set -e; pkgs=$$($(GO) list ./...); for pkg in $$pkgs; do \
-	  targets=$$($(GO) test -list '^Fuzz' $$pkg); \
-	  for f in $$(echo "$$targets" | grep '^Fuzz'); do \
-	    echo "$$pkg $$f"; \
-	    $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg > bin/fuzz.log 2>&1 || $(FUZZ_ENDED) || { cat bin/fuzz.log; exit 1; }; \
+	@mkdir -p bin; set -e; grep -rl --include='*_test.go' '^func Fuzz' . | sort | while read -r file; do \
+	  for f in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$file); do \
+	    echo "$$file $$f"; \
+	    $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$(dirname $$file) > bin/fuzz.log 2>&1 < /dev/null || $(FUZZ_ENDED) || { cat bin/fuzz.log; exit 1; }; \
 	  done; done
 
 PARIS = $(BIN) demo --model $(SMOLLM2) --prompt "What is the capital of France?" -n 8
