@@ -206,6 +206,7 @@ def main():
     p.add_argument("--engines", default="llama.cpp,ik", help="peers, comma-separated")
     p.add_argument("--starling", default=os.path.join(HERE, "..", "bin", "starling"), help="our binary (make build)")
     p.add_argument("--starling-args", default="", help="more arguments of starling bench, such as '--pack off'")
+    p.add_argument("--ik-args", help="ik's flags, instead of the fastest of those tried, such as '-fa 1 -rtr 0': without run-time repacking")
     p.add_argument("--no-limits", dest="limits", action="store_false", help="leave out the machine's limits")
     p.add_argument("--nice", type=int, default=0, help="niceness of what is measured")
     p.add_argument("--json", metavar="FILE", help="also write everything, every sample included, to a file")
@@ -220,7 +221,7 @@ def main():
     rounds, reps = a.pairs or rounds, a.reps or reps
     known = {
         "llama.cpp": lambda: LlamaBench(a, "llama.cpp", os.path.join(a.peers, "build-llama", "bin", "llama-bench"), LLAMA, False),
-        "ik": lambda: LlamaBench(a, "ik", os.path.join(a.peers, "build-ik", "bin", "llama-bench"), IK, True),
+        "ik": lambda: LlamaBench(a, "ik", os.path.join(a.peers, "build-ik", "bin", "llama-bench"), [a.ik_args.split()] if a.ik_args else IK, True),
     }
     engines = [Starling(a, extra=a.starling_args)]
     for e in filter(None, a.engines.split(",")):
