@@ -64,40 +64,50 @@ func (a *Activations) PrepareRows(x []float32, first, last int) error {
 	if first < 0 || first > last || last > a.rows || len(x) < last*a.cols {
 		panic(fmt.Sprintf("kernels: preparing rows [%d,%d) of %d by %d out of %d values", first, last, a.rows, a.cols, len(x)))
 	}
+	for r := first; r < last; r++ {
+		if err := a.PrepareRow(x[r*a.cols:(r+1)*a.cols], r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// PrepareRow prepares one row, of any memory. Errors are those of Prepare.
+func (a *Activations) PrepareRow(row []float32, r int) error {
+	if r < 0 || r >= a.rows || len(row) != a.cols {
+		panic(fmt.Sprintf("kernels: preparing row %d of %d by %d from %d values", r, a.rows, a.cols, len(row)))
+	}
 	size := a.form.block()
 	if a.cols%size != 0 {
 		return fmt.Errorf("activations of %d columns as %v: want a multiple of %d", a.cols, a.form, size)
 	}
-	for r := first; r < last; r++ {
-		row := x[r*a.cols : (r+1)*a.cols]
-		if a.form == Dense {
-			if i := CheckFinite(row); i >= 0 {
-				return nonFinite(row[i], r, i)
-			}
-			copy(a.dense[r*a.cols:], row)
-			continue
+	if a.form == Dense {
+		if i := CheckFinite(row); i >= 0 {
+			return nonFinite(row[i], r, i)
 		}
-		if a.inRecords {
-			if i := a.quantiseRecords(r, row); i >= 0 {
-				return nonFinite(row[i], r, i)
-			}
-			continue
+		copy(a.dense[r*a.cols:], row)
+		return nil
+	}
+	if a.inRecords {
+		if i := a.quantiseRecords(r, row); i >= 0 {
+			return nonFinite(row[i], r, i)
 		}
-		blocks := a.blocks[r*(a.cols/32) : (r+1)*(a.cols/32)]
-		for c := 0; c < a.cols; c += size {
-			xs := row[c : c+size]
-			amax := float32(0)
-			for i, v := range xs {
-				b := math.Float32bits(v) & 0x7fffffff
-				if b >= 0x7f800000 {
-					return nonFinite(v, r, c+i)
-				}
-				amax = max(amax, math.Float32frombits(b))
+		return nil
+	}
+	blocks := a.blocks[r*(a.cols/32) : (r+1)*(a.cols/32)]
+	for c := 0; c < a.cols; c += size {
+		xs := row[c : c+size]
+		amax := float32(0)
+		for i, v := range xs {
+			b := math.Float32bits(v) & 0x7fffffff
+			if b >= 0x7f800000 {
+				return nonFinite(v, r, c+i)
 			}
-			d, id := quantScale(amax)
-			for i := 0; i < size; i += 32 {
-				blocks[(c+i)/32].quantise((*[32]float32)(xs[i:]), d, id)
-			}
+			amax = max(amax, math.Float32frombits(b))
+		}
+		d, id := quantScale(amax)
+		for i := 0; i < size; i += 32 {
+			blocks[(c+i)/32].quantise((*[32]float32)(xs[i:]), d, id)
 		}
 	}
 	return nil

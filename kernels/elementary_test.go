@@ -166,3 +166,17 @@ func TestPow64(t *testing.T) {
 		}
 	}
 }
+
+// TestLog64 compares with math.Log, and asks for NaN outside the domain.
+func TestLog64(t *testing.T) {
+	for _, x := range []float64{0x1p-1022, 1e-300, 0.1, 0.999, 1, 1.5, 64 / (2 * math.Pi), 1e6, math.MaxFloat64} {
+		if got, want := Log64(x), math.Log(x); math.Abs(got-want) > 1e-15*max(1, math.Abs(want)) {
+			t.Errorf("Log64(%v) = %v, want %v", x, got, want)
+		}
+	}
+	for _, x := range []float64{0, -1, 0x1p-1030, math.Inf(1), math.NaN()} {
+		if got := Log64(x); !math.IsNaN(got) {
+			t.Errorf("Log64(%v) = %v, want NaN", x, got)
+		}
+	}
+}

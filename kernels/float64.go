@@ -23,6 +23,14 @@ func atanhSeries(s float64) float64 {
 	return float64(float64(2*s) * y)
 }
 
+// Log64 returns the natural logarithm of a positive, finite, normal x, and NaN for others.
+func Log64(x float64) float64 {
+	if !(x >= 0x1p-1022 && x <= math.MaxFloat64) {
+		return math.NaN()
+	}
+	return log64(x)
+}
+
 // log64 returns the natural logarithm of a positive, finite, normal x, to about 2 units in the last place: with
 // x = 2^k·m, m in [√½, √2), it is k·ln2Hi + (log m + k·ln2Lo).
 func log64(x float64) float64 {

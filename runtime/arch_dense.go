@@ -16,13 +16,23 @@ const (
 	maxContext = 1 << 28
 )
 
-// readDense reads and checks what the headers of dense transformers have in common. Defaults are those of llama.cpp.
+// readDense reads and checks what the headers of dense transformers have in common.
 func readDense(r *reader) Config {
+	c := readAttention(r)
+	c.FFN = r.count(r.key("feed_forward_length"), maxWidth)
+	if n, err := r.meta.UintOr(r.key("expert_count"), 0); err != nil || n > 0 {
+		r.fail(r.key("expert_count"), "is %d: the family's mixture-of-experts models are not supported", n)
+	}
+	return c
+}
+
+// readAttention reads and checks what the headers of transformers have in common but for the feed-forward block. Defaults
+// are those of llama.cpp.
+func readAttention(r *reader) Config {
 	c := Config{
 		Arch: r.arch, Name: r.text("general.name", ""),
 		Layers:  r.count(r.key("block_count"), maxLayers),
 		Width:   r.count(r.key("embedding_length"), maxWidth),
-		FFN:     r.count(r.key("feed_forward_length"), maxWidth),
 		Heads:   r.count(r.key("attention.head_count"), maxHeads),
 		Context: r.count(r.key("context_length"), maxContext),
 	}
@@ -30,7 +40,7 @@ func readDense(r *reader) Config {
 	c.HeadDim = r.countOr(r.key("attention.key_length"), maxHeadDim, min(max(c.Width/c.Heads, 1), maxHeadDim))
 	c.RopeDim = r.countOr(r.key("rope.dimension_count"), maxHeadDim, c.HeadDim)
 	c.RopeBase = r.positive(r.key("rope.freq_base"), 1e12, 10000)
-	c.RopeScale = ropeScale(r)
+	c.RopeScale, c.Yarn = ropeScaling(r)
 	c.Eps = float32(r.positive(r.key("attention.layer_norm_rms_epsilon"), 1, 0))
 	c.EmbedScale, c.AttnScale = 1, c.attentionScale()
 	if value := r.countOr(r.key("attention.value_length"), maxHeadDim, c.HeadDim); value != c.HeadDim {
@@ -39,29 +49,56 @@ func readDense(r *reader) Config {
 	switch {
 	case c.Heads%c.KVHeads != 0:
 		r.fail(r.key("attention.head_count_kv"), "is %d, which does not divide head_count %d", c.KVHeads, c.Heads)
+	case c.Yarn.Original > 0 && c.RopeBase <= 1:
+		r.fail(r.key("rope.freq_base"), "is %v: YaRN needs a base above 1", c.RopeBase)
 	case c.RopeDim > c.HeadDim || c.RopeDim%2 != 0:
 		r.fail(r.key("rope.dimension_count"), "is %d, not an even number up to the head's %d", c.RopeDim, c.HeadDim)
 	}
-	if n, err := r.meta.UintOr(r.key("expert_count"), 0); err != nil || n > 0 {
-		r.fail(r.key("expert_count"), "is %d: mixture-of-experts models are not supported", n)
-	}
 	r.refuse("attention.scale", "attention.clamp_kqv", "attention.max_alibi_bias", "attn_logit_softcapping",
 		"final_logit_softcapping", "logit_scale", "residual_scale", "embedding_scale", "attention.causal",
-		"use_parallel_residual", "rope.scaling.attn_factor")
+		"use_parallel_residual")
 	return c
 }
 
-// ropeScale reads the divisor of positions: 1, or the factor of linear scaling.
-func ropeScale(r *reader) float64 {
-	switch kind := r.text(r.key("rope.scaling.type"), "linear"); kind {
-	case "none":
-		return 1
-	case "linear":
-		return r.positive(r.key("rope.scaling.factor"), 1e6, r.positive(r.key("rope.scale_linear"), 1e6, 1))
-	default:
-		r.fail(r.key("rope.scaling.type"), "is %s: not supported (supported: none, linear, and Llama 3's rope_freqs.weight)", quote(kind))
-		return 1
+// ropeScaling reads the divisor of positions, and whose it is.
+func ropeScaling(r *reader) (scale float64, y Yarn) {
+	kind := r.text(r.key("rope.scaling.type"), "linear")
+	if kind != "yarn" {
+		r.refuse("rope.scaling.attn_factor")
 	}
+	switch kind {
+	case "none":
+		return 1, y
+	case "linear":
+		return r.positive(r.key("rope.scaling.factor"), 1e6, r.positive(r.key("rope.scale_linear"), 1e6, 1)), y
+	case "yarn":
+		return readYarn(r)
+	default:
+		r.fail(r.key("rope.scaling.type"), "is %s: not supported (supported: none, linear, yarn, and Llama 3's rope_freqs.weight)", quote(kind))
+		return 1, y
+	}
+}
+
+// readYarn reads the keys of YaRN. Defaults, and the amplitude 1 + 0.1·ln(factor) times the file's own factor, are
+// llama.cpp's and the paper's.
+func readYarn(r *reader) (scale float64, y Yarn) {
+	r.refuse("rope.scaling.yarn_log_multiplier", "rope.scaling.yarn_ext_factor")
+	scale = r.positive(r.key("rope.scaling.factor"), 1e6, 0)
+	y = Yarn{
+		Original: r.count(r.key("rope.scaling.original_context_length"), maxContext),
+		BetaFast: r.positive(r.key("rope.scaling.yarn_beta_fast"), 1e6, 32),
+		BetaSlow: r.positive(r.key("rope.scaling.yarn_beta_slow"), 1e6, 1),
+	}
+	switch {
+	case r.err != nil:
+		return 1, Yarn{}
+	case scale < 1:
+		r.fail(r.key("rope.scaling.factor"), "is %v: YaRN stretches by 1 or more", scale)
+	case y.BetaFast < y.BetaSlow:
+		r.fail(r.key("rope.scaling.yarn_beta_fast"), "is %v, below yarn_beta_slow's %v", y.BetaFast, y.BetaSlow)
+	}
+	y.Amplitude = r.positive(r.key("rope.scaling.attn_factor"), 1e6, 1) * float64(1+float64(0.1*kernels.Log64(scale)))
+	return scale, y
 }
 
 // finishDense compares the tensor table with the family's tensors and fills in what follows from it. whole are tensors
@@ -94,10 +131,15 @@ func (c *Config) finishDense(set *gguf.Set, r *reader, whole, layer []tensorSpec
 		{name: "attn_v.weight", rows: kv, cols: c.Width},
 		{name: "attn_output.weight", rows: c.Width, cols: q},
 		{name: "ffn_norm.weight", cols: c.Width},
-		{name: "ffn_gate.weight", rows: c.FFN, cols: c.Width},
-		{name: "ffn_up.weight", rows: c.FFN, cols: c.Width},
-		{name: "ffn_down.weight", rows: c.Width, cols: c.FFN},
 	}, layer...)
+	if c.Experts > 0 {
+		_, fused := set.Tensor(blockTensor(0, "ffn_gate_up_exps.weight"))
+		layer = append(layer, c.expertSpecs(fused)...)
+	} else {
+		layer = append(layer, tensorSpec{name: "ffn_gate.weight", rows: c.FFN, cols: c.Width},
+			tensorSpec{name: "ffn_up.weight", rows: c.FFN, cols: c.Width},
+			tensorSpec{name: "ffn_down.weight", rows: c.Width, cols: c.FFN})
+	}
 	for l := range c.Layers {
 		for _, s := range layer {
 			s.name = blockTensor(l, s.name)
@@ -121,12 +163,20 @@ func (c *Config) costs(set *gguf.Set, layer []tensorSpec) {
 	}
 	weights := int64(0)
 	for _, s := range layer {
-		weights += int64(s.rows) * int64(s.cols)
+		n := int64(s.rows) * int64(s.cols)
+		if s.experts > 0 {
+			n *= int64(c.UsedExperts)
+		}
+		weights += n
 	}
 	c.LayerBytes = make([]int64, c.Layers)
 	for l := range c.LayerBytes {
 		for _, s := range layer {
-			c.LayerBytes[l] += size(blockTensor(l, s.name))
+			n := size(blockTensor(l, s.name))
+			c.LayerBytes[l] += n
+			if s.experts > 0 {
+				c.ExpertBytes += n
+			}
 		}
 	}
 	c.EmbedBytes = size("token_embd.weight")
@@ -151,6 +201,8 @@ type dense struct {
 	o                   *weight   // Width outputs of Heads×HeadDim
 	gate, up            *weight   // FFN outputs of Width
 	down                *weight   // Width outputs of FFN
+	router              *weight   // Experts outputs of Width; where it is there, experts stand for gate, up and down
+	experts             []expert  // [Experts]
 	attnPost, ffnPost   []float32 // [Width], norms of what is added to the residual stream
 
 	rotate func(x []float32, heads, headDim, ropeDim int, cos, sin []float32) // pairs of a head's elements, in place
@@ -165,6 +217,12 @@ type vectorTensor struct {
 	to   *[]float32
 }
 
+// matrixTensor is a layer's matrix, named likewise.
+type matrixTensor struct {
+	name string
+	to   **weight
+}
+
 // loadDense maps the tensors that all families have, and vectors that the family has beyond those.
 func loadDense(ld *loader, l int, w *dense, vectors ...vectorTensor) (_ *dense, err error) {
 	for _, v := range append(vectors, vectorTensor{"attn_norm.weight", &w.attnNorm}, vectorTensor{"ffn_norm.weight", &w.ffnNorm}) {
@@ -172,13 +230,17 @@ func loadDense(ld *loader, l int, w *dense, vectors ...vectorTensor) (_ *dense, 
 			return nil, err
 		}
 	}
-	for _, m := range []struct {
-		name string
-		to   **weight
-	}{
+	matrices := []matrixTensor{
 		{"attn_q.weight", &w.q}, {"attn_k.weight", &w.k}, {"attn_v.weight", &w.v}, {"attn_output.weight", &w.o},
-		{"ffn_gate.weight", &w.gate}, {"ffn_up.weight", &w.up}, {"ffn_down.weight", &w.down},
-	} {
+	}
+	if ld.has(blockTensor(l, "ffn_gate_inp.weight")) {
+		if err := loadExperts(ld, l, w); err != nil {
+			return nil, err
+		}
+	} else {
+		matrices = append(matrices, matrixTensor{"ffn_gate.weight", &w.gate}, matrixTensor{"ffn_up.weight", &w.up}, matrixTensor{"ffn_down.weight", &w.down})
+	}
+	for _, m := range matrices {
 		if *m.to, err = ld.matrix(blockTensor(l, m.name)); err != nil {
 			return nil, err
 		}
@@ -200,7 +262,7 @@ func (m *Model) dense(l int) *dense { return m.layer[l-m.layers.First] }
 //	y  = Wo attention(q, stored keys and values up to and including the row's own [, the window's only])
 //	h += y [normed: RMSNorm(y)·post_attention_norm]
 //	x  = RMSNorm(h)·ffn_norm
-//	y  = Wdown (activation(Wgate x)·Wup x)
+//	y  = Wdown (activation(Wgate x)·Wup x) [or forwardExperts' sum]
 //	h += y [normed: RMSNorm(y)·post_ffw_norm]
 //
 // Each line is element-wise or one kernel call per row and output; so nothing depends on which rows come together.
@@ -230,7 +292,11 @@ func (m *Model) forwardDense(l int, rows []row) error {
 		return err
 	}
 
-	err = m.prepare(l, rows, c.Width, []*weight{w.gate, w.up}, b.x, func(p *pass, r int, x []float32) {
+	into := []*weight{w.gate, w.up}
+	if w.router != nil {
+		into = []*weight{w.router}
+	}
+	err = m.prepare(l, rows, c.Width, into, b.x, func(p *pass, r int, x []float32) {
 		w, h := p.m.dense(p.l), p.rows[r].h
 		p.addRow(r, w.attnPost)
 		kernels.RMSNorm(x, h, w.ffnNorm, p.m.cfg.Eps)
@@ -238,17 +304,12 @@ func (m *Model) forwardDense(l int, rows []row) error {
 	if err != nil {
 		return err
 	}
-	if err := m.multiply(len(rows), product{w: w.gate, dst: b.gate}, product{w: w.up, dst: b.up}); err != nil {
-		return err
+	if w.router != nil {
+		err = m.forwardExperts(l, rows)
+	} else {
+		err = m.forwardFFN(l, rows)
 	}
-
-	err = m.prepare(l, rows, c.FFN, []*weight{w.down}, b.gate, func(p *pass, r int, x []float32) {
-		p.m.dense(p.l).gated(x, x, p.m.buf.up[r*len(x):(r+1)*len(x)])
-	})
 	if err != nil {
-		return err
-	}
-	if err := m.multiply(len(rows), product{w: w.down, dst: b.y}); err != nil {
 		return err
 	}
 
@@ -256,6 +317,21 @@ func (m *Model) forwardDense(l int, rows []row) error {
 		p.addRow(r, p.m.dense(p.l).ffnPost)
 		return kernels.CheckFinite(p.rows[r].h) < 0
 	})
+}
+
+// forwardFFN computes a layer's feed-forward block into b.y, of prepared rows.
+func (m *Model) forwardFFN(l int, rows []row) error {
+	c, w, b := &m.cfg, m.dense(l), &m.buf
+	if err := m.multiply(len(rows), product{w: w.gate, dst: b.gate}, product{w: w.up, dst: b.up}); err != nil {
+		return err
+	}
+	err := m.prepare(l, rows, c.FFN, []*weight{w.down}, b.gate, func(p *pass, r int, x []float32) {
+		p.m.dense(p.l).gated(x, x, p.m.buf.up[r*len(x):(r+1)*len(x)])
+	})
+	if err != nil {
+		return err
+	}
+	return m.multiply(len(rows), product{w: w.down, dst: b.y})
 }
 
 // storeRow takes a row's q, k and v from their products to the end: biases, norms, rotation; and stores k and v.

@@ -10,14 +10,17 @@ type Config struct {
 	KVHeads int // key and value heads; Heads is a multiple
 	HeadDim int // elements of a query, key or value head
 	RopeDim int // leading elements of a head that are rotated; even
-	FFN     int // hidden elements of the feed-forward block
-	Vocab   int // rows of the embedding table = elements of the logits
-	Context int // positions the model was made for
+	FFN     int // hidden elements of the feed-forward block, of each expert where there are experts
+	// Experts is how many feed-forward blocks a layer has, of which each row uses UsedExperts; 0 where there is one for all.
+	Experts, UsedExperts int
+	Vocab                int // rows of the embedding table = elements of the logits
+	Context              int // positions the model was made for
 
 	Eps      float32 // of every RMS norm
 	RopeBase float64 // rope frequency i is RopeBase^(−2i/RopeDim), divided by RopeScale and by the model's own factors
-	// RopeScale divides every position (linear scaling); 1 when the model asks for none.
+	// RopeScale divides every position, with YaRN those of some pairs; 1 when the model asks for no scaling.
 	RopeScale float64
+	Yarn      Yarn
 	// Windows has, by layer, how many of the latest positions a row attends to, its own included; 0 means all. It is nil
 	// where that is so in every layer. Layers with a window rotate by LocalRopeBase, not divided by anything.
 	Windows       []int
@@ -29,11 +32,22 @@ type Config struct {
 
 	LayerBytes []int64 // [Layers] bytes of weights
 	EmbedBytes int64   // bytes of the embedding table
-	HeadBytes  int64   // bytes of the final norm and the head's matrix (the embedding table's where Tied)
+	// ExpertBytes is how many of LayerBytes, in all layers together, are experts'; a row reads UsedExperts of Experts of them.
+	ExpertBytes int64
+	HeadBytes   int64 // bytes of the final norm and the head's matrix (the embedding table's where Tied)
 
-	LayerFlops float64 // floating point operations per row in one layer's matrices (2 per weight)
+	LayerFlops float64 // floating point operations per row in one layer's matrices (2 per weight that a row uses)
 	AttnFlops  float64 // … and per cached position that the row attends to
 	HeadFlops  float64 // … and per row whose logits are wanted
+}
+
+// Yarn says which rotated pairs RopeScale is for, where the model asks for YaRN (Peng et al. 2023, arXiv:2309.00071): all
+// of those that turn at most BetaSlow times in Original positions, none of those that turn at least BetaFast times, and a
+// share, falling linearly, of the pairs in between.
+type Yarn struct {
+	Original           int     // positions that the model was trained on before it was stretched; 0: no YaRN
+	BetaFast, BetaSlow float64 // turns
+	Amplitude          float64 // multiplies cosines and sines
 }
 
 // window returns Windows of a layer.

@@ -21,6 +21,8 @@ type family struct {
 var families = []family{
 	{archLlama, readLlama, loadLlama},
 	{archQwen2, readQwen2, loadQwen2},
+	{archQwen3, readQwen3, loadQwen3},
+	{archQwen3MoE, readQwen3MoE, loadQwen3MoE},
 	{archGemma3, readGemma3, loadGemma3},
 }
 

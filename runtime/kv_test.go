@@ -172,7 +172,7 @@ func TestRope(t *testing.T) {
 		base, scale float64
 		factors     []float32
 	}{{10000, 1, nil}, {500000, 4, nil}, {1e6, 1, []float32{1, 2, 8, 32}}} {
-		table := newRopeTable(8, c.base, c.scale, c.factors)
+		table := newRopeTable(8, c.base, c.scale, c.factors, Yarn{})
 		cos, sin := make([]float32, 4), make([]float32, 4)
 		for _, pos := range []int{0, 1, 77, 100000} {
 			table.fill(angles{cos, sin}, pos)
@@ -187,6 +187,23 @@ func TestRope(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestYarn compares frequencies with the paper's formula, by hand: of pairs 0 to 3 the first turns often in 64 positions
+// and stays, the second is scaled by half, the others wholly. The golden model qwen3_yarn has the same recipe.
+func TestYarn(t *testing.T) {
+	y := Yarn{Original: 64, BetaFast: 32, BetaSlow: 1, Amplitude: 1 + 0.1*math.Log(4)}
+	table := newRopeTable(8, 10000, 4, nil, y)
+	for i, want := range []float64{1, 0.0625, 0.0025, 0.00025} {
+		if math.Abs(table.freq[i]-want) > 1e-9 {
+			t.Errorf("pair %d: %v, want %v", i, table.freq[i], want)
+		}
+	}
+	cos, sin := make([]float32, 4), make([]float32, 4)
+	table.fill(angles{cos, sin}, 0)
+	if want := float32(1.1386294361119891); cos[0] != want || sin[0] != 0 {
+		t.Errorf("(%v, %v) at position 0, want (%v, 0)", cos[0], sin[0], want)
 	}
 }
 

@@ -31,17 +31,20 @@ func CountOps(path string) (layers, head Ops, err error) {
 	for i := range set.Tensors {
 		switch t := &set.Tensors[i]; {
 		case t.Name == output:
-			head.add(t)
+			head.add(t, &cfg)
 		case strings.HasPrefix(t.Name, "blk.") && t.Rows() > 1:
-			layers.add(t)
+			layers.add(t, &cfg)
 		}
 	}
 	return layers, head, nil
 }
 
 // add counts the product of one row with a matrix.
-func (o *Ops) add(t *gguf.Tensor) {
+func (o *Ops) add(t *gguf.Tensor, c *Config) {
 	n := float64(2 * t.Rows() * t.Cols())
+	if len(t.Dims) == 3 { // experts, of which a row uses some
+		n *= float64(c.UsedExperts) / float64(t.Dims[2])
+	}
 	if kernels.Type(t.Type).Form() == kernels.Dense {
 		o.F32 += n
 	} else {

@@ -1,28 +1,55 @@
 package runtime
 
-import "github.com/starling-swarm/starling/kernels"
+import (
+	"math"
+
+	"github.com/starling-swarm/starling/kernels"
+)
 
 // ropeTable holds the angle per position of each rotated pair, in float64:
 //
 //	freq[i] = base^(−2i/RopeDim) / factor[i] / scale
 //
 // in that order of operations, each rounded. factor is the model's rope_freqs.weight (Llama 3's scaling is stored so)
-// or 1.
+// or 1. With YaRN, of f = base^(−2i/RopeDim) / factor[i] and the share s of pair i (Yarn.share):
+//
+//	freq[i] = f/scale·s + f·(1−s)
 type ropeTable struct {
-	freq []float64 // [RopeDim/2]
+	freq      []float64 // [RopeDim/2]
+	amplitude float32   // multiplies cosines and sines
 }
 
 // newRopeTable makes the table for heads of which dim elements are rotated. factors may be nil.
-func newRopeTable(dim int, base, scale float64, factors []float32) ropeTable {
-	freq := make([]float64, dim/2)
-	for i := range freq {
+func newRopeTable(dim int, base, scale float64, factors []float32, y Yarn) ropeTable {
+	t := ropeTable{make([]float64, dim/2), 1}
+	for i := range t.freq {
 		f := kernels.Pow64(base, -float64(2*i)/float64(dim))
 		if factors != nil {
 			f /= float64(factors[i])
 		}
-		freq[i] = f / scale
+		t.freq[i] = f / scale
+		if y.Original > 0 {
+			s := y.share(i, dim, base)
+			t.freq[i] = float64(t.freq[i]*s) + float64(f*(1-s))
+		}
 	}
-	return ropeTable{freq}
+	if y.Original > 0 {
+		t.amplitude = float32(y.Amplitude)
+	}
+	return t
+}
+
+// share is how much of pair i, of dim elements rotated, is scaled: 0 up to pair low, 1 from pair high on, where
+//
+//	low  = max(⌊pair(BetaFast)⌋, 0), high = min(⌈pair(BetaSlow)⌉, dim−1)
+//	pair(turns) = dim·ln(Original / (turns·2π)) / (2·ln(base))
+func (y *Yarn) share(i, dim int, base float64) float64 {
+	pair := func(turns float64) float64 {
+		return float64(float64(dim)*kernels.Log64(float64(y.Original)/float64(turns*(2*math.Pi)))) / float64(2*kernels.Log64(base))
+	}
+	low := max(math.Floor(pair(y.BetaFast)), 0)
+	high := min(math.Ceil(pair(y.BetaSlow)), float64(dim-1))
+	return min(max((float64(i)-low)/max(high-low, 0.001), 0), 1)
 }
 
 // ropes are the tables that a range of layers needs: of layers that see every position, and of layers with a window. A
@@ -33,9 +60,9 @@ func newRopes(c *Config, layers Range, factors []float32) (t ropes) {
 	for l := layers.First; l < layers.Last; l++ {
 		switch windowed := c.window(l) > 0; {
 		case windowed && t.local.freq == nil:
-			t.local = newRopeTable(c.RopeDim, c.LocalRopeBase, 1, nil)
+			t.local = newRopeTable(c.RopeDim, c.LocalRopeBase, 1, nil, Yarn{})
 		case !windowed && t.full.freq == nil:
-			t.full = newRopeTable(c.RopeDim, c.RopeBase, c.RopeScale, factors)
+			t.full = newRopeTable(c.RopeDim, c.RopeBase, c.RopeScale, factors, c.Yarn)
 		}
 	}
 	return t
@@ -44,10 +71,11 @@ func newRopes(c *Config, layers Range, factors []float32) (t ropes) {
 // angles are the cosine and sine of every pair at one position, [RopeDim/2] each; empty where no layer needs them.
 type angles struct{ cos, sin []float32 }
 
-// fill computes a at a position: of round(pos·freq[i]) in float64.
+// fill computes a at a position: of round(pos·freq[i]) in float64, rounded to float32, times the amplitude.
 func (t ropeTable) fill(a angles, pos int) {
 	for i, f := range t.freq {
-		a.sin[i], a.cos[i] = kernels.SinCos(float64(float64(pos) * f))
+		sin, cos := kernels.SinCos(float64(float64(pos) * f))
+		a.sin[i], a.cos[i] = sin*t.amplitude, cos*t.amplitude
 	}
 }
 

@@ -25,6 +25,7 @@ type buffers struct {
 	scratch []kernels.Scratch      // by worker
 
 	attention attention
+	routing   routing
 }
 
 // shape makes room for n rows.
@@ -66,18 +67,17 @@ type pass struct {
 	grain int // rows per task
 
 	// Of multiply.
-	n        int // rows
 	products []product
 }
 
 // operations are the pool's operations over the pass, bound once.
 type operations struct {
-	prepare, each, multiply, input func(worker, task int)
+	prepare, each, multiply, input, expertInput, expertGate func(worker, task int)
 }
 
 func (m *Model) bindOperations() {
 	m.pass.m = m
-	m.ops = operations{m.prepareTask, m.eachTask, m.multiplyTask, m.inputTask}
+	m.ops = operations{m.prepareTask, m.eachTask, m.multiplyTask, m.inputTask, m.expertInputTask, m.expertGateTask}
 }
 
 // grainElems is how many elements of rows a task takes at least, where a row-wise step is cut: some microseconds, so that
@@ -149,10 +149,12 @@ func (m *Model) eachTask(_, task int) {
 	}
 }
 
-// product is one matrix and where its outputs go, [rows][w.Rows].
+// product is one matrix, what it multiplies and where its outputs go, [n][w.Rows].
 type product struct {
 	w   *weight
 	dst []float32
+	a   *kernels.Activations // nil: the rows that prepare has made ready
+	n   int                  // rows of a; set by multiply where a is nil
 
 	tile, tiles int // rows of w per task, tasks; set by multiply
 }
@@ -171,17 +173,20 @@ const groupRows = 16
 // prefill a tile has no fewer, where that leaves all threads busy.
 const reuseRows = 4 * groupRows
 
-// multiply computes the products of n prepared rows. They are cut into tiles of whole groups of rows, which threads claim
+// multiply computes the products of n prepared rows, or of those that a product brings. They are cut into tiles of whole groups of rows, which threads claim
 // as they get ready. The order of every sum is kernels.MatMul's. It fails with *WeightError if a matrix is damaged.
 func (m *Model) multiply(n int, products ...product) error {
 	p := &m.pass
-	p.n, p.products = n, append(p.products[:0], products...)
+	p.products = append(p.products[:0], products...)
 	total, work := 0, 0
 	for i := range p.products {
 		q := &p.products[i]
-		group := max(1, q.w.workOf(groupRows, n))
+		if q.a == nil {
+			q.a, q.n = &m.buf.forms[q.w.Type.Form()], n
+		}
+		group := max(1, q.w.workOf(groupRows, q.n))
 		q.tile = max(1, tileTime/group) * groupRows
-		if n >= 8 {
+		if q.n >= 8 {
 			q.tile = max(q.tile, reuseRows)
 		}
 		work += group * ((q.w.Rows + groupRows - 1) / groupRows)
@@ -235,7 +240,7 @@ func (m *Model) multiplyTask(worker, t int) {
 	step := last - first
 	if !q.w.trusted() { // looked at and multiplied bit by bit, so that memory is waited for once
 		step = min(step, reuseRows)
-		if p.n < 8 {
+		if q.n < 8 {
 			step = groupRows
 		}
 	}
@@ -246,7 +251,7 @@ func (m *Model) multiplyTask(worker, t int) {
 			p.bad.note(t)
 			return
 		}
-		kernels.MatMul(q.dst[:p.n*w.Rows], w.Rows, w, &m.buf.forms[w.Type.Form()], first, end, &m.buf.scratch[worker])
+		kernels.MatMul(q.dst[:q.n*w.Rows], w.Rows, w, q.a, first, end, &m.buf.scratch[worker])
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 type tensorSpec struct {
 	name       string
 	rows, cols int
+	experts    int // where not 0, the tensor is so many matrices of rows × cols
 	optional   bool
 }
 
@@ -48,8 +49,8 @@ func (spec tensorSpec) check(t *gguf.Tensor) error {
 	if !typ.Supported() {
 		return fmt.Errorf("weight type %v is not supported (supported: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K)", t.Type)
 	}
-	rows := max(spec.rows, 1)
-	if t.Cols() != uint64(spec.cols) || t.Rows() != uint64(rows) {
+	rows := max(spec.rows, 1) * max(spec.experts, 1)
+	if t.Cols() != uint64(spec.cols) || t.Rows() != uint64(rows) || spec.experts > 0 && (len(t.Dims) < 2 || t.Dims[1] != uint64(spec.rows)) {
 		return fmt.Errorf("%d rows of %d, the header's sizes ask for %d of %d", t.Rows(), t.Cols(), rows, spec.cols)
 	}
 	if spec.rows == 0 && typ.Form() != kernels.Dense {
@@ -129,6 +130,30 @@ func (ld *loader) matrix(name string) (*weight, error) {
 	w := newWeight(name, m, source)
 	ld.weights = append(ld.weights, w)
 	return w, nil
+}
+
+// has reports whether the model has a tensor.
+func (ld *loader) has(name string) bool {
+	_, ok := ld.set.Tensor(name)
+	return ok
+}
+
+// matrices returns a tensor that is n matrices of as many rows each.
+func (ld *loader) matrices(name string, n int) ([]*weight, error) {
+	all, source, err := ld.read(name)
+	if err != nil {
+		return nil, err
+	}
+	list, size := make([]*weight, n), len(all.Data)/n
+	for i := range list {
+		m, err := kernels.NewMatrix(all.Type, all.Rows/n, all.Cols, all.Data[i*size:(i+1)*size:(i+1)*size])
+		if err != nil {
+			return nil, fmt.Errorf("runtime: tensor %s, matrix %d of %d: %w", name, i, n, err)
+		}
+		list[i] = newWeight(fmt.Sprintf("%s[%d]", name, i), m, source)
+	}
+	ld.weights = append(ld.weights, list...)
+	return list, nil
 }
 
 // read maps a tensor.

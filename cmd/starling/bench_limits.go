@@ -145,10 +145,13 @@ func (t benchTest) work(c *runtime.Config, layers, head runtime.Ops) benchWork {
 	}
 }
 
-// passBytes is how many bytes of weights every pass reads: of the embedding table, where the head doesn't share it, it needs
-// a row.
+// passBytes is how many bytes of weights every pass reads, at least: of the embedding table, where the head doesn't share it,
+// it needs a row, and of experts as many as one row uses.
 func passBytes(c *runtime.Config) int64 {
 	n := c.HeadBytes
+	if c.Experts > 0 {
+		n -= c.ExpertBytes / int64(c.Experts) * int64(c.Experts-c.UsedExperts)
+	}
 	for _, b := range c.LayerBytes {
 		n += b
 	}

@@ -18,11 +18,12 @@ import (
 // tokenizer is that of FakeTokenizer. It has 2 KV heads of 32 elements; with matrices of K types 8 query heads, width 256
 // and 256 hidden elements, otherwise 4, 64 and 96. Of Gemma's layers, every second has a window of 5 positions.
 type TinyModel struct {
-	Arch   string // general.architecture: "llama", which "" stands for, "qwen2" or "gemma3"
+	Arch   string // general.architecture: "llama", which "" stands for, "qwen2", "qwen3", "qwen3moe" (4 experts, 2 used) or "gemma3"
 	Seed   uint64
 	Layers int          // 0: 3
 	Type   kernels.Type // of all matrices
 	Tied   bool         // no output.weight
+	Fused  bool         // experts' gates and ups in one tensor
 	// Meta adds metadata, or replaces that of the same key.
 	Meta map[string]gguf.Value
 	// Drop names a tensor or key to leave out.
@@ -68,6 +69,11 @@ func (t TinyModel) Write(path string) error {
 		{"tokenizer.ggml.token_type", gguf.ArrayOf(fakeVocab().Types)},
 		{"tokenizer.ggml.eos_token_id", gguf.ValueOf(uint32(fakeVocab().EOS))},
 	}
+	const experts = 4
+	if arch == "qwen3moe" {
+		meta = append(meta, pair{"qwen3moe.expert_count", gguf.ValueOf(uint32(experts))}, pair{"qwen3moe.expert_used_count", gguf.ValueOf(uint32(2))},
+			pair{"qwen3moe.expert_feed_forward_length", gguf.ValueOf(uint32(ffn))})
+	}
 	if arch == "gemma3" {
 		meta = append(meta, pair{"gemma3.attention.sliding_window", gguf.ValueOf(uint32(5))},
 			pair{"gemma3.attention.sliding_window_pattern", gguf.ValueOf(uint32(2))},
@@ -87,6 +93,20 @@ func (t TinyModel) Write(path string) error {
 			return
 		}
 		w.AddTensor(name, gguf.Type(t.Type), []uint64{uint64(cols), uint64(rows)}, randomBlocks(rng, t.Type, rows, cols))
+	}
+	matrices := func(name string, rows, cols int) {
+		if name == t.Drop {
+			return
+		}
+		w.AddTensor(name, gguf.Type(t.Type), []uint64{uint64(cols), uint64(rows), experts}, randomBlocks(rng, t.Type, rows*experts, cols))
+	}
+	fused := func(name string, rows, cols int) { // of the same bytes that two calls of matrices write
+		gate, up := randomBlocks(rng, t.Type, rows*experts, cols), randomBlocks(rng, t.Type, rows*experts, cols)
+		var both []byte
+		for size := len(gate) / experts; len(gate) > 0; gate, up = gate[size:], up[size:] {
+			both = append(append(both, gate[:size]...), up[:size]...)
+		}
+		w.AddTensor(name, gguf.Type(t.Type), []uint64{uint64(cols), uint64(2 * rows), experts}, both)
 	}
 	vector := func(name string, n int, least float32) {
 		if name == t.Drop {
@@ -108,14 +128,28 @@ func (t TinyModel) Write(path string) error {
 		matrix(blk("attn_v"), kvHeads*headDim, width)
 		matrix(blk("attn_output"), width, heads*headDim)
 		norm(blk("ffn_norm"))
-		matrix(blk("ffn_gate"), ffn, width)
-		matrix(blk("ffn_up"), ffn, width)
-		matrix(blk("ffn_down"), width, ffn)
+		if arch == "qwen3moe" {
+			matrix(blk("ffn_gate_inp"), experts, width)
+			if t.Fused {
+				fused(blk("ffn_gate_up_exps"), ffn, width)
+			} else {
+				matrices(blk("ffn_gate_exps"), ffn, width)
+				matrices(blk("ffn_up_exps"), ffn, width)
+			}
+			matrices(blk("ffn_down_exps"), width, ffn)
+		} else {
+			matrix(blk("ffn_gate"), ffn, width)
+			matrix(blk("ffn_up"), ffn, width)
+			matrix(blk("ffn_down"), width, ffn)
+		}
 		switch arch {
 		case "qwen2":
 			vector(fmt.Sprintf("blk.%d.attn_q.bias", l), heads*headDim, -0.5)
 			vector(fmt.Sprintf("blk.%d.attn_k.bias", l), kvHeads*headDim, -0.5)
 			vector(fmt.Sprintf("blk.%d.attn_v.bias", l), kvHeads*headDim, -0.5)
+		case "qwen3", "qwen3moe":
+			vector(blk("attn_q_norm"), headDim, 0.5)
+			vector(blk("attn_k_norm"), headDim, 0.5)
 		case "gemma3":
 			vector(blk("attn_q_norm"), headDim, 0.5)
 			vector(blk("attn_k_norm"), headDim, 0.5)

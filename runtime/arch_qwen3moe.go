@@ -1,0 +1,32 @@
+package runtime
+
+import (
+	"github.com/starling-swarm/starling/kernels"
+	"github.com/starling-swarm/starling/runtime/gguf"
+)
+
+// archQwen3MoE is the family's general.architecture: the mixture-of-experts models of Qwen 3, 30B-A3B and 235B-A22B.
+const archQwen3MoE = "qwen3moe"
+
+// readQwen3MoE reads and checks the header of a qwen3moe model.
+func readQwen3MoE(set *gguf.Set) (Config, error) {
+	r := &reader{meta: set.Meta(), arch: archQwen3MoE}
+	c := readAttention(r)
+	c.readExperts(r)
+	r.refuse("attention.sliding_window", "expert_shared_count", "expert_shared_feed_forward_length", "expert_weights_scale",
+		"expert_group_count", "leading_dense_block_count")
+	return c, c.finishDense(set, r, nil, []tensorSpec{
+		{name: "attn_q_norm.weight", cols: c.HeadDim},
+		{name: "attn_k_norm.weight", cols: c.HeadDim},
+	})
+}
+
+// loadQwen3MoE maps a layer. Its arithmetic is loadQwen3's up to the feed-forward block, which is forwardExperts':
+//
+//	x  = RMSNorm(h)·ffn_norm
+//	p  = softmax(Wrouter x); the UsedExperts largest are chosen, and divided by their sum
+//	h += Σ over the chosen experts e of p[e]·(Wdown[e] (SiLU(Wgate[e] x)·Wup[e] x))
+func loadQwen3MoE(ld *loader, _ *Config, l int) (*dense, error) {
+	w := &dense{rotate: kernels.RopeHalf, gated: kernels.MulSiLU}
+	return loadDense(ld, l, w, vectorTensor{"attn_q_norm.weight", &w.qNorm}, vectorTensor{"attn_k_norm.weight", &w.kNorm})
+}
