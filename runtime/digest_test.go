@@ -13,6 +13,7 @@ import (
 
 	"github.com/starling-swarm/starling/kernels"
 	"github.com/starling-swarm/starling/runtime"
+	"github.com/starling-swarm/starling/runtime/golden"
 	"github.com/starling-swarm/starling/runtime/runtimetest"
 	"lukechampine.com/blake3"
 )
@@ -26,7 +27,7 @@ type digests struct {
 }
 
 // digest runs the prompt at once.
-func digest(t testing.TB, m *runtime.Model, e expected) digests {
+func digest(t testing.TB, m *runtime.Model, e golden.Expected) digests {
 	t.Helper()
 	return prefill(t, m, e, len(e.Prompt), 0, 1)[0]
 }
@@ -65,7 +66,7 @@ func TestDigests(t *testing.T) {
 			for i := range prompt {
 				prompt[i] = int32(i * 53 % 259)
 			}
-			compare(t, "tiny "+name, digest(t, m, expected{Prompt: prompt, LogitsPositions: []int{0, 20, 39}}))
+			compare(t, "tiny "+name, digest(t, m, golden.Expected{Prompt: prompt, LogitsPositions: []int{0, 20, 39}}))
 		})
 	}
 	for _, typ := range []kernels.Type{
@@ -74,7 +75,7 @@ func TestDigests(t *testing.T) {
 	} {
 		written(typ.String(), runtimetest.TinyModel{Seed: 1, Layers: 2, Type: typ})
 	}
-	for _, arch := range []string{"qwen2", "gemma3"} {
+	for _, arch := range []string{"qwen2", "qwen3", "qwen3moe", "gemma3"} {
 		written(arch, runtimetest.TinyModel{Arch: arch, Seed: 1, Layers: 3, Type: kernels.Q4_K})
 	}
 	for _, name := range append([]string{"smoke"}, goldenModels...) {
@@ -131,7 +132,7 @@ func TestBitIdentity(t *testing.T) {
 
 // prefill runs the prompt in chunks for `batch` sequences in one Run each, and where cut > 0, layers [0, cut) and the
 // rest in separate Runs.
-func prefill(t testing.TB, m *runtime.Model, e expected, chunk, cut, batch int) []digests {
+func prefill(t testing.TB, m *runtime.Model, e golden.Expected, chunk, cut, batch int) []digests {
 	t.Helper()
 	out := make([]digests, batch)
 	hash := make([]*blake3.Hasher, batch)

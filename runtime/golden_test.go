@@ -2,13 +2,13 @@ package runtime_test
 
 import (
 	"context"
-	"encoding/json"
 	"math"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/starling-swarm/starling/runtime"
+	"github.com/starling-swarm/starling/runtime/golden"
 )
 
 // shared returns a file of the folder beside the repository, or skips the test.
@@ -22,29 +22,16 @@ func shared(t testing.TB, elem ...string) string {
 }
 
 // goldenModels are the folders of ../shared/golden whose models run.
-var goldenModels = []string{"llama", "llama_tied", "qwen2", "gemma3"}
+var goldenModels = []string{"llama", "llama_tied", "qwen2", "qwen3", "qwen3_yarn", "qwen3moe", "gemma3"}
 
-// expected is what ../shared/golden/README.md describes, as far as it is used here.
-type expected struct {
-	Prompt           []int32       `json:"prompt"`
-	LogitsPositions  []int         `json:"logits_positions"`
-	Logits           [][]float32   `json:"logits"`
-	Greedy           []int32       `json:"greedy"`
-	GreedyLastLogits []float32     `json:"greedy_last_logits"`
-	HiddenPositions  []int         `json:"hidden_positions"`
-	Hidden           [][][]float32 `json:"hidden"`
-}
-
-func readExpected(t testing.TB, model string) (e expected) {
+func readExpected(t testing.TB, model string) golden.Expected {
 	t.Helper()
-	data, err := os.ReadFile(shared(t, "golden", model, "expected.json"))
+	shared(t, "golden", model, "expected.json")
+	e, err := golden.Read(filepath.Join("..", "..", "shared", "golden", model))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(data, &e); err != nil {
-		t.Fatal(err)
-	}
-	return e
+	return *e
 }
 
 // open opens a model and closes it at the test's end.
@@ -101,67 +88,18 @@ func cosine(a, b []float32) float64 {
 	return ab / math.Sqrt(aa*bb)
 }
 
-// TestGolden compares logits, hidden states and greedy decoding with transformers, in float32 throughout.
+// TestGolden compares cache sizes, tokens, logits, hidden states and greedy decoding with transformers.
 func TestGolden(t *testing.T) {
 	if raceEnabled {
 		t.Skip("numbers only: not with -race")
 	}
-	for _, name := range goldenModels {
+	for _, name := range append([]string{"qwen3_q8_0"}, goldenModels...) {
 		t.Run(name, func(t *testing.T) {
-			e := readExpected(t, name)
-			m := open(t, runtime.Options{Path: shared(t, "golden", name, "model.gguf"), KV: runtime.KVF32})
-			const tolerance = 2e-3
-			worst := 0.0
-			check := func(what string, got, want []float32) {
-				t.Helper()
-				d := maxDiff(got, want)
-				worst = math.Max(worst, d)
-				if d > tolerance {
-					t.Errorf("%s: off by %g, tolerance %g", what, d, tolerance)
-				}
+			r, err := golden.Check(context.Background(), filepath.Dir(shared(t, "golden", name, "model.gguf")), runtime.Options{})
+			if err != nil {
+				t.Fatal(err)
 			}
-			c := m.Config()
-			s := sequenceOf(t, m, len(e.Prompt)+len(e.Greedy))
-			step := &runtime.Step{Seq: s, Layers: m.Layers(), N: len(e.Prompt), Tokens: e.Prompt, LogitRows: e.LogitsPositions}
-			run(t, m, step)
-			for i := range e.LogitsPositions {
-				check("logits", step.Logits[i], e.Logits[i])
-			}
-			next := step.Logits[len(step.Logits)-1]
-			for i, want := range e.Greedy {
-				got, err := runtime.Sample(next, nil, len(e.Prompt)+i, runtime.Sampling{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got != want {
-					t.Fatalf("greedy token %d: %d, want %d", i, got, want)
-				}
-				one := &runtime.Step{Seq: s, Layers: m.Layers(), Start: len(e.Prompt) + i, N: 1, Tokens: []int32{got}, LogitRows: []int{0}}
-				run(t, m, one)
-				next = one.Logits[0]
-			}
-			check("logits after decoding", next, e.GreedyLastLogits)
-
-			// Hidden states, one layer after the other; the input of layer 0 is the embedding.
-			s.Truncate(0)
-			var seam []float32
-			for l := range c.Layers {
-				one := &runtime.Step{Seq: s, Layers: runtime.Range{l, l + 1}, N: len(e.Prompt), Seam: seam, KeepHidden: true}
-				if l == 0 {
-					one.Tokens = e.Prompt
-					x := make([]float32, c.Width)
-					for i, pos := range e.HiddenPositions {
-						m.EmbedRow(x, e.Prompt[pos])
-						check("embedding", x, e.Hidden[0][i])
-					}
-				}
-				run(t, m, one)
-				for i, pos := range e.HiddenPositions {
-					check("hidden", one.Out[pos*c.Width:(pos+1)*c.Width], e.Hidden[l+1][i])
-				}
-				seam = one.Out
-			}
-			t.Logf("largest difference %.2g", worst)
+			t.Logf("%+v", r)
 		})
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/starling-swarm/starling/kernels"
 	"github.com/starling-swarm/starling/runtime"
 	"github.com/starling-swarm/starling/runtime/gguf"
+	"github.com/starling-swarm/starling/runtime/golden"
 	"github.com/starling-swarm/starling/runtime/runtimetest"
 )
 
@@ -298,7 +299,7 @@ func TestSplitSet(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	e := expected{Prompt: []int32{5, 6, 7, 8}, LogitsPositions: []int{3}}
+	e := golden.Expected{Prompt: []int32{5, 6, 7, 8}, LogitsPositions: []int{3}}
 	want := digest(t, open(t, runtime.Options{Path: path}), e)
 	for part := range 2 {
 		m := open(t, runtime.Options{Path: filepath.Join(dir, gguf.PartName("m", part, 2))})

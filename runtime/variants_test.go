@@ -9,6 +9,7 @@ import (
 
 	"github.com/starling-swarm/starling/kernels"
 	"github.com/starling-swarm/starling/runtime"
+	"github.com/starling-swarm/starling/runtime/golden"
 )
 
 // TestDigestsEverywhere computes whole models under every kernel variant that this processor has, with one to four
@@ -54,7 +55,7 @@ func TestDigestsEverywhere(t *testing.T) {
 }
 
 // proofModel returns the file of a model with committed digests, and what to compute with it.
-func proofModel(t *testing.T, name string) (path string, e expected) {
+func proofModel(t *testing.T, name string) (path string, e golden.Expected) {
 	t.Helper()
 	if name != "smoke" {
 		return shared(t, "golden", name, "model.gguf"), readExpected(t, name)

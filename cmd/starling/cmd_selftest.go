@@ -11,10 +11,12 @@ import (
 	"github.com/starling-swarm/starling/kernels"
 	"github.com/starling-swarm/starling/node/control"
 	"github.com/starling-swarm/starling/runtime"
+	"github.com/starling-swarm/starling/runtime/golden"
 )
 
 type selftestCmd struct {
-	JSON bool `name:"json" help:"Print a JSON object."`
+	JSON   bool   `name:"json" help:"Print a JSON object."`
+	Golden string `name:"golden" placeholder:"DIR" help:"Compare with a reference implementation instead: DIR has model.gguf and expected.json."`
 }
 
 // Help implements kong.HelpProvider.
@@ -22,7 +24,11 @@ func (selftestCmd) Help() string {
 	return `Computes fixed inputs with every kernel, and a fixed prompt with the built-in smoke model, and compares the bits with
 those that every build on every processor must give. Exit status 1 if they differ: then this build or machine would
 give wrong answers, and "starling serve" does not start if the kernels' bits do. STARLING_KERNELS=NAME tests other kernels than the fastest ("starling
-version -v" lists them), and fails where they can't be had.`
+version -v" lists them), and fails where they can't be had.
+
+With --golden it computes what a reference implementation has computed, and compares cache sizes, tokens, logits, hidden
+states after each layer and greedy decoding; exit status 1 at the first disagreement, which it names. The form of
+expected.json is in docs/golden.md.`
 }
 
 // selftestReport is what "selftest --json" prints.
@@ -42,6 +48,9 @@ type selftestReport struct {
 
 // Run tests this build.
 func (c *selftestCmd) Run(ctx context.Context, g *globals) error {
+	if c.Golden != "" {
+		return c.golden(ctx, g)
+	}
 	began := time.Now()
 	r := selftestReport{Version: version(), Platform: goruntime.GOOS + "/" + goruntime.GOARCH, Profile: runtime.NewProfile(runtime.KVF16).String(), Variant: kernels.Active().String()}
 	digest, err := kernels.SelfTest()
@@ -65,6 +74,31 @@ func (c *selftestCmd) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	fmt.Printf("ok        every bit as specified, in %s\n", durationText(r.Took))
+	return nil
+}
+
+// golden compares a folder's model with its reference.
+func (c *selftestCmd) golden(ctx context.Context, g *globals) error {
+	r, err := golden.Check(ctx, c.Golden, g.engine())
+	if c.JSON {
+		report := struct {
+			golden.Report
+			OK    bool   `json:"ok"`
+			Error string `json:"error,omitempty"`
+		}{r, err == nil, ""}
+		if err != nil {
+			report.Error = oneLine(err.Error())
+		}
+		return errors.Join(err, printJSON(report))
+	}
+	if err != nil {
+		return err
+	}
+	if r.Quantised {
+		fmt.Printf("ok        as the reference, with quantised activations: cosine of logits %.4f or more, %d of %d greedy tokens\n", r.Cosine, r.Greedy, r.GreedyOf)
+		return nil
+	}
+	fmt.Printf("ok        as the reference: logits within %.2g, hidden states within %.2g, %d of %d greedy tokens\n", r.Logits, r.Hidden, r.Greedy, r.GreedyOf)
 	return nil
 }
 

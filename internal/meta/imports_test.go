@@ -18,7 +18,7 @@ type pkg struct {
 // lattice is every package of this module. Arrows point down only; a new edge needs a reason.
 var lattice = map[string]pkg{
 	"cmd/starling": {
-		may: []string{"node", "node/control", "swarm", "runtime", "runtime/tokenizer", "kernels"},
+		may: []string{"node", "node/control", "swarm", "runtime", "runtime/golden", "runtime/tokenizer", "kernels"},
 		why: "wires flags to the node; makes and joins swarms while no node runs; the single-process reference that the demo compares with must not pass through a node, nor may the self-test",
 	},
 	"node": {
@@ -33,8 +33,12 @@ var lattice = map[string]pkg{
 	"swarm/wire":   {why: "the wire format is bytes and nothing else"},
 	"artifacts":    {may: []string{"runtime/gguf"}, why: "reads the tensor table to map layers to bytes; neither the network nor the engine"},
 	"route":        {why: "pure: values in, a plan out"},
-	"runtime":      {may: []string{"runtime/gguf", "runtime/tokenizer", "kernels"}, tests: []string{"runtime/runtimetest"}, why: "runs layers on this machine; knows no network"},
+	"runtime":      {may: []string{"runtime/gguf", "runtime/tokenizer", "kernels"}, tests: []string{"runtime/runtimetest", "runtime/golden"}, why: "runs layers on this machine; knows no network"},
 	"runtime/gguf": {why: "a file format"},
+	"runtime/golden": {
+		may: []string{"runtime", "runtime/tokenizer"}, tests: []string{"runtime/runtimetest", "kernels"},
+		why: "compares the engine with reference implementations, through the boundary that everybody uses",
+	},
 	"runtime/tokenizer": {
 		may: []string{"runtime/tokenizer/template"}, tests: []string{"runtime/gguf"},
 		why: "text to tokens; its tests read published vocabularies from GGUF files",
