@@ -97,7 +97,7 @@ func readYarn(r *reader) (scale float64, y Yarn) {
 	case y.BetaFast < y.BetaSlow:
 		r.fail(r.key("rope.scaling.yarn_beta_fast"), "is %v, below yarn_beta_slow's %v", y.BetaFast, y.BetaSlow)
 	}
-	y.Amplitude = r.positive(r.key("rope.scaling.attn_factor"), 1e6, 1) * float64(1+float64(0.1*kernels.Log64(scale)))
+	y.Amplitude = float64(r.positive(r.key("rope.scaling.attn_factor"), 1e6, 1) * (1 + float64(0.1*kernels.Log64(scale))))
 	return scale, y
 }
 

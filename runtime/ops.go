@@ -43,7 +43,7 @@ func CountOps(path string) (layers, head Ops, err error) {
 func (o *Ops) add(t *gguf.Tensor, c *Config) {
 	n := float64(2 * t.Rows() * t.Cols())
 	if len(t.Dims) == 3 { // experts, of which a row uses some
-		n *= float64(c.UsedExperts) / float64(t.Dims[2])
+		n = float64(n * (float64(c.UsedExperts) / float64(t.Dims[2])))
 	}
 	if kernels.Type(t.Type).Form() == kernels.Dense {
 		o.F32 += n

@@ -75,7 +75,7 @@ type angles struct{ cos, sin []float32 }
 func (t ropeTable) fill(a angles, pos int) {
 	for i, f := range t.freq {
 		sin, cos := kernels.SinCos(float64(float64(pos) * f))
-		a.sin[i], a.cos[i] = sin*t.amplitude, cos*t.amplitude
+		a.sin[i], a.cos[i] = float32(sin*t.amplitude), float32(cos*t.amplitude)
 	}
 }
 
