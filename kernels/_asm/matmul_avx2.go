@@ -48,7 +48,11 @@ func (f avx2) group(k kind) {
 	f.op("MOVQ groupArgs_ahead(R9), R12")
 	f.unpackScales(k)
 	if !k.signed {
-		f.op("CMPQ groupArgs_rows(R9), $%d", fewRows)
+		few := fewRows
+		if k.k && !f.vnni {
+			few = 4 // one tile, or two: more would take their superblocks apart anew
+		}
+		f.op("CMPQ groupArgs_rows(R9), $%d", few)
 		f.op("JGT %s", many)
 	}
 	f.rowLoop(k, true)

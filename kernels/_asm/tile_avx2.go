@@ -72,11 +72,9 @@ func (t tile) superblock() {
 	t.clear()
 	again := t.label("block")
 	t.at(again)
-	part := t.k.bytes() / times // to fetch meanwhile
 	for b := range blocks {
-		if t.packed { // spread: a burst of as many lines as a part has would wait for the core's line fill buffers
-			lines := (part + 63) / 64
-			t.prefetch("R13", b*lines/blocks, (b+1)*lines/blocks)
+		if t.packed {
+			w.fetch(b)
 			w.bits(b)
 		}
 		t.block32(b, 32*b, t.scaleStride()*b)
@@ -85,14 +83,13 @@ func (t tile) superblock() {
 	t.op("ADDQ $%d, R11", t.scaleStride()*blocks)
 	if t.packed {
 		w.advance()
-		t.op("ADDQ $%d, R12", part-w.lowStep())
 	} else {
 		t.op("ADDQ $512, R13")
 	}
 	t.op("DECQ R15")
 	t.op("JNE %s", again)
 	if t.packed {
-		t.op("MOVQ groupArgs_ahead(R9), R12")
+		w.end()
 	}
 	for r := range t.rows {
 		t.floatStep(r)

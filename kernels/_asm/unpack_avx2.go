@@ -50,9 +50,6 @@ func (f avx2) unpackScales(k kind) {
 // unpackCodes writes the codes of the superblock at SI (for legacy types: R12 blocks) to the panel.
 func (f avx2) unpackCodes(k kind) {
 	w := weights{f, k, "R14", "R11"}
-	if k.k {
-		f.prefetch("SI", 0, (k.bytes()+63)/64)
-	}
 	w.masks()
 	f.op("MOVQ BX, R13")
 	again := f.label("unpack")
@@ -70,6 +67,9 @@ func (f avx2) unpackCodes(k kind) {
 		f.prefetch("R14", 0, (k.bytes()+63)/64)
 	}
 	for b := range blocks {
+		if k.k {
+			w.fetch(b)
+		}
 		w.bits(b)
 		for q := range 8 {
 			for v := range 2 {
@@ -86,6 +86,9 @@ func (f avx2) unpackCodes(k kind) {
 	f.op("ADDQ $%d, R13", 512*blocks)
 	f.op("DECQ R15")
 	f.op("JNE %s", again)
+	if k.k {
+		w.end()
+	}
 }
 
 // weights loads codes from packed blocks.
@@ -136,6 +139,19 @@ func (w weights) lowStep() int {
 	return 512
 }
 
+// part is how many packed bytes there are to a part: more than its low bits.
+func (w weights) part() int { return w.k.bytes() / w.k.parts() }
+
+// fetch asks for block b's share of what follows, linearly: a burst of as many lines as a part has would wait for the
+// core's line fill buffers.
+func (w weights) fetch(b int) {
+	lines, blocks := (w.part()+63)/64, w.k.partBlocks()
+	w.prefetch(w.low, b*lines/blocks, (b+1)*lines/blocks)
+}
+
+// end is for after the last part.
+func (w weights) end() { w.op("MOVQ groupArgs_ahead(R9), R12") }
+
 // advance goes to the next part.
 func (w weights) advance() {
 	switch {
@@ -145,6 +161,7 @@ func (w weights) advance() {
 		w.op("ADDQ $64, %s", w.high)
 	}
 	w.op("ADDQ $%d, %s", w.lowStep(), w.low)
+	w.op("ADDQ $%d, R12", w.part()-w.lowStep())
 }
 
 // masks loads the constants that load needs: Y15 up to Y14, which stay.
