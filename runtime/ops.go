@@ -42,7 +42,7 @@ func CountOps(path string) (layers, head Ops, err error) {
 // add counts the product of one row with a matrix.
 func (o *Ops) add(t *gguf.Tensor, c *Config) {
 	n := float64(2 * t.Rows() * t.Cols())
-	if len(t.Dims) == 3 { // experts, of which a row uses some
+	if c.Experts > 0 && len(t.Dims) == 3 { // experts, of which a row uses some
 		n = float64(n * (float64(c.UsedExperts) / float64(t.Dims[2])))
 	}
 	if kernels.Type(t.Type).Form() == kernels.Dense {
