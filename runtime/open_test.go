@@ -78,7 +78,7 @@ func TestOpenRefuses(t *testing.T) {
 		"LoRA adapter":         {runtimetest.TinyModel{Meta: meta("general.type", "adapter")}, []string{"LoRA"}},
 		"mmproj":               {runtimetest.TinyModel{Meta: meta("general.type", "mmproj")}, []string{"mmproj"}},
 		"experts":              {runtimetest.TinyModel{Meta: meta("llama.expert_count", 8)}, []string{"llama.expert_count", "8", "mixture"}},
-		"yarn":                 {runtimetest.TinyModel{Meta: meta("llama.rope.scaling.type", "yarn")}, []string{"llama.rope.scaling.type", `"yarn"`, "linear"}},
+		"longrope":             {runtimetest.TinyModel{Meta: meta("llama.rope.scaling.type", "longrope")}, []string{"llama.rope.scaling.type", `"longrope"`, "linear"}},
 		"softcapping":          {runtimetest.TinyModel{Meta: meta("llama.attn_logit_softcapping", 30.0)}, []string{"llama.attn_logit_softcapping"}},
 		"sliding window":       {runtimetest.TinyModel{Meta: meta("llama.attention.sliding_window", 100)}, []string{"llama.attention.sliding_window"}},
 
