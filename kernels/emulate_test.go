@@ -327,7 +327,7 @@ func emulatedAttention(programs map[string]*program) (k attnKernels) {
 // TestEmulatedAVX512 computes products and attention by the text of the AVX-512 functions.
 func TestEmulatedAVX512(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
-		t.Skip("not run: amd64 does it, and the text is the same everywhere")
+		t.Skip("not run here: every amd64 machine runs it, and the text that it reads is the same on all")
 	}
 	programs, err := readPrograms("matmul_avx512_amd64.s")
 	if err != nil {

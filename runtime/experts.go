@@ -168,12 +168,8 @@ func chooseExperts(p *pass, r int) bool {
 	}
 	kernels.Exps(s, s)
 	total := float32(0)
-	for e, z := range s {
-		if e == 0 {
-			total = z
-		} else {
-			total += z
-		}
+	for _, z := range s {
+		total += z
 	}
 	for e := range s {
 		s[e] /= total
@@ -194,13 +190,10 @@ func chooseExperts(p *pass, r int) bool {
 	}
 	slices.Sort(chosen)
 	share := t.share[r*c.UsedExperts : (r+1)*c.UsedExperts]
+	total = 0
 	for i, e := range chosen {
 		share[i] = s[e]
-		if i == 0 {
-			total = s[e]
-		} else {
-			total += s[e]
-		}
+		total += s[e]
 	}
 	for i := range share {
 		share[i] /= total

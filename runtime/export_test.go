@@ -1,5 +1,8 @@
 package runtime
 
+// EmbedRow is what layer 0 gets for a token.
+func (m *Model) EmbedRow(dst []float32, token int32) { m.embedRow(dst, int(token)) }
+
 // Philox is philox.
 var Philox = philox
 

@@ -103,3 +103,18 @@ func TestGolden(t *testing.T) {
 		})
 	}
 }
+
+// TestGoldenEmbedding compares the input of layer 0, which only this package's tests see, with transformers.
+func TestGoldenEmbedding(t *testing.T) {
+	for _, name := range goldenModels {
+		e := readExpected(t, name)
+		m := open(t, runtime.Options{Path: shared(t, "golden", name, "model.gguf"), KV: runtime.KVF32})
+		x := make([]float32, m.Config().Width)
+		for i, pos := range e.HiddenPositions {
+			m.EmbedRow(x, e.Prompt[pos])
+			if d := maxDiff(x, e.Hidden[0][i]); d > 2e-3 {
+				t.Errorf("%s: embedding at position %d: off by %g", name, pos, d)
+			}
+		}
+	}
+}

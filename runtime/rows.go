@@ -173,8 +173,8 @@ const groupRows = 16
 // prefill a tile has no fewer, where that leaves all threads busy.
 const reuseRows = 4 * groupRows
 
-// multiply computes the products of n prepared rows, or of those that a product brings. They are cut into tiles of whole groups of rows, which threads claim
-// as they get ready. The order of every sum is kernels.MatMul's. It fails with *WeightError if a matrix is damaged.
+// multiply computes the products of n prepared rows, or of those that a product brings. They are cut into tiles of whole
+// groups of rows, which threads claim as they get ready. The order of every sum is kernels.MatMul's. It fails with *WeightError if a matrix is damaged.
 func (m *Model) multiply(n int, products ...product) error {
 	p := &m.pass
 	p.products = append(p.products[:0], products...)
@@ -238,7 +238,7 @@ func (m *Model) multiplyTask(worker, t int) {
 	p := &m.pass
 	q, first, last := p.tileOf(t)
 	step := last - first
-	if !q.w.trusted() { // looked at and multiplied bit by bit, so that memory is waited for once
+	if !q.w.trusted() { // looked at and multiplied group by group, so that memory is waited for once
 		step = min(step, reuseRows)
 		if q.n < 8 {
 			step = groupRows

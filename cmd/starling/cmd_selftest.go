@@ -23,8 +23,8 @@ type selftestCmd struct {
 func (selftestCmd) Help() string {
 	return `Computes fixed inputs with every kernel, and a fixed prompt with the built-in smoke model, and compares the bits with
 those that every build on every processor must give. Exit status 1 if they differ: then this build or machine would
-give wrong answers, and "starling serve" does not start if the kernels' bits do. STARLING_KERNELS=NAME tests other kernels than the fastest ("starling
-version -v" lists them), and fails where they can't be had.
+give wrong answers, and "starling serve" does not start if the kernels' bits do. STARLING_KERNELS=NAME tests other
+kernels than the fastest ("starling version -v" lists them), and fails where they can't be had.
 
 With --golden it computes what a reference implementation has computed, and compares cache sizes, tokens, logits, hidden
 states after each layer and greedy decoding; exit status 1 at the first disagreement, which it names. The form of

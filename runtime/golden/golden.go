@@ -1,6 +1,7 @@
 package golden
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,7 +16,7 @@ import (
 	"github.com/starling-swarm/starling/runtime/tokenizer"
 )
 
-// maxExpected bounds expected.json, in bytes: a hundred times those of tiny models.
+// maxExpected bounds expected.json, in bytes: about a thousand times those of tiny models.
 const maxExpected = 64 << 20
 
 // Tolerances: with F32, F16 or BF16 weights the largest absolute error of a logit or hidden element, whose standard deviation
@@ -103,7 +104,7 @@ func (e *Expected) check() error {
 			return fmt.Errorf("hidden[%d] has %d rows for %d hidden_positions", l, len(rows), len(e.HiddenPositions))
 		}
 	}
-	return errors.Join(inside("logits_positions", e.LogitsPositions), inside("hidden_positions", e.HiddenPositions))
+	return cmp.Or(inside("logits_positions", e.LogitsPositions), inside("hidden_positions", e.HiddenPositions))
 }
 
 // Report is how near the engine came.
