@@ -45,6 +45,8 @@ func (p *Partial) row(r int) (m, l float32, o []float32) {
 type AttnScratch struct {
 	scores  []float32 // [rows][attnStride]
 	panel   []float32
+	half    []uint16  // [AttnBlock][KVTile] of a Latent block
+	full    []float32 // or these
 	product attnProductArgs
 	softmax attnSoftmaxArgs
 	merge   attnMergeArgs
@@ -54,7 +56,7 @@ type AttnScratch struct {
 // attnStride is the distance of two rows of scores: a multiple of 2^k would have them share a few cache sets.
 const attnStride = AttnBlock + KVTile
 
-// AttendBlock computes one softmax block for query rows q, [rows][dim], all of one KV head, whose keys and values of the
+// AttendBlock computes one softmax block for query rows q, [rows][Key], all of one KV head, whose keys and values of the
 // block are kv. Row r sees the positions visible[r] and gives row r of p, which becomes the state after this block
 // alone, whatever it was before. next, which may be zero, is the block that the caller comes to next: a hint.
 //
@@ -68,10 +70,10 @@ const attnStride = AttnBlock + KVTile
 // only others see with p_i = +0, which changes at most the sign of a zero, and only if v is finite. So values from
 // the first position that any row sees to the last must be finite; others, and keys, may be anything.
 func AttendBlock(p *Partial, q []float32, kv KVBlock, visible []Span, scale float32, next KVBlock, s *AttnScratch) {
-	rows, dim := len(visible), kv.Dim
+	rows := len(visible)
 	kv.check()
-	if len(q) < rows*dim || !(scale > 0) {
-		panic(fmt.Sprintf("kernels: AttendBlock of %d rows of %d dimensions: %d query values, scale %v", rows, dim, len(q), scale))
+	if len(q) < rows*kv.Key || !(scale > 0) {
+		panic(fmt.Sprintf("kernels: AttendBlock of %d rows of %d dimensions: %d query values, scale %v", rows, kv.Key, len(q), scale))
 	}
 	all := Span{AttnBlock, 0}
 	for _, v := range visible {
@@ -82,31 +84,104 @@ func AttendBlock(p *Partial, q []float32, kv KVBlock, visible []Span, scale floa
 			all = Span{min(all.From, v.From), max(all.To, v.To)}
 		}
 	}
-	p.reset(rows, dim)
+	p.reset(rows, kv.Value)
 	if all.From >= all.To {
 		return
 	}
 	s.scores = sized(s.scores, rows*attnStride)
 	first, last := all.From/KVTile, (all.To+KVTile-1)/KVTile
 	s.products(attnProduct{
-		dst: s.scores[first*KVTile:], dstStride: attnStride, a: q, aStride: dim, rows: rows, n: dim,
-		b: kv.keys(first), bStride: KVTile, bNext: KVTile * dim, lanes: (last - first) * KVTile,
+		dst: s.scores[first*KVTile:], dstStride: attnStride, a: q, aStride: kv.Key, rows: rows, n: kv.Key,
+		b: kv.keys(first), bStride: KVTile, bNext: KVTile * kv.Key, lanes: (last - first) * KVTile,
 		ahead: kv.values(all.From),
 	})
 	s.weigh(p, visible, first*KVTile, last*KVTile, scale)
-	if next.Dim == 0 {
+	if next.Key == 0 {
 		next = kv
 	}
-	s.products(attnProduct{
-		dst: p.o, dstStride: dim, a: s.scores[all.From:], aStride: attnStride, rows: rows, n: all.To - all.From,
-		b: kv.values(all.From), bStride: dim, bNext: KVTile, lanes: dim,
-		ahead: next.keys(0),
-	})
+	if kv.Latent {
+		s.latentOutputs(p, kv, all)
+	} else {
+		s.products(attnProduct{
+			dst: p.o, dstStride: kv.Value, a: s.scores[all.From:], aStride: attnStride, rows: rows, n: all.To - all.From,
+			b: kv.values(all.From), bStride: kv.Value, bNext: KVTile, lanes: kv.Value,
+			ahead: next.keys(0),
+		})
+	}
 	for r, v := range visible {
 		if v.From >= v.To {
-			clear(p.o[r*dim : (r+1)*dim])
+			clear(p.o[r*kv.Value : (r+1)*kv.Value])
 		}
 	}
+}
+
+// latentOutputs is the product of weights and values of a Latent block: sixteen dimensions of all positions at a time are
+// taken out of the tiles of keys, a row of them for each position.
+func (s *AttnScratch) latentOutputs(p *Partial, kv KVBlock, all Span) {
+	first, last := all.From/KVTile, (all.To+KVTile-1)/KVTile
+	for d := 0; d < kv.Value; d += KVTile {
+		lanes := min(KVTile, kv.Value-d)
+		var b stored
+		if kv.Full != nil {
+			s.full = sized(s.full, AttnBlock*KVTile)
+			for tile := first; tile < last; tile++ {
+				transpose(s.full[tile*KVTile*KVTile:], kv.Full[(tile*kv.Key+d)*KVTile:], lanes)
+			}
+			b = stored{full: s.full[all.From*KVTile:]}
+		} else {
+			s.half = sized(s.half, AttnBlock*KVTile)
+			for tile := first; tile < last; tile++ {
+				to, from := s.half[tile*KVTile*KVTile:], kv.Half[(tile*kv.Key+d)*KVTile:]
+				if lanes == KVTile {
+					transposeHalves((*[KVTile * KVTile]uint16)(to), (*[KVTile * KVTile]uint16)(from))
+				} else {
+					transpose(to, from, lanes)
+				}
+			}
+			b = stored{half: s.half[all.From*KVTile:]}
+		}
+		s.products(attnProduct{
+			dst: p.o[d:], dstStride: p.dim, a: s.scores[all.From:], aStride: attnStride, rows: p.rows, n: all.To - all.From,
+			b: b, bStride: KVTile, bNext: KVTile, lanes: lanes, ahead: b,
+		})
+	}
+}
+
+// transpose turns a tile of n dimensions, [n][16 positions], to rows of 16 of which the first n are set.
+func transpose[E uint16 | float32](dst, src []E, n int) {
+	for d := range n {
+		for i, x := range src[d*KVTile : (d+1)*KVTile] {
+			dst[i*KVTile+d] = x
+		}
+	}
+}
+
+// transposeHalves is transpose of 16 dimensions, four by four: a word of memory holds four of either.
+func transposeHalves(dst, src *[KVTile * KVTile]uint16) {
+	const even, low = 0x0000ffff0000ffff, 0x00000000ffffffff
+	for d := 0; d < KVTile; d += 4 {
+		for i := 0; i < KVTile; i += 4 {
+			a, b := load4(src[d*KVTile+i:]), load4(src[(d+1)*KVTile+i:])
+			x, y := load4(src[(d+2)*KVTile+i:]), load4(src[(d+3)*KVTile+i:])
+			ab0, ab1 := a&even|b&even<<16, a>>16&even|b&^even // positions 0 and 2, 1 and 3, of the first two dimensions
+			xy0, xy1 := x&even|y&even<<16, x>>16&even|y&^even
+			store4(dst[i*KVTile+d:], ab0&low|xy0<<32)
+			store4(dst[(i+1)*KVTile+d:], ab1&low|xy1<<32)
+			store4(dst[(i+2)*KVTile+d:], ab0>>32|xy0&^low)
+			store4(dst[(i+3)*KVTile+d:], ab1>>32|xy1&^low)
+		}
+	}
+}
+
+// load4 and store4 move four halves at once.
+func load4(x []uint16) uint64 {
+	_ = x[3]
+	return uint64(x[0]) | uint64(x[1])<<16 | uint64(x[2])<<32 | uint64(x[3])<<48
+}
+
+func store4(x []uint16, v uint64) {
+	_ = x[3]
+	x[0], x[1], x[2], x[3] = uint16(v), uint16(v>>16), uint16(v>>32), uint16(v>>48)
 }
 
 // weigh turns the raw scores of positions [first, last), multiples of 16, to weights, and sets M and L. Weights of

@@ -80,14 +80,14 @@ type cache struct {
 func newCache(n, dim int, full bool, k, v []float32) *cache {
 	c := &cache{dim: dim, k: k, v: v}
 	for at := 0; at < n; at += AttnBlock {
-		b := KVBlock{Dim: dim}
+		b := KVBlock{Key: dim, Value: dim}
 		if full {
-			b.Full = make([]float32, KVBlockLen(dim))
+			b.Full = make([]float32, 2*AttnBlock*dim)
 			for i := range b.Full {
 				b.Full[i] = float32(math.NaN())
 			}
 		} else {
-			b.Half = make([]uint16, KVBlockLen(dim))
+			b.Half = make([]uint16, 2*AttnBlock*dim)
 			for i := range b.Half {
 				b.Half[i] = 0x7e00
 			}
@@ -208,8 +208,9 @@ func testAttendVisible(t *testing.T) {
 		from := r.IntN(n)
 		for pos := range from { // before every window
 			for d := range dim {
-				for _, i := range []int{KeyAt(dim, pos%AttnBlock) + d*KVTile, ValueAt(dim, pos%AttnBlock) + d} {
-					if b := c.blocks[pos/AttnBlock]; b.Full != nil {
+				b := c.blocks[pos/AttnBlock]
+				for _, i := range []int{b.KeyAt(pos%AttnBlock) + d*KVTile, b.ValueAt(pos%AttnBlock) + d} {
+					if b.Full != nil {
 						b.Full[i] = float32(math.NaN())
 					} else {
 						b.Half[i] = 0x7e00
@@ -351,7 +352,7 @@ func TestKVBlock(t *testing.T) { eachVariant(t, testKVBlock) }
 func testKVBlock(t *testing.T) {
 	r := rand.New(rand.NewPCG(28, 28))
 	for _, dim := range []int{1, 3, 4, 7, 8, 13, 40} {
-		half, full := KVBlock{Dim: dim, Half: make([]uint16, KVBlockLen(dim))}, KVBlock{Dim: dim, Full: make([]float32, KVBlockLen(dim))}
+		half, full := KVBlock{Key: dim, Value: dim, Half: make([]uint16, 2*AttnBlock*dim)}, KVBlock{Key: dim, Value: dim, Full: make([]float32, 2*AttnBlock*dim)}
 		k, v := normal(r, AttnBlock*dim), normal(r, AttnBlock*dim)
 		k[0], v[0] = 1e6, -1e6
 		for pos := range AttnBlock {
@@ -372,7 +373,7 @@ func testKVBlock(t *testing.T) {
 		}
 		for _, b := range []KVBlock{half, full} {
 			each := 2
-			back := KVBlock{Dim: dim, Half: make([]uint16, len(b.Half)), Full: make([]float32, len(b.Full))}
+			back := KVBlock{Key: dim, Value: dim, Half: make([]uint16, len(b.Half)), Full: make([]float32, len(b.Full))}
 			if b.Full != nil {
 				each, back.Half = 4, nil
 			} else {

@@ -26,14 +26,14 @@ func (b best) per(work float64) float64 { return work / float64(b) } // per nano
 
 // heads returns n positions of each of count heads in halves.
 func (c *cache) heads(r *rand.Rand, n, count int) [][]KVBlock {
-	one := make([]uint16, KVBlockLen(c.dim))
+	one := make([]uint16, 2*AttnBlock*c.dim)
 	for i := range one {
 		one[i] = F32ToF16(float32(r.NormFloat64()))
 	}
 	all := make([][]KVBlock, count)
 	for h := range all {
 		for range (n + AttnBlock - 1) / AttnBlock {
-			all[h] = append(all[h], KVBlock{Dim: c.dim, Half: append([]uint16(nil), one...)})
+			all[h] = append(all[h], KVBlock{Key: c.dim, Value: c.dim, Half: append([]uint16(nil), one...)})
 		}
 	}
 	return all
@@ -95,7 +95,7 @@ func BenchmarkAttendDecode(b *testing.B) {
 		for _, n := range []int{2048, 32768} {
 			b.Run(fmt.Sprintf("head%dx%d/%d", shape.dim, shape.group, n), func(b *testing.B) {
 				dim, group := shape.dim, shape.group
-				size := 2 * KVBlockLen(dim) * n / AttnBlock
+				size := 2 * 2 * AttnBlock * dim * n / AttnBlock
 				kv := (&cache{dim: dim}).heads(r, n, 96<<20/size)
 				q := normal(r, group*dim)
 				dst := make([]float32, len(q))

@@ -208,11 +208,11 @@ func selfTestDecode(full bool) func(*selfTestData) {
 		const n = 70
 		var scratch AttnScratch
 		for _, dim := range []int{64, 40} {
-			kv := KVBlock{Dim: dim}
+			kv := KVBlock{Key: dim, Value: dim}
 			if full {
-				kv.Full = make([]float32, KVBlockLen(dim))
+				kv.Full = make([]float32, 2*AttnBlock*dim)
 			} else {
-				kv.Half = make([]uint16, KVBlockLen(dim))
+				kv.Half = make([]uint16, 2*AttnBlock*dim)
 			}
 			for pos := range n {
 				kv.Store(pos, s.floats(dim), s.floats(dim))
@@ -239,7 +239,7 @@ func selfTestDecode(full bool) func(*selfTestData) {
 // selfTestAttention is a block of n positions for rows that see more and more of it.
 func selfTestAttention(dim, rows, n int) func(*selfTestData) {
 	return func(s *selfTestData) {
-		kv := KVBlock{Dim: dim, Half: make([]uint16, KVBlockLen(dim))}
+		kv := KVBlock{Key: dim, Value: dim, Half: make([]uint16, 2*AttnBlock*dim)}
 		for pos := range n {
 			kv.Store(pos, s.floats(dim), s.floats(dim))
 		}
@@ -349,7 +349,7 @@ var selfTests = []selfTest{
 		all.reset(1, dim)
 		dst, q := make([]float32, dim), s.floats(dim)
 		for _, n := range []int{AttnBlock, 100} {
-			kv := KVBlock{Dim: dim, Full: make([]float32, KVBlockLen(dim))}
+			kv := KVBlock{Key: dim, Value: dim, Full: make([]float32, 2*AttnBlock*dim)}
 			k, v := s.floats(n*dim), s.floats(n*dim)
 			for pos := range n {
 				kv.Store(pos, k[pos*dim:], v[pos*dim:])
