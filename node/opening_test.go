@@ -82,7 +82,7 @@ func TestStageMakesRoomForItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	const page = 256
-	_, n, id := stageNode(t, 5*time.Millisecond, 3*page*int64(cfg.KVRowBytes(runtime.KVF16)))
+	_, n, id := stageNode(t, 5*time.Millisecond, 3*page*int64(cfg.KVRowBytes(0, runtime.KVF16)))
 	client, decoder := swarm.Ephemeral(), swarm.Ephemeral()
 	capacity := uint32(2 * page) // twice that doesn't fit
 	for plan := range uint32(3) {

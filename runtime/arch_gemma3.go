@@ -62,7 +62,7 @@ func windows(r *reader, layers int) []int {
 	return w
 }
 
-// loadGemma3 maps a layer. Its arithmetic, by forwardDense, on a residual stream that begins as round(embedding·√Width):
+// loadGemma3 maps a layer. Its arithmetic, by forwardLayer and gqa.mix, on a residual stream that begins as round(embedding·√Width):
 //
 //	x  = RMSNorm(h)·attn_norm
 //	q, k, v = Wq x, Wk x, Wv x
@@ -76,9 +76,11 @@ func windows(r *reader, layers int) []int {
 //	h += RMSNorm(y)·post_ffw_norm
 //
 // Norm weights are as GGUF has them, with Gemma's 1 added.
-func loadGemma3(ld *loader, c *Config, l int) (*dense, error) {
-	w := &dense{rotate: kernels.RopeHalf, gated: kernels.MulGELU, window: c.window(l), local: c.window(l) > 0}
-	return loadDense(ld, l, w,
-		vectorTensor{"attn_q_norm.weight", &w.qNorm}, vectorTensor{"attn_k_norm.weight", &w.kNorm},
-		vectorTensor{"post_attention_norm.weight", &w.attnPost}, vectorTensor{"post_ffw_norm.weight", &w.ffnPost})
+func loadGemma3(ld *loader, c *Config, l int) (*layer, error) {
+	w := &layer{ffn: ffn{gated: kernels.MulGELU}}
+	if err := ld.vectors(l, vectorTensor{"post_attention_norm.weight", &w.attnPost}, vectorTensor{"post_ffw_norm.weight", &w.ffnPost}); err != nil {
+		return nil, err
+	}
+	a := &gqa{rotate: kernels.RopeHalf, window: c.window(l), local: c.window(l) > 0}
+	return loadDense(ld, l, a, w, vectorTensor{"attn_q_norm.weight", &a.qNorm}, vectorTensor{"attn_k_norm.weight", &a.kNorm})
 }

@@ -16,7 +16,7 @@ func readLlama(set *gguf.Set) (Config, error) {
 	return c, c.finishDense(set, r, []tensorSpec{{name: "rope_freqs.weight", cols: c.RopeDim / 2, optional: true}}, nil)
 }
 
-// loadLlama maps a layer. Its arithmetic, by forwardDense:
+// loadLlama maps a layer. Its arithmetic, by forwardLayer and gqa.mix:
 //
 //	x  = RMSNorm(h)·attn_norm
 //	q, k, v = Wq x, Wk x, Wv x;  q and k rotated in interleaved pairs at the row's position
@@ -24,6 +24,6 @@ func readLlama(set *gguf.Set) (Config, error) {
 //	h += Wo attention(q, stored keys and values up to and including the row's own)
 //	x  = RMSNorm(h)·ffn_norm
 //	h += Wdown (SiLU(Wgate x)·Wup x)
-func loadLlama(ld *loader, _ *Config, l int) (*dense, error) {
-	return loadDense(ld, l, &dense{rotate: kernels.RopeInterleaved, gated: kernels.MulSiLU})
+func loadLlama(ld *loader, _ *Config, l int) (*layer, error) {
+	return loadDense(ld, l, &gqa{rotate: kernels.RopeInterleaved}, &layer{ffn: ffn{gated: kernels.MulSiLU}})
 }

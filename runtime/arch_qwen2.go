@@ -20,7 +20,7 @@ func readQwen2(set *gguf.Set) (Config, error) {
 	})
 }
 
-// loadQwen2 maps a layer. Its arithmetic, by forwardDense:
+// loadQwen2 maps a layer. Its arithmetic, by forwardLayer and gqa.mix:
 //
 //	x  = RMSNorm(h)·attn_norm
 //	q, k, v = Wq x + bq, Wk x + bk, Wv x + bv;  q and k rotated at the row's position in pairs of a head's halves
@@ -28,7 +28,7 @@ func readQwen2(set *gguf.Set) (Config, error) {
 //	h += Wo attention(q, stored keys and values up to and including the row's own)
 //	x  = RMSNorm(h)·ffn_norm
 //	h += Wdown (SiLU(Wgate x)·Wup x)
-func loadQwen2(ld *loader, _ *Config, l int) (*dense, error) {
-	w := &dense{rotate: kernels.RopeHalf, gated: kernels.MulSiLU}
-	return loadDense(ld, l, w, vectorTensor{"attn_q.bias", &w.qBias}, vectorTensor{"attn_k.bias", &w.kBias}, vectorTensor{"attn_v.bias", &w.vBias})
+func loadQwen2(ld *loader, _ *Config, l int) (*layer, error) {
+	w := &gqa{rotate: kernels.RopeHalf}
+	return loadDense(ld, l, w, &layer{ffn: ffn{gated: kernels.MulSiLU}}, vectorTensor{"attn_q.bias", &w.qBias}, vectorTensor{"attn_k.bias", &w.kBias}, vectorTensor{"attn_v.bias", &w.vBias})
 }

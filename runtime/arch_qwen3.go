@@ -19,7 +19,7 @@ func readQwen3(set *gguf.Set) (Config, error) {
 	})
 }
 
-// loadQwen3 maps a layer. Its arithmetic, by forwardDense:
+// loadQwen3 maps a layer. Its arithmetic, by forwardLayer and gqa.mix:
 //
 //	x  = RMSNorm(h)·attn_norm
 //	q, k, v = Wq x, Wk x, Wv x
@@ -29,7 +29,7 @@ func readQwen3(set *gguf.Set) (Config, error) {
 //	h += Wo attention(q, stored keys and values up to and including the row's own)
 //	x  = RMSNorm(h)·ffn_norm
 //	h += Wdown (SiLU(Wgate x)·Wup x)
-func loadQwen3(ld *loader, _ *Config, l int) (*dense, error) {
-	w := &dense{rotate: kernels.RopeHalf, gated: kernels.MulSiLU}
-	return loadDense(ld, l, w, vectorTensor{"attn_q_norm.weight", &w.qNorm}, vectorTensor{"attn_k_norm.weight", &w.kNorm})
+func loadQwen3(ld *loader, _ *Config, l int) (*layer, error) {
+	w := &gqa{rotate: kernels.RopeHalf}
+	return loadDense(ld, l, w, &layer{ffn: ffn{gated: kernels.MulSiLU}}, vectorTensor{"attn_q_norm.weight", &w.qNorm}, vectorTensor{"attn_k_norm.weight", &w.kNorm})
 }

@@ -26,7 +26,7 @@ func readQwen3MoE(set *gguf.Set) (Config, error) {
 //	x  = RMSNorm(h)·ffn_norm
 //	p  = softmax(Wrouter x); the UsedExperts largest are chosen, and divided by their sum
 //	h += Σ over the chosen experts e of p[e]·(Wdown[e] (SiLU(Wgate[e] x)·Wup[e] x))
-func loadQwen3MoE(ld *loader, _ *Config, l int) (*dense, error) {
-	w := &dense{rotate: kernels.RopeHalf, gated: kernels.MulSiLU}
-	return loadDense(ld, l, w, vectorTensor{"attn_q_norm.weight", &w.qNorm}, vectorTensor{"attn_k_norm.weight", &w.kNorm})
+func loadQwen3MoE(ld *loader, _ *Config, l int) (*layer, error) {
+	w := &gqa{rotate: kernels.RopeHalf}
+	return loadDense(ld, l, w, &layer{ffn: ffn{gated: kernels.MulSiLU}}, vectorTensor{"attn_q_norm.weight", &w.qNorm}, vectorTensor{"attn_k_norm.weight", &w.kNorm})
 }

@@ -17,9 +17,12 @@ type attention struct {
 	m      *Model
 	l      int
 	rows   []row
-	dst, q []float32 // [len(rows)][Heads×HeadDim]
+	dst    []float32 // [len(rows)][Heads×Value]
+	q      []float32 // [len(rows)][Heads×Key]
 	window int
 	scale  float32
+	cache  LayerCache // the layer's
+	group  int        // query heads that share a KV head
 
 	units   []attendUnit
 	parts   []attendPart
@@ -45,7 +48,7 @@ type attendPart struct{ unit, block, end int }
 type attendBuf struct {
 	all, one kernels.Partial
 	scratch  kernels.AttnScratch
-	q        []float32      // [rows of a unit × heads of a group][HeadDim]
+	q        []float32      // [rows of a unit × heads of a group][Key]
 	visible  []kernels.Span // of the current block
 }
 
@@ -72,13 +75,16 @@ func (a *attention) bind(m *Model, threads int) {
 func (c *Config) attentionScale() float32 { return 1 / float32(math.Sqrt(float64(c.HeadDim))) }
 
 // attend computes dst[r][head] = Σ_pos softmax(q[r][head]·K[pos]·scale)·V[pos] over the stored positions up to rows[r].pos
-// of a layer: all of them, or, where window is not 0, the last window ones. dst and q are [len(rows)][Heads×HeadDim].
+// of a layer: all of them, or, where window is not 0, the last window ones. q is [len(rows)][Heads×Key] and dst [len(rows)][Heads×Value]
+// of the layer's cache.
 //
 // For every row and query head by itself: pages, which are softmax blocks of 256 absolute positions, in ascending
 // order through kernels.AttendBlock and Merge, then Finish. Pages without a visible position are left out.
 func (m *Model) attend(l int, rows []row, dst, q []float32, window int, scale float32) {
 	a := &m.buf.attention
 	a.l, a.rows, a.dst, a.q, a.window, a.scale = l, rows, dst, q, window, scale
+	a.cache = m.cfg.Cache[l]
+	a.group = m.cfg.Heads / a.cache.Heads
 	threads := int(m.pool.use.Load())
 	flops := a.cut(2 * threads)
 	switch {
@@ -105,14 +111,13 @@ func windowStart(pos, window int) int {
 // cut makes the units, at least want of them if there are rows enough, later rows first, as they take longer; and returns
 // the operations of all.
 func (a *attention) cut(want int) (flops int) {
-	c := &a.m.cfg
-	group := c.Heads / c.KVHeads
+	group := a.group
 	step := 1 // positions
 	for step*group%unitStep != 0 {
 		step++
 	}
 	most := max(step, unitRows/group/step*step)
-	for most > step && len(a.rows)/most*c.KVHeads < want {
+	for most > step && len(a.rows)/most*a.cache.Heads < want {
 		most = max(step, most/2/step*step)
 	}
 	a.units = a.units[:0]
@@ -121,14 +126,14 @@ func (a *attention) cut(want int) (flops int) {
 		for start > 0 && a.rows[start-1].seq == a.rows[last-1].seq {
 			start--
 		}
-		for kvHead := range c.KVHeads {
+		for kvHead := range a.cache.Heads {
 			for end := last; end > start; {
 				first := max(start, end-most)
 				from, to := windowStart(a.rows[first].pos, a.window), a.rows[end-1].pos+1
 				a.units = append(a.units, attendUnit{
 					first: first, last: end, kvHead: kvHead, block: from / pageRows, end: (to + pageRows - 1) / pageRows,
 				})
-				flops += 4 * c.HeadDim * group * (end - first) * (to - from)
+				flops += 2 * (a.cache.Key + a.cache.Value) * group * (end - first) * (to - from)
 				end = first
 			}
 		}
@@ -139,14 +144,13 @@ func (a *attention) cut(want int) (flops int) {
 
 // split cuts the units into about want parts, each of whole blocks, and says whether that can be done.
 func (a *attention) split(want int) bool {
-	c := &a.m.cfg
 	blocks, slots, values := 0, 0, 0
 	for i := range a.units {
 		u := &a.units[i]
 		u.slot = slots
 		blocks += u.end - u.block
 		slots += u.end - u.block
-		values += (u.end - u.block) * (u.last - u.first) * c.Heads / c.KVHeads * c.HeadDim
+		values += (u.end - u.block) * (u.last - u.first) * a.group * a.cache.Value
 	}
 	if blocks < 2*len(a.units) || values > maxSlots {
 		return false
@@ -164,11 +168,10 @@ func (a *attention) split(want int) bool {
 	return true
 }
 
-// queries returns the query rows of a unit, [rows × heads][HeadDim].
+// queries returns the query rows of a unit, [rows × heads][Key].
 func (a *attention) queries(u *attendUnit, buf *attendBuf) []float32 {
-	c := &a.m.cfg
-	each := c.Heads / c.KVHeads * c.HeadDim
-	row := func(r int) []float32 { return a.q[r*c.Heads*c.HeadDim+u.kvHead*each:][:each] }
+	each := a.group * a.cache.Key
+	row := func(r int) []float32 { return a.q[(r*a.cache.Heads+u.kvHead)*each:][:each] }
 	if u.last-u.first == 1 {
 		return row(u.first)
 	}
@@ -181,8 +184,7 @@ func (a *attention) queries(u *attendUnit, buf *attendBuf) []float32 {
 
 // block computes the state of one block into p.
 func (a *attention) block(p *kernels.Partial, u *attendUnit, q []float32, block int, buf *attendBuf) {
-	c := &a.m.cfg
-	heads := c.Heads / c.KVHeads
+	heads := a.group
 	start := block * pageRows
 	buf.visible = slices.Grow(buf.visible[:0], (u.last-u.first)*heads)[:(u.last-u.first)*heads]
 	for i := range buf.visible {
@@ -199,10 +201,9 @@ func (a *attention) block(p *kernels.Partial, u *attendUnit, q []float32, block 
 
 // finish writes the outputs of a unit.
 func (a *attention) finish(p *kernels.Partial, u *attendUnit, buf *attendBuf) {
-	c := &a.m.cfg
-	heads := c.Heads / c.KVHeads
+	heads := a.group
 	for r := u.first; r < u.last; r++ {
-		p.Finish(a.dst[(r*c.Heads+u.kvHead*heads)*c.HeadDim:], (r-u.first)*heads, heads, &buf.scratch)
+		p.Finish(a.dst[(r*a.cache.Heads+u.kvHead)*heads*a.cache.Value:], (r-u.first)*heads, heads, &buf.scratch)
 	}
 }
 

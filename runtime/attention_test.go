@@ -12,7 +12,7 @@ import (
 
 // attentionModel is a model that can do nothing but attend.
 func attentionModel(t testing.TB, heads, kvHeads, dim, threads int, kv KVType) *Model {
-	m := &Model{cfg: Config{Heads: heads, KVHeads: kvHeads, HeadDim: dim}, kv: kv, layers: Range{0, 1}}
+	m := &Model{cfg: Config{Heads: heads, Cache: []LayerCache{{Heads: kvHeads, Key: dim, Value: dim}}}, kv: kv, layers: Range{0, 1}}
 	m.buf.attention.bind(m, threads)
 	m.pool = newPool(threads)
 	t.Cleanup(m.pool.close)
@@ -29,8 +29,8 @@ func randoms(r *rand.Rand, n int) []float32 {
 
 // filled returns a sequence of n stored positions.
 func (m *Model) filled(t testing.TB, r *rand.Rand, n int) *sequence {
-	c := &m.cfg
-	s, err := newSequence(m.layers, m.kv, c.KVHeads, c.HeadDim, n, &kvBudget{limit: 1 << 40})
+	c := m.cfg.Cache[0]
+	s, err := newSequence(m.layers, m.kv, m.cfg.Cache, n, &kvBudget{limit: 1 << 40})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,13 +38,13 @@ func (m *Model) filled(t testing.TB, r *rand.Rand, n int) *sequence {
 		t.Fatal(err)
 	}
 	for pos := range n {
-		s.store(0, pos, randoms(r, c.KVHeads*c.HeadDim), randoms(r, c.KVHeads*c.HeadDim))
+		s.store(0, pos, randoms(r, c.Heads*c.Key), randoms(r, c.Heads*c.Value))
 	}
 	s.release(n)
 	return s
 }
 
-// wide returns the stored rows of a sequence, [positions][K, V][KVHeads×HeadDim].
+// wide returns the stored rows of a sequence, [positions][K, V][KV heads × elements].
 func (s *sequence) wide(t testing.TB) []float32 {
 	rows, err := s.ExportKV(nil, 0, 0, s.Len(0))
 	if err != nil {
@@ -105,8 +105,8 @@ func plainAttention(q, rows []float32, size, k, v, from, to int, scale float32) 
 // checkAttention runs attend and compares every head of every row.
 func (m *Model) checkAttention(t *testing.T, r *rand.Rand, rows []row, window int) {
 	t.Helper()
-	c := &m.cfg
-	q := randoms(r, len(rows)*c.Heads*c.HeadDim)
+	c, kv := &m.cfg, m.cfg.Cache[0]
+	q := randoms(r, len(rows)*c.Heads*kv.Key)
 	dst := make([]float32, len(q))
 	m.attend(0, rows, dst, q, window, 0.3)
 	stored := map[*sequence][]float32{}
@@ -115,9 +115,9 @@ func (m *Model) checkAttention(t *testing.T, r *rand.Rand, rows []row, window in
 			stored[row.seq] = row.seq.wide(t)
 		}
 		for h := range c.Heads {
-			at, k := (i*c.Heads+h)*c.HeadDim, h/(c.Heads/c.KVHeads)*c.HeadDim
-			size := 2 * c.KVHeads * c.HeadDim
-			want := plainAttention(q[at:at+c.HeadDim], stored[row.seq], size, k, size/2+k, windowStart(row.pos, window), row.pos+1, 0.3)
+			at, k := (i*c.Heads+h)*kv.Key, h/(c.Heads/kv.Heads)*kv.Key
+			size := kv.RowElems()
+			want := plainAttention(q[at:at+kv.Key], stored[row.seq], size, k, size/2+k, windowStart(row.pos, window), row.pos+1, 0.3)
 			for d, x := range want {
 				if math.Float32bits(dst[at+d]) != math.Float32bits(x) {
 					t.Fatalf("row %d at position %d, head %d, dimension %d: %x, want %x", i, row.pos, h, d, dst[at+d], x)

@@ -105,7 +105,8 @@ type Sequence interface {
 	// Truncate drops the rows at positions ≥ n in all layers; layers that hold fewer stay as they are.
 	Truncate(n int)
 	// RowBytes is the size of one position's canonical row: the K vector of every KV head, ascending, then the V vector
-	// of every KV head, each HeadDim elements in the KV type, little endian.
+	// of every KV head (none of a latent cache, where V is part of K), each of the layer's LayerCache, in the KV type,
+	// little endian.
 	RowBytes(layer int) int
 	// ExportKV appends the canonical rows of positions [first, last) of a layer to dst. Needs last ≤ Len(layer)
 	// (else *PositionError).

@@ -1,5 +1,7 @@
 package runtime
 
+import "github.com/starling-swarm/starling/kernels"
+
 // Config is what the header of a model says, and the sizes that follow from it. Sizes and costs describe the whole model.
 type Config struct {
 	Arch    string // general.architecture
@@ -11,6 +13,8 @@ type Config struct {
 	HeadDim int // elements of a query, key or value head
 	RopeDim int // leading elements of a head that are rotated; even
 	FFN     int // hidden elements of the feed-forward block, of each expert where there are experts
+	// Cache has, by layer, what is kept of each position.
+	Cache []LayerCache
 	// Experts is how many feed-forward blocks a layer has, of which each row uses UsedExperts; 0 where there is one for all.
 	Experts, UsedExperts int
 	Vocab                int // rows of the embedding table = elements of the logits
@@ -36,9 +40,9 @@ type Config struct {
 	ExpertBytes int64
 	HeadBytes   int64 // bytes of the final norm and the head's matrix (the embedding table's where Tied)
 
-	LayerFlops float64 // floating point operations per row in one layer's matrices (2 per weight that a row uses)
-	AttnFlops  float64 // … and per cached position that the row attends to
-	HeadFlops  float64 // … and per row whose logits are wanted
+	LayerFlops []float64 // [Layers] floating point operations per row in a layer's matrices (2 per weight that a row uses)
+	AttnFlops  float64   // … and per cached position that the row attends to in one layer
+	HeadFlops  float64   // … and per row whose logits are wanted
 }
 
 // Yarn says which rotated pairs RopeScale is for, where the model asks for YaRN (Peng et al. 2023, arXiv:2309.00071): all
@@ -58,5 +62,25 @@ func (c *Config) window(l int) int {
 	return c.Windows[l]
 }
 
-// KVRowBytes returns the bytes of one position's cache row in one layer (see Sequence.RowBytes).
-func (c *Config) KVRowBytes(t KVType) int { return 2 * c.KVHeads * c.HeadDim * t.Size() }
+// LayerCache is what one layer keeps of each position: a key and a value of every KV head.
+type LayerCache struct {
+	Heads      int  // of keys and values; as many query heads share one as Config.Heads is a multiple
+	Key, Value int  // elements of a key, of a value
+	Latent     bool // a value is the first Value elements of the key, and not kept beside it
+}
+
+// RowElems returns the elements of a position's row.
+func (s LayerCache) RowElems() int {
+	if s.Latent {
+		return s.Heads * s.Key
+	}
+	return s.Heads * (s.Key + s.Value)
+}
+
+// block returns the shape of a head's part of a page.
+func (s LayerCache) block() kernels.KVBlock {
+	return kernels.KVBlock{Key: s.Key, Value: s.Value, Latent: s.Latent}
+}
+
+// KVRowBytes returns the bytes of one position's cache row in a layer (see Sequence.RowBytes).
+func (c *Config) KVRowBytes(layer int, t KVType) int { return c.Cache[layer].RowElems() * t.Size() }

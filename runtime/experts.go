@@ -44,10 +44,11 @@ func (c *Config) expertSpecs(fused bool) []tensorSpec {
 }
 
 // loadExperts maps a layer's router and experts, of a form that expertSpecs has approved.
-func loadExperts(ld *loader, l int, w *dense) (err error) {
+func (w *ffn) loadExperts(ld *loader, l int) (err error) {
 	if w.router, err = ld.matrix(blockTensor(l, "ffn_gate_inp.weight")); err != nil {
 		return err
 	}
+	w.inputs = []*weight{w.router}
 	n := w.router.Rows
 	w.experts = make([]expert, n)
 	down, err := ld.matrices(blockTensor(l, "ffn_down_exps.weight"), n)
@@ -104,7 +105,7 @@ type routing struct {
 //
 // The sums begin with their first term. Nothing depends on what other rows choose.
 func (m *Model) forwardExperts(l int, rows []row) error {
-	c, w, b := &m.cfg, m.dense(l), &m.buf
+	c, w, b := &m.cfg, &m.layerOf(l).ffn, &m.buf
 	t, uses := &b.routing, len(rows)*c.UsedExperts
 	t.scores = sized(t.scores, len(rows)*c.Experts)
 	t.chosen, t.share, t.use = sized(t.chosen, uses), sized(t.share, uses), sized(t.use, uses)
@@ -249,7 +250,7 @@ func (m *Model) eachUse(l int, rows []row, cols int, op func(worker, task int)) 
 func (m *Model) expertInputTask(_, task int) {
 	p, t, c := &m.pass, &m.buf.routing, &m.cfg
 	for i, last := p.span(task, len(t.row)); i < last; i++ {
-		x := &m.dense(p.l).experts[t.expert[i]]
+		x := &p.layer.ffn.experts[t.expert[i]]
 		row := m.buf.x[int(t.row[i])*c.Width:][:c.Width]
 		t.prepare(p, &t.in, x.gate.Type.Form(), i, row)
 		if f := x.up.Type.Form(); f != x.gate.Type.Form() {
@@ -262,7 +263,7 @@ func (m *Model) expertInputTask(_, task int) {
 func (m *Model) expertGateTask(_, task int) {
 	p, t, c := &m.pass, &m.buf.routing, &m.cfg
 	for i, last := p.span(task, len(t.row)); i < last; i++ {
-		w := m.dense(p.l)
+		w := &p.layer.ffn
 		gate := t.gate[i*c.FFN : (i+1)*c.FFN]
 		w.gated(gate, gate, t.up[i*c.FFN:(i+1)*c.FFN])
 		t.prepare(p, &t.mid, w.experts[t.expert[i]].down.Type.Form(), i, gate)

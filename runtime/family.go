@@ -14,7 +14,7 @@ type family struct {
 	// read makes a Config of a header, or refuses what load cannot run as the model's makers do.
 	read func(set *gguf.Set) (Config, error)
 	// load maps layer l of a model that read has approved.
-	load func(ld *loader, c *Config, l int) (*dense, error)
+	load func(ld *loader, c *Config, l int) (*layer, error)
 }
 
 // families are all that can be run.

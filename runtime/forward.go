@@ -109,7 +109,7 @@ func (m *Model) forward(ctx context.Context, steps []*Step) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if err := m.forwardDense(l, active[at:min(at+windowRows, len(active))]); err != nil {
+			if err := m.forwardLayer(l, active[at:min(at+windowRows, len(active))]); err != nil {
 				return err
 			}
 		}

@@ -71,8 +71,8 @@ func FuzzInspect(f *testing.F) {
 		if c.Windows != nil && (len(c.Windows) != c.Layers || slices.Min(c.Windows) < 0 || !(c.LocalRopeBase > 0)) || !(c.EmbedScale > 0) || !(c.AttnScale > 0) {
 			t.Errorf("accepted %+v", c)
 		}
-		if c.Layers < 1 || len(c.LayerBytes) != c.Layers || c.Width < 1 || c.Vocab < 1 || c.Heads%c.KVHeads != 0 || c.RopeDim > c.HeadDim ||
-			c.KVRowBytes(runtime.KVF32) < 1 || c.LayerFlops < 1 || !(c.Eps > 0) || !(c.RopeBase > 0) || !(c.RopeScale > 0) {
+		if c.Layers < 1 || len(c.LayerBytes) != c.Layers || len(c.Cache) != c.Layers || c.Width < 1 || c.Vocab < 1 || c.Heads%c.KVHeads != 0 || c.RopeDim > c.HeadDim ||
+			c.KVRowBytes(0, runtime.KVF32) < 1 || c.LayerFlops[0] < 1 || !(c.Eps > 0) || !(c.RopeBase > 0) || !(c.RopeScale > 0) {
 			t.Errorf("accepted %+v", c)
 		}
 	})
@@ -91,7 +91,7 @@ func oneLine(t *testing.T, err error) {
 func FuzzImportKV(f *testing.F) {
 	m := open(f, runtime.Options{Path: tiny(f, runtimetest.TinyModel{Layers: 1}), Threads: 1})
 	c := m.Config()
-	size := c.KVRowBytes(runtime.KVF16)
+	size := c.KVRowBytes(0, runtime.KVF16)
 	f.Add([]byte{}, 0, 0)
 	f.Add(make([]byte, size), 0, 0)
 	f.Add(make([]byte, 2*size), 1, 0)

@@ -52,21 +52,22 @@ type page struct {
 	full []float32 // KVF32
 }
 
-// block returns a head's part of the page.
-func (p page) block(head, dim int) kernels.KVBlock {
-	size := kernels.KVBlockLen(dim)
+// block returns a head's part of the page, which has that shape.
+func (p page) block(head int, shape kernels.KVBlock) kernels.KVBlock {
+	size := shape.Len()
 	if p.full != nil {
-		return kernels.KVBlock{Dim: dim, Full: p.full[head*size : (head+1)*size]}
+		shape.Full = p.full[head*size : (head+1)*size]
+	} else {
+		shape.Half = p.half[head*size : (head+1)*size]
 	}
-	return kernels.KVBlock{Dim: dim, Half: p.half[head*size : (head+1)*size]}
+	return shape
 }
 
 // sequence is the Go engine's Sequence.
 type sequence struct {
 	layers   Range // immutable, as all fields of this group
 	kv       KVType
-	kvHeads  int
-	headDim  int
+	cache    []LayerCache // [layer − layers.First]
 	capacity int
 	reserved int64
 	budget   *kvBudget
@@ -80,15 +81,20 @@ type sequence struct {
 	closed  bool
 }
 
-func newSequence(layers Range, kv KVType, kvHeads, headDim, capacity int, budget *kvBudget) (*sequence, error) {
+// newSequence reserves a sequence for a range of the layers whose caches are of these shapes.
+func newSequence(layers Range, kv KVType, cache []LayerCache, capacity int, budget *kvBudget) (*sequence, error) {
 	s := &sequence{
-		layers: layers, kv: kv, kvHeads: kvHeads, headDim: headDim, capacity: capacity, budget: budget,
+		layers: layers, kv: kv, cache: cache[layers.First:layers.Last], capacity: capacity, budget: budget,
 		lens: make([]int, layers.Len()), pages: make([][]page, layers.Len()),
 	}
 	s.idle = sync.NewCond(&s.mu)
 	pages := int64(capacity+pageRows-1) / pageRows
 	const most = 1 << 62 // more than any machine has, for headers whose sizes multiply to nonsense
-	if each := int64(pageRows*s.rowBytes()) * int64(layers.Len()); each > 0 && pages > most/each {
+	each := int64(0)
+	for l := layers.First; l < layers.Last; l++ {
+		each += int64(pageRows * s.rowBytes(l))
+	}
+	if each > 0 && pages > most/each {
 		s.reserved = most
 	} else {
 		s.reserved = pages * each
@@ -99,7 +105,10 @@ func newSequence(layers Range, kv KVType, kvHeads, headDim, capacity int, budget
 	return s, nil
 }
 
-func (s *sequence) rowBytes() int { return 2 * s.kvHeads * s.headDim * s.kv.Size() }
+// shape returns what a layer of the sequence keeps.
+func (s *sequence) shape(layer int) LayerCache { return s.cache[layer-s.layers.First] }
+
+func (s *sequence) rowBytes(layer int) int { return s.shape(layer).RowElems() * s.kv.Size() }
 
 // Len implements Sequence.
 func (s *sequence) Len(layer int) int {
@@ -119,7 +128,7 @@ func (s *sequence) RowBytes(layer int) int {
 	if !s.layers.Contains(layer) {
 		return 0
 	}
-	return s.rowBytes()
+	return s.rowBytes(layer)
 }
 
 // Truncate implements Sequence.
@@ -194,7 +203,7 @@ func (s *sequence) growLocked(layer, n int) {
 	i := layer - s.layers.First
 	for len(s.pages[i])*pageRows < n {
 		var p page
-		elems := s.kvHeads * kernels.KVBlockLen(s.headDim)
+		elems := pageRows * s.shape(layer).RowElems()
 		if s.kv == KVF32 {
 			p.full = make([]float32, elems)
 		} else {
@@ -204,17 +213,16 @@ func (s *sequence) growLocked(layer, n int) {
 	}
 }
 
-// store writes position pos of a claimed layer: k and v are [KVHeads×HeadDim], finite. Half precision rounds to nearest
-// even and clamps to ±65504. Different positions may be stored at once.
+// store writes position pos of a claimed layer: k is [Heads×Key] and v [Heads×Value] of its shape, finite. Half precision
+// rounds to nearest even and clamps to ±65504. Different positions may be stored at once.
 func (s *sequence) store(layer, pos int, k, v []float32) {
-	p := s.pages[layer-s.layers.First][pos/pageRows]
-	for h := range s.kvHeads {
-		at := h * s.headDim
-		p.block(h, s.headDim).Store(pos%pageRows, k[at:at+s.headDim], v[at:at+s.headDim])
+	c := s.shape(layer)
+	for h := range c.Heads {
+		s.block(layer, pos/pageRows, h).Store(pos%pageRows, k[h*c.Key:], v[h*c.Value:])
 	}
 }
 
 // block returns a page's part of one head. Only for layers of a claim, whose pages hold still.
 func (s *sequence) block(layer, index, head int) kernels.KVBlock {
-	return s.pages[layer-s.layers.First][index].block(head, s.headDim)
+	return s.pages[layer-s.layers.First][index].block(head, s.shape(layer).block())
 }

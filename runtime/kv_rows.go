@@ -33,19 +33,24 @@ func (s *sequence) ExportKV(dst []byte, layer, first, last int) ([]byte, error) 
 }
 
 func (s *sequence) appendRowsRLocked(dst []byte, layer, first, last int) []byte {
-	size := s.rowBytes()
+	size, c := s.rowBytes(layer), s.shape(layer)
 	dst = slices.Grow(dst, (last-first)*size)
 	for pos := first; pos < last; {
 		n := tileRun(pos, last)
 		at := len(dst)
 		dst = dst[:at+n*size]
-		for h := range s.kvHeads {
-			k := h * s.headDim * s.kv.Size()
-			s.block(layer, pos/pageRows, h).PutRows(pos%pageRows, n, dst[at:], size, k, size/2+k)
+		for h := range c.Heads {
+			s.block(layer, pos/pageRows, h).PutRows(pos%pageRows, n, dst[at:], size, s.keyAt(c, h), s.valueAt(c, h))
 		}
 		pos += n
 	}
 	return dst
+}
+
+// keyAt and valueAt are where a head's key and value begin in a canonical row, in bytes.
+func (s *sequence) keyAt(c LayerCache, head int) int { return head * c.Key * s.kv.Size() }
+func (s *sequence) valueAt(c LayerCache, head int) int {
+	return (c.Heads*c.Key + head*c.Value) * s.kv.Size()
 }
 
 // tileRun returns how many positions from pos on, below last, lie in one tile of keys.
@@ -56,13 +61,14 @@ func (s *sequence) ImportKV(layer, first int, rows []byte) error {
 	if !s.layers.Contains(layer) {
 		return &LayerError{Layer: layer, Have: s.layers}
 	}
-	if len(rows)%s.rowBytes() != 0 {
-		return fmt.Errorf("runtime: %d bytes of KV for layer %d: not a multiple of %d, the bytes of a row", len(rows), layer, s.rowBytes())
+	size, c := s.rowBytes(layer), s.shape(layer)
+	if len(rows)%size != 0 {
+		return fmt.Errorf("runtime: %d bytes of KV for layer %d: not a multiple of %d, the bytes of a row", len(rows), layer, size)
 	}
-	if bad := s.firstNonFinite(rows); bad >= 0 {
+	if bad := s.firstNonFinite(rows, size); bad >= 0 {
 		return &NonFiniteError{What: "KV row", Layer: layer, Pos: first + bad}
 	}
-	n := len(rows) / s.rowBytes()
+	n := len(rows) / size
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.claimed && s.running.Contains(layer) {
@@ -80,19 +86,18 @@ func (s *sequence) ImportKV(layer, first int, rows []byte) error {
 	s.growLocked(layer, first+n)
 	for pos := first; pos < first+n; {
 		run := tileRun(pos, first+n)
-		for h := range s.kvHeads {
-			k := h * s.headDim * s.kv.Size()
-			s.block(layer, pos/pageRows, h).SetRows(pos%pageRows, run, rows, s.rowBytes(), k, s.rowBytes()/2+k)
+		for h := range c.Heads {
+			s.block(layer, pos/pageRows, h).SetRows(pos%pageRows, run, rows, size, s.keyAt(c, h), s.valueAt(c, h))
 		}
-		rows = rows[run*s.rowBytes():]
+		rows = rows[run*size:]
 		pos += run
 	}
 	s.lens[i] += n
 	return nil
 }
 
-// firstNonFinite returns the first row of canonical rows that holds a NaN or infinity (all exponent bits set), or −1.
-func (s *sequence) firstNonFinite(rows []byte) int {
+// firstNonFinite returns the first of canonical rows of size bytes that holds a NaN or infinity (all exponent bits set), or −1.
+func (s *sequence) firstNonFinite(rows []byte, size int) int {
 	exponents, one := uint64(0x7c007c007c007c00), uint64(0x0400040004000400) // of four halves; their lowest bits
 	if s.kv == KVF32 {
 		exponents, one = 0x7f8000007f800000, 0x0080000000800000
@@ -109,7 +114,7 @@ func (s *sequence) firstNonFinite(rows []byte) int {
 		var last [8]byte
 		copy(last[:s.kv.Size()], rows[i:])
 		if bad(binary.LittleEndian.Uint64(last[:])) {
-			return i / s.rowBytes()
+			return i / size
 		}
 	}
 	return -1

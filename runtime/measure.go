@@ -31,11 +31,11 @@ func Measure(ctx context.Context, e Executor) (Speed, error) {
 	defer seq.Close()
 	flops, bytes := c.HeadFlops, float64(c.HeadBytes)
 	if layers.Len() > 0 {
-		var sum int64
-		for _, b := range c.LayerBytes[layers.First:layers.Last] {
-			sum += b
+		flops, bytes = 0, 0
+		for l := layers.First; l < layers.Last; l++ {
+			flops += c.LayerFlops[l] / float64(layers.Len())
+			bytes += float64(c.LayerBytes[l]) / float64(layers.Len())
 		}
-		flops, bytes = c.LayerFlops, float64(sum)/float64(layers.Len())
 	}
 	many, err := perSecond(ctx, e, seq, n)
 	if err != nil {

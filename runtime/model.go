@@ -45,7 +45,7 @@ type Model struct {
 	running chan struct{}                 // capacity 1, holds an element while a Run (or Close) has the fields below
 
 	embed      *weight   // [Vocab][Width], when layer 0 is here
-	layer      []*dense  // [layers.Len()]
+	layer      []*layer  // [layers.Len()]
 	outputNorm []float32 // [Width], when the head is here
 	output     *weight   // [Vocab][Width], when the head is here; embed itself where the two are tied
 
@@ -142,7 +142,7 @@ func (m *Model) loadWeights() (err error) {
 	if err != nil {
 		return err
 	}
-	m.layer = make([]*dense, m.layers.Len())
+	m.layer = make([]*layer, m.layers.Len())
 	for i := range m.layer {
 		if m.layer[i], err = f.load(ld, &m.cfg, m.layers.First+i); err != nil {
 			return err
@@ -224,7 +224,7 @@ func (m *Model) NewSequence(capacity int, layers Range) (Sequence, error) {
 	if err := CheckLayers(layers, m.layers); err != nil {
 		return nil, err
 	}
-	s, err := newSequence(layers, m.kv, m.cfg.KVHeads, m.cfg.HeadDim, capacity, &m.budget)
+	s, err := newSequence(layers, m.kv, m.cfg.Cache, capacity, &m.budget)
 	if err != nil {
 		return nil, err
 	}

@@ -319,7 +319,7 @@ func TestInspect(t *testing.T) {
 	if got, want := c.LayerBytes[1], int64(4*(weights+2*64)); got != want {
 		t.Errorf("LayerBytes %d, want %d", got, want)
 	}
-	if got, want := c.LayerFlops, float64(2*weights); got != want {
+	if got, want := c.LayerFlops[1], float64(2*weights); got != want {
 		t.Errorf("LayerFlops %v, want %v", got, want)
 	}
 	if c.EmbedBytes != 4*64*259 || c.HeadBytes != 4*64*260 || c.HeadFlops != 2*64*259 || c.AttnFlops != 4*128 {
@@ -329,7 +329,7 @@ func TestInspect(t *testing.T) {
 		c.Vocab != 259 || c.Context != 2048 || c.Name != "tiny" || c.Tied || c.RopeScale != 1 {
 		t.Errorf("%+v", c)
 	}
-	if got := c.KVRowBytes(runtime.KVF16); got != 2*2*32*2 {
+	if got := c.KVRowBytes(1, runtime.KVF16); got != 2*2*32*2 {
 		t.Errorf("KVRowBytes %d", got)
 	}
 	if c, err = runtime.Inspect(tiny(t, runtimetest.TinyModel{Tied: true})); err != nil || !c.Tied || c.HeadBytes != 4*64*260 {

@@ -31,7 +31,11 @@ func TestCountOps(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, want := layers.Int8+layers.F32, cfg.LayerFlops*float64(cfg.Layers); got != want {
+			want := 0.0
+			for _, flops := range cfg.LayerFlops {
+				want += flops
+			}
+			if got := layers.Int8 + layers.F32; got != want {
 				t.Errorf("%v operations in the layers, Config says %v", got, want)
 			}
 			if got := head.Int8 + head.F32; got != cfg.HeadFlops {

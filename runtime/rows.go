@@ -28,15 +28,6 @@ type buffers struct {
 	routing   routing
 }
 
-// shape makes room for n rows.
-func (b *buffers) shape(c *Config, n int) {
-	q, kv := n*c.Heads*c.HeadDim, n*c.KVHeads*c.HeadDim
-	b.x, b.y = sized(b.x, n*c.Width), sized(b.y, n*c.Width)
-	b.q, b.attn = sized(b.q, q), sized(b.attn, q)
-	b.k, b.v = sized(b.k, kv), sized(b.v, kv)
-	b.gate, b.up = sized(b.gate, n*c.FFN), sized(b.up, n*c.FFN)
-}
-
 // sized returns s with length n and arbitrary contents, in its own memory where that suffices.
 func sized[E any](s []E, n int) []E {
 	if cap(s) < n {
@@ -48,9 +39,10 @@ func sized[E any](s []E, n int) []E {
 // pass is the current operation on rows of one layer. Operations get it instead of capturing variables: a function
 // literal that captures nothing costs no memory, and decoding must not allocate per token.
 type pass struct {
-	m    *Model
-	l    int // the layer; the model's layer count for the head
-	rows []row
+	m     *Model
+	l     int    // the layer; the model's layer count for the head
+	layer *layer // l's weights; not for the head
+	rows  []row
 
 	// Of prepare.
 	x    []float32 // [len(rows)][cols]

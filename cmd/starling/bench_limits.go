@@ -135,7 +135,7 @@ func (t benchTest) work(c *runtime.Config, layers, head runtime.Ops) benchWork {
 	if t.New > 0 {
 		passes, logits = t.New, t.New*t.Batch
 		for i := range t.New {
-			kv += float64(t.Batch) * float64(kvRows(c, t.Depth+i+1)) * float64(c.KVRowBytes(runtime.KVF16))
+			kv += float64(t.Batch) * float64(kvBytes(c, t.Depth+i+1))
 		}
 	}
 	rows := float64(t.tokens())
@@ -158,16 +158,16 @@ func passBytes(c *runtime.Config) int64 {
 	return n
 }
 
-// kvRows is how many KV rows of all layers a row attends to that is the last of n.
-func kvRows(c *runtime.Config, n int) (rows int) {
+// kvBytes is how many bytes of all layers' caches, f16, a row attends to that is the last of n.
+func kvBytes(c *runtime.Config, n int) (bytes int64) {
 	for l := range c.Layers {
+		rows := n
 		if c.Windows != nil && c.Windows[l] > 0 {
-			rows += min(n, c.Windows[l])
-		} else {
-			rows += n
+			rows = min(n, c.Windows[l])
 		}
+		bytes += int64(rows) * int64(c.KVRowBytes(l, runtime.KVF16))
 	}
-	return rows
+	return bytes
 }
 
 // processor names the processor where the system tells it.

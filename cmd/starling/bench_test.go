@@ -43,16 +43,19 @@ func TestBenchResult(t *testing.T) {
 	}
 }
 
-// TestBenchWindows counts the rows of a layer that sees all and of one that sees the last 3.
+// twoLayers are two layers' caches, of 8 bytes a position each.
+var twoLayers = []runtime.LayerCache{{Heads: 1, Key: 2, Value: 2}, {Heads: 1, Key: 2, Value: 2}}
+
+// TestBenchWindows counts the bytes of a layer that sees all and of one that sees the last 3.
 func TestBenchWindows(t *testing.T) {
-	cfg := runtime.Config{Layers: 2}
-	if n := kvRows(&cfg, 5); n != 10 {
-		t.Errorf("%d rows without windows, want 2·5", n)
+	cfg := runtime.Config{Layers: 2, Cache: twoLayers}
+	if n := kvBytes(&cfg, 5); n != 80 {
+		t.Errorf("%d bytes without windows, want 2·5·8", n)
 	}
 	cfg.Windows = []int{0, 3}
-	for n, want := range map[int]int{1: 2, 3: 6, 5: 8} {
-		if got := kvRows(&cfg, n); got != want {
-			t.Errorf("%d rows for the last of %d, want %d", got, n, want)
+	for n, want := range map[int]int64{1: 16, 3: 48, 5: 64} {
+		if got := kvBytes(&cfg, n); got != want {
+			t.Errorf("%d bytes for the last of %d, want %d", got, n, want)
 		}
 	}
 }
@@ -72,7 +75,7 @@ func TestBenchModel(t *testing.T) {
 // TestBenchLimit works out limits of a made-up model by hand: 2 layers, 100 bytes and 1000 operations each, a head of 50
 // bytes and 400 operations, KV rows of 2·1·2·2 = 8 bytes.
 func TestBenchLimit(t *testing.T) {
-	cfg := runtime.Config{Layers: 2, LayerBytes: []int64{100, 100}, HeadBytes: 50, KVHeads: 1, HeadDim: 2}
+	cfg := runtime.Config{Layers: 2, LayerBytes: []int64{100, 100}, HeadBytes: 50, Cache: twoLayers}
 	layers, head := runtime.Ops{Int8: 2000}, runtime.Ops{F32: 400}
 	for _, c := range []struct {
 		test  benchTest

@@ -41,7 +41,7 @@ func TestSmokeIsSmall(t *testing.T) {
 	for _, n := range c.LayerBytes {
 		weights += n
 	}
-	if perWeight := 8 * 2 * float64(weights) / (c.LayerFlops * float64(c.Layers)); perWeight > 9 { // LayerFlops is 2 per weight
+	if perWeight := 8 * 2 * float64(weights) / (c.LayerFlops[0] * float64(c.Layers)); perWeight > 9 { // LayerFlops is 2 per weight
 		t.Errorf("%.1f bits per weight: not quantised", perWeight)
 	}
 }

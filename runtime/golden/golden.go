@@ -158,8 +158,8 @@ func (k *check) cache(context.Context) error {
 	if len(k.Cache.PerLayer) != c.Layers {
 		return fmt.Errorf("cache: %d layers expected, the model has %d", len(k.Cache.PerLayer), c.Layers)
 	}
-	row := c.KVRowBytes(runtime.KVF32) / 4
 	for l, want := range k.Cache.PerLayer {
+		row := c.Cache[l].RowElems()
 		growing, ring := row, 0
 		if c.Windows != nil && c.Windows[l] > 0 {
 			growing, ring = 0, row*c.Windows[l]

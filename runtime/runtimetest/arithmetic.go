@@ -79,7 +79,7 @@ func (e *executor) layer(l, pos int, s *sequence, h []float32) {
 		sum = mix(sum, uint64(math.Float32bits(x)))
 	}
 	var row []byte
-	for i := range e.cfg.KVRowBytes(e.kv) / e.kv.Size() {
+	for i := range e.cfg.KVRowBytes(l, e.kv) / e.kv.Size() {
 		v := mix(sum, uint64(i)) & 0x3ff
 		if e.kv == runtime.KVF32 {
 			row = binary.LittleEndian.AppendUint32(row, math.Float32bits(float32(v)))

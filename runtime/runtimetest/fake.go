@@ -35,10 +35,11 @@ func FakeConfig() runtime.Config {
 	c := runtime.Config{
 		Arch: "fake", Name: "fake", Layers: 6, Width: 8, Heads: 2, KVHeads: 1, HeadDim: 4, RopeDim: 4, FFN: 16,
 		Vocab: FakeTokenizer().Size(), Context: 4096, Eps: 1e-5, RopeBase: 10000, RopeScale: 1,
-		EmbedBytes: 2000, HeadBytes: 2000, LayerFlops: 1000, AttnFlops: 32, HeadFlops: 4000,
+		EmbedBytes: 2000, HeadBytes: 2000, AttnFlops: 32, HeadFlops: 4000,
 	}
 	for range c.Layers {
-		c.LayerBytes = append(c.LayerBytes, 1000)
+		c.LayerBytes, c.LayerFlops = append(c.LayerBytes, 1000), append(c.LayerFlops, 1000)
+		c.Cache = append(c.Cache, runtime.LayerCache{Heads: c.KVHeads, Key: c.HeadDim, Value: c.HeadDim})
 	}
 	return c
 }
@@ -139,7 +140,7 @@ func (e *executor) NewSequence(capacity int, layers runtime.Range) (runtime.Sequ
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	const page = 256
-	need := int64((capacity+page-1)/page*page) * int64(e.cfg.KVRowBytes(e.kv)) * int64(layers.Len())
+	need := int64((capacity+page-1)/page*page) * int64(e.cfg.KVRowBytes(0, e.kv)) * int64(layers.Len())
 	switch {
 	case e.closed:
 		return nil, runtime.ErrClosed

@@ -25,7 +25,7 @@ type sequence struct {
 	closed  bool
 }
 
-func (s *sequence) rowBytes() int { return s.exec.cfg.KVRowBytes(s.exec.kv) }
+func (s *sequence) rowBytes() int { return s.exec.cfg.KVRowBytes(0, s.exec.kv) }
 
 func (s *sequence) Capacity() int { return s.capacity }
 

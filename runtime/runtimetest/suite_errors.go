@@ -182,7 +182,11 @@ func (s *suite) reservations() {
 		s.Fatal(err)
 	}
 	taken := free - s.whole.FreeKVBytes()
-	if least := int64(300 * s.cfg.KVRowBytes(s.whole.Profile().KV) * s.cfg.Layers); taken < least {
+	least := int64(0)
+	for l := range s.cfg.Layers {
+		least += int64(300 * s.cfg.KVRowBytes(l, s.whole.Profile().KV))
+	}
+	if taken < least {
 		s.Errorf("300 positions reserve %d bytes, at least %d are needed", taken, least)
 	}
 	seq.Close()

@@ -31,7 +31,7 @@ func (s *suite) description() {
 	if got := seq.Capacity(); got != 10 {
 		s.Errorf("Capacity() is %d, want 10", got)
 	}
-	if got, want := seq.RowBytes(1), s.cfg.KVRowBytes(e.Profile().KV); got != want {
+	if got, want := seq.RowBytes(1), s.cfg.KVRowBytes(1, e.Profile().KV); got != want {
 		s.Errorf("RowBytes is %d, want %d", got, want)
 	}
 	if seq.RowBytes(0) != 0 || seq.Len(0) != 0 || seq.Len(-1) != 0 {
