@@ -5,9 +5,18 @@
 # PEERS holds build-llama/bin (see bench/README.md). Of TEXT whole chunks of 512 tokens count: at most N, and there must be two.
 # PEERS/out keeps, for the same content another time, the expanded weights (4 bytes each) and llama.cpp's logits of them
 # (510 bytes per chunk and entry of the vocabulary: 25 MB a chunk where there are 49,152).
-# Exit status 1 when our mean divergence exceeds llama.cpp's by more than the standard error that it prints, for any model.
+# llama.cpp computes the same products in several ways (flash attention or not, KV types, sizes of a batch), and their means
+# differ by up to a tenth, by nothing but rounding; so it runs in each of SETTINGS, and ours counts as one more draw.
+# Exit status 1 when our mean divergence exceeds the largest of llama.cpp's, for any model.
 set -euo pipefail
-usage() { sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2; }
+usage() { sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 2; }
+# Settings of llama-perplexity, one a line; the first is its default.
+SETTINGS="
+-fa on
+-fa off
+-fa off -ctk f32 -ctv f32
+-fa on -ub 16
+"
 chunks=0
 if [ "${1-}" = --chunks ]; then
 	[[ "${2-}" =~ ^[1-9][0-9]*$ ]] || usage
@@ -61,16 +70,21 @@ for model in "$@"; do
 		grep -q 'Final estimate: PPL' "$log.base.log" || fail "llama-perplexity came to no end" "$log.base.log"
 		mv "$base.part" "$base"
 	fi
-	"$bin/llama-perplexity" -m "$model" -f "$text" -c 512 -t "$threads" --kl-divergence-base "$base" --kl-divergence \
-		> "$log.kld.log" 2>&1 || fail "llama-perplexity --kl-divergence failed" "$log.kld.log"
-	theirs=$(field "$log.kld.log" 'Mean +KLD' 1)
-	error=$(field "$log.kld.log" 'Mean +KLD' 3)
-	median=$(field "$log.kld.log" 'Median +KLD' 1)
-	most=$(field "$log.kld.log" '99[.]0% +KLD' 1)
-	max=$(field "$log.kld.log" 'Maximum +KLD' 1)
-	same=$(field "$log.kld.log" 'Same top p' 1)
-	echo "| $name | llama.cpp | $theirs ± $error | $median | $most | $max | $same % |"
-	limit=$(awk -v mean="$theirs" -v error="$error" 'BEGIN { printf "%.6f", mean + error }')
+	limit=0
+	while read -r setting; do
+		[ -n "$setting" ] || continue
+		# shellcheck disable=SC2086 # a setting is several words
+		"$bin/llama-perplexity" -m "$model" -f "$text" -c 512 -t "$threads" $setting --kl-divergence-base "$base" --kl-divergence \
+			> "$log.kld.log" 2>&1 || fail "llama-perplexity --kl-divergence failed" "$log.kld.log"
+		theirs=$(field "$log.kld.log" 'Mean +KLD' 1)
+		error=$(field "$log.kld.log" 'Mean +KLD' 3)
+		median=$(field "$log.kld.log" 'Median +KLD' 1)
+		most=$(field "$log.kld.log" '99[.]0% +KLD' 1)
+		max=$(field "$log.kld.log" 'Maximum +KLD' 1)
+		same=$(field "$log.kld.log" 'Same top p' 1)
+		echo "| $name | llama.cpp $setting | $theirs ± $error | $median | $most | $max | $same % |"
+		limit=$(awk -v a="$theirs" -v b="$limit" 'BEGIN { print (a + 0 > b + 0 ? a : b) }')
+	done <<< "$SETTINGS"
 	passed=yes
 	(cd "$root" && go test ./runtime -count=1 -timeout 5h -run '^TestQuality$' -v -quality.model "$model" -quality.reference "$wide" \
 		-quality.text "$text" -quality.chunks "$chunks" -quality.limit "$limit") > "$log.ours.log" 2>&1 || passed=
