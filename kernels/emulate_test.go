@@ -346,7 +346,7 @@ func TestEmulatedAVX512(t *testing.T) {
 		}
 		p := programs["group"+g.name+"AVX512"]
 		if p == nil {
-			t.Fatalf("no function for %s", g.name)
+			continue // the Go code multiplies it
 		}
 		emulated.group[typ] = emulatedGroup(p, Type(typ))
 	}

@@ -10,9 +10,9 @@ import "fmt"
 //   - Quantised weights: one chain over blocks, ascending. isum is the block's exact integer dot product (for K types:
 //     sum over sub-blocks of scale times dot product), imin = Σ mn·S over sub-blocks, S the sums of the activations.
 //     acc = FMA(round(d_w·d_a), float(isum), acc), then
-//     for Q4_K and Q5_K: acc = FMA(-round(dmin·d_a), float(imin), acc);
+//     for Q2_K, Q4_K and Q5_K: acc = FMA(-round(dmin·d_a), float(imin), acc);
 //     for Q4_1 and Q5_1: acc = FMA(m, round(d_a·float(S)), acc).
-//     The weights' centres (8, 16, 32) are inside isum for Q4_0, Q5_0 and Q6_K.
+//     The weights' centres (8, 16, 4, 32) are inside isum for Q4_0, Q5_0, Q3_K and Q6_K, as are the values of codebooks.
 //   - Dense weights: lane j of 16 takes k ≡ j mod 16, ascending, by FMA(w, a, lane) from +0; then lanes j and j+8 are
 //     added for j < 8, j and j+4 for j < 4, j and j+2 for j < 2, and the last two.
 //
@@ -34,6 +34,8 @@ func MatMul(dst []float32, stride int, w *Matrix, a *Activations, first, last in
 	switch {
 	case a.form == Dense:
 		matMulDense(dst, stride, w, a, first, last, s)
+	case a.inRecords && active.group[w.Type] == nil:
+		matMulQuantised(dst, stride, w, a.fromRecords(), first, last)
 	case a.inRecords:
 		matMulGroups(dst, stride, w, a, first, last, s)
 	default:

@@ -31,12 +31,22 @@ func termsFor(t Type) termsOf {
 		return termsQ5_1
 	case Q8_0:
 		return termsQ8_0
+	case Q2_K:
+		return termsQ2_K
+	case Q3_K:
+		return termsQ3_K
 	case Q4_K:
 		return termsQ4_K
 	case Q5_K:
 		return termsQ5_K
 	case Q6_K:
 		return termsQ6_K
+	case IQ4_NL:
+		return termsIQ4_NL
+	case IQ4_XS:
+		return termsIQ4_XS
+	case MXFP4:
+		return termsMXFP4
 	}
 	panic("kernels: no product with " + t.String())
 }

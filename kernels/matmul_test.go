@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"encoding/binary"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -122,21 +123,18 @@ func testMatMulSaturated(t *testing.T) {
 		if typ.Form() == Dense {
 			continue
 		}
-		elems, bytes := typ.Block()
+		elems, _ := typ.Block()
 		for trial := range 200 {
 			w := testMatrix(r, typ, 1, elems)
 			for i := range w.Data {
 				w.Data[i] = []byte{0, 0xff, 0x0f, 0xf0, 0x80, 0x7f, 0x88, 0x77}[[]int{trial % 8, r.IntN(8), r.IntN(2), r.IntN(4)}[trial/8%4]]
 			}
-			scale := func(at int) { w.Data[at], w.Data[at+1] = 0, 0x3c } // 1
-			switch typ {
-			case Q6_K:
-				scale(bytes - 2)
-			case Q4_1, Q5_1, Q4_K, Q5_K:
-				scale(2)
-				fallthrough
-			default:
-				scale(0)
+			g := typ.geometry()
+			for i := range g.halves {
+				binary.LittleEndian.PutUint16(w.Data[g.half+2*i:], 0x3c00) // 1
+			}
+			if typ == MXFP4 {
+				w.Data[0] = 128
 			}
 			q := refUnpack(typ, w.Data).q
 			x := make([]float32, elems)

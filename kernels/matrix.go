@@ -65,9 +65,6 @@ func (m *Matrix) CheckScales(firstRow, lastRow int) error {
 
 // badScale returns the index of the first block of a row that has a NaN or infinite scale, or -1.
 func badScale(t Type, row []byte) int {
-	// A 16-bit float is NaN or infinite when its exponent bits are all ones.
-	exp := uint16(0x7c00)
-	size, at, n := t.geometry().bytes, 0, 1
 	switch t {
 	case F32:
 		for i := 0; i+4 <= len(row); i += 4 {
@@ -76,12 +73,19 @@ func badScale(t Type, row []byte) int {
 			}
 		}
 		return -1
-	case BF16:
-		exp = 0x7f80
-	case Q4_1, Q5_1, Q4_K, Q5_K: // scale, then minimum
-		n = 2
-	case Q6_K: // the scale is last
-		at = bytesQ6_K - 2
+	case MXFP4: // an exponent of all ones stands for NaN
+		for i := 0; i < len(row); i += bytesMXFP4 {
+			if row[i] == 0xff {
+				return i / bytesMXFP4
+			}
+		}
+		return -1
+	}
+	// A 16-bit float is NaN or infinite when its exponent bits are all ones.
+	g, exp := t.geometry(), uint16(0x7c00)
+	size, at, n := g.bytes, g.half, g.halves
+	if t == BF16 {
+		exp, n = 0x7f80, 1
 	}
 	// Several at once: adding the lowest exponent bit carries out of the exponent, and no further, if all its bits are ones.
 	low, i := exp&-exp, 0
@@ -95,7 +99,7 @@ func badScale(t Type, row []byte) int {
 	case n == 2:
 		const lanes = 0x00010001
 		exps, lows := uint32(exp)*lanes, uint32(low)*lanes
-		for i+size <= len(row) && (binary.LittleEndian.Uint32(row[i:])&exps+lows)&(0x8000*lanes) == 0 {
+		for i+size <= len(row) && (binary.LittleEndian.Uint32(row[i+at:])&exps+lows)&(0x8000*lanes) == 0 {
 			i += size
 		}
 	}
@@ -130,12 +134,22 @@ func (m *Matrix) Row(dst []float32, row int) {
 		dequantQ5_1(dst, b)
 	case Q8_0:
 		dequantQ8_0(dst, b)
+	case Q2_K:
+		dequantQ2_K(dst, b)
+	case Q3_K:
+		dequantQ3_K(dst, b)
 	case Q4_K:
 		dequantQ4_K(dst, b)
 	case Q5_K:
 		dequantQ5_K(dst, b)
 	case Q6_K:
 		dequantQ6_K(dst, b)
+	case IQ4_NL:
+		dequantIQ4_NL(dst, b)
+	case IQ4_XS:
+		dequantIQ4_XS(dst, b)
+	case MXFP4:
+		dequantMXFP4(dst, b)
 	default:
 		panic(fmt.Sprintf("kernels: Row of %v", m.Type))
 	}

@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
@@ -17,6 +18,7 @@ func TestTypes(t *testing.T) {
 	}{
 		{F32, 0, 1, 4, Dense}, {F16, 1, 1, 2, Dense}, {BF16, 30, 1, 2, Dense},
 		{Q4_0, 2, 32, 18, Q8x32}, {Q4_1, 3, 32, 20, Q8x32}, {Q5_0, 6, 32, 22, Q8x32}, {Q5_1, 7, 32, 24, Q8x32}, {Q8_0, 8, 32, 34, Q8x32},
+		{Q2_K, 10, 256, 84, Q8x256}, {Q3_K, 11, 256, 110, Q8x256}, {IQ4_NL, 20, 32, 18, Q8x32}, {IQ4_XS, 23, 256, 136, Q8x256}, {MXFP4, 39, 32, 17, Q8x32},
 		{Q4_K, 12, 256, 144, Q8x256}, {Q5_K, 13, 256, 176, Q8x256}, {Q6_K, 14, 256, 210, Q8x256},
 	} {
 		elems, bytes := c.typ.Block()
@@ -24,7 +26,7 @@ func TestTypes(t *testing.T) {
 			t.Errorf("%v: id %d, block %d elements, %d bytes, form %v", c.typ, uint32(c.typ), elems, bytes, c.typ.Form())
 		}
 	}
-	for _, typ := range []Type{4, 5, 9, 10, 11, 15, 29, 31, 39, math.MaxUint32} {
+	for _, typ := range []Type{4, 5, 9, 15, 31, 34, 40, math.MaxUint32} {
 		if elems, bytes := typ.Block(); typ.Supported() || elems != 0 || bytes != 0 || !strings.HasPrefix(typ.String(), "type ") {
 			t.Errorf("%v is supported", typ)
 		}
@@ -45,7 +47,7 @@ func TestRowBytes(t *testing.T) {
 		cols int
 		says string
 	}{{Q4_0, 0, "multiple of 32"}, {Q4_0, -32, "multiple of 32"}, {Q4_0, 33, "33 columns"}, {Q4_K, 128, "multiple of 256"}, {F32, 0, "multiple of 1"},
-		{Type(10), 256, "type 10 is not supported"}, {F32, math.MaxInt, "too large"}} {
+		{Type(9), 256, "type 9 is not supported"}, {Type(9), 256, "F32, F16, Q4_0"}, {F32, math.MaxInt, "too large"}} {
 		if _, err := rowBytes(c.typ, c.cols); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%v by %d: %v, want %q", c.typ, c.cols, err, c.says)
 		}
@@ -68,28 +70,27 @@ func TestCheckScales(t *testing.T) {
 	r := rand.New(rand.NewPCG(12, 12))
 	for _, typ := range allTypes {
 		const rows, cols = 4, 512
-		elems, bytes := typ.Block()
+		elems, size := typ.Block()
 		m := testMatrix(r, typ, rows, cols)
 		if err := m.CheckScales(0, rows); err != nil {
 			t.Fatalf("%v: %v", typ, err)
 		}
 		at := []int{0}
-		switch typ {
-		case Q4_1, Q5_1, Q4_K, Q5_K:
-			at = []int{0, 2}
-		case Q6_K:
-			at = []int{208}
+		if g := typ.geometry(); g.halves > 0 {
+			at = []int{g.half, g.half + 2}[:g.halves]
 		}
 		for _, off := range at {
 			for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
 				block := r.IntN(cols / elems)
-				b := m.Data[2*cols/elems*bytes+block*bytes+off:]
-				old := [4]byte(b[:4])
+				b := m.Data[2*cols/elems*size+block*size+off:]
+				old := bytes.Clone(b[:min(4, len(b))])
 				switch u := math.Float32bits(float32(bad)); typ {
 				case F32:
 					binary.LittleEndian.PutUint32(b, u)
 				case BF16:
 					binary.LittleEndian.PutUint16(b, uint16(u>>16))
+				case MXFP4:
+					b[0] = 0xff
 				default:
 					binary.LittleEndian.PutUint16(b, F32ToF16(float32(bad)))
 				}
@@ -103,7 +104,7 @@ func TestCheckScales(t *testing.T) {
 				if err := m.CheckScales(3, rows); err != nil {
 					t.Errorf("%v: rows after: %v", typ, err)
 				}
-				copy(b, old[:])
+				copy(b, old)
 			}
 		}
 	}
@@ -138,8 +139,8 @@ func TestRow(t *testing.T) {
 					switch typ {
 					case Q4_1, Q5_1:
 						want += w.m
-					case Q4_K, Q5_K:
-						mn := float32(w.m * float32(w.mn[i/32]))
+					case Q2_K, Q4_K, Q5_K:
+						mn := float32(w.m * float32(w.mn[i*len(w.mn)/elems]))
 						want -= mn
 					}
 				}

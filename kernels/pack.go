@@ -12,28 +12,35 @@ const groupRows = 16
 // The packed layout of quantised weights keeps every bit of the file's blocks and only changes their order: sixteen rows
 // are interleaved, so that vector lanes are rows, and a whole group is one run of memory. For each block, ascending:
 //
-//	the binary16 scales d of the 16 rows, then, where the type has them, their minimums m or dmin
+//	the scales d of the 16 rows, then, where the type has them, their minimums m or dmin
 //	the rest of the block in dwords of its bytes in file order: dword 0 of the 16 rows, dword 1 of the 16 rows, …
+//
+// For Q2_K, d and dmin are the last dword of the latter; for IQ4_XS the high bits of scales are in the place of minimums.
 //
 // A packed group has 16 times the bytes of a row. Rows that the last group lacks are zero.
 
-// packing says where a type's block keeps its 16-bit floats and the bytes that are interleaved as dwords.
+// packing says where a type's block keeps its scale and the bytes that are interleaved as dwords.
 type packing struct {
-	halves int // 1 or 2 binary16, at bytes half and half+2 of the block
-	half   int
+	scale  int // bytes: 1, 2; 4 for two of 16 bits; or 0
+	at     int // offset in the block
 	dwords int // dwords from byte first on
 	first  int
 }
 
 var packings = [len(geometries)]packing{
-	Q4_0: {1, 0, 4, 2},
-	Q4_1: {2, 0, 4, 4},
-	Q5_0: {1, 0, 5, 2},
-	Q5_1: {2, 0, 5, 4},
-	Q8_0: {1, 0, 8, 2},
-	Q4_K: {2, 0, 35, 4},
-	Q5_K: {2, 0, 43, 4},
-	Q6_K: {1, 208, 52, 0},
+	Q4_0:   {2, 0, 4, 2},
+	Q4_1:   {4, 0, 4, 4},
+	Q5_0:   {2, 0, 5, 2},
+	Q5_1:   {4, 0, 5, 4},
+	Q8_0:   {2, 0, 8, 2},
+	Q2_K:   {0, 0, 21, 0},
+	Q3_K:   {2, 108, 27, 0},
+	Q4_K:   {4, 0, 35, 4},
+	Q5_K:   {4, 0, 43, 4},
+	Q6_K:   {2, 208, 52, 0},
+	IQ4_NL: {2, 0, 4, 2},
+	IQ4_XS: {4, 0, 33, 4},
+	MXFP4:  {1, 0, 4, 1},
 }
 
 // Groups returns the number of groups of 16 rows in which packing and the fast kernels work.
@@ -77,8 +84,8 @@ type packArgs struct {
 	stride int   // bytes from a row to the next
 	blocks int
 	bytes  int // of a block in a row
-	half   int // offset of the 16-bit floats in a block
-	halves int
+	scale  int // bytes of a block's scale: 0, 1, 2; or 4, which are at its start
+	at     int // offset of the scale in a block
 	first  int // offset of the dwords
 	dwords int
 }
@@ -88,7 +95,7 @@ func (m *Matrix) packBlocks(dst []byte, g, block, n int, args *packArgs) {
 	p, size, rb := &packings[m.Type], m.Type.geometry().bytes, m.rowBytes()
 	at := g*groupRows*rb + block*size
 	if active.pack != nil && (g+1)*groupRows <= m.Rows {
-		*args = packArgs{&dst[0], &m.Data[at], rb, n, size, p.half, p.halves, p.first, p.dwords}
+		*args = packArgs{&dst[0], &m.Data[at], rb, n, size, p.scale, p.at, p.first, p.dwords}
 		active.pack(args)
 		return
 	}
@@ -100,12 +107,13 @@ func (m *Matrix) packBlocks(dst []byte, g, block, n int, args *packArgs) {
 		out := dst[b*size*groupRows : (b+1)*size*groupRows]
 		for r := range rows {
 			src := m.Data[at+r*rb+b*size:][:size]
-			for h := range p.halves {
-				copy(out[32*h+2*r:][:2], src[p.half+2*h:])
+			for i := 0; i < p.scale; i += 2 {
+				n := min(p.scale, 2)
+				copy(out[16*i+n*r:][:n], src[p.at+i:])
 			}
 			for d := range p.dwords {
 				v := binary.LittleEndian.Uint32(src[p.first+4*d:])
-				binary.LittleEndian.PutUint32(out[32*p.halves+64*d+4*r:], v)
+				binary.LittleEndian.PutUint32(out[16*p.scale+64*d+4*r:], v)
 			}
 		}
 	}

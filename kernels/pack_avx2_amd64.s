@@ -26,14 +26,18 @@ TEXT ·packAVX2(SB), NOSPLIT, $0-8
 block1:
 	PREFETCHT0 0(R15)
 	ADDQ $64, R15
-	MOVQ packArgs_half(BX), SI
+	MOVQ packArgs_at(BX), SI
 	ADDQ R14, SI
 	LEAQ (SI)(R11*4), R8
 	LEAQ (R8)(R11*4), R9
 	LEAQ (R9)(R11*4), R10
 	MOVQ DI, DX
-	CMPQ packArgs_halves(BX), $2
-	JEQ two5
+	MOVQ packArgs_scale(BX), CX
+	CMPQ CX, $4
+	JEQ two7
+	CMPQ CX, $1
+	JLT scaled8
+	JEQ one6
 	MOVWLZX (SI), AX
 	MOVW AX, 0(DX)
 	MOVWLZX (SI)(R11*1), AX
@@ -66,15 +70,51 @@ block1:
 	MOVW AX, 28(DX)
 	MOVWLZX (R10)(R12*1), AX
 	MOVW AX, 30(DX)
+	ADDQ $32, DX
+	JMP scaled8
+one6:
+	MOVBLZX (SI), AX
+	MOVB AX, 0(DX)
+	MOVBLZX (SI)(R11*1), AX
+	MOVB AX, 1(DX)
+	MOVBLZX (SI)(R11*2), AX
+	MOVB AX, 2(DX)
+	MOVBLZX (SI)(R12*1), AX
+	MOVB AX, 3(DX)
+	MOVBLZX (R8), AX
+	MOVB AX, 4(DX)
+	MOVBLZX (R8)(R11*1), AX
+	MOVB AX, 5(DX)
+	MOVBLZX (R8)(R11*2), AX
+	MOVB AX, 6(DX)
+	MOVBLZX (R8)(R12*1), AX
+	MOVB AX, 7(DX)
+	MOVBLZX (R9), AX
+	MOVB AX, 8(DX)
+	MOVBLZX (R9)(R11*1), AX
+	MOVB AX, 9(DX)
+	MOVBLZX (R9)(R11*2), AX
+	MOVB AX, 10(DX)
+	MOVBLZX (R9)(R12*1), AX
+	MOVB AX, 11(DX)
+	MOVBLZX (R10), AX
+	MOVB AX, 12(DX)
+	MOVBLZX (R10)(R11*1), AX
+	MOVB AX, 13(DX)
+	MOVBLZX (R10)(R11*2), AX
+	MOVB AX, 14(DX)
+	MOVBLZX (R10)(R12*1), AX
+	MOVB AX, 15(DX)
+	ADDQ $16, DX
+scaled8:
 	MOVQ packArgs_first(BX), SI
 	ADDQ R14, SI
 	LEAQ (SI)(R11*4), R8
 	LEAQ (R8)(R11*4), R9
 	LEAQ (R9)(R11*4), R10
-	ADDQ $32, DX
 	MOVQ packArgs_dwords(BX), CX
 	JMP chunks3
-two5:
+two7:
 	PREFETCHT0 0(R15)
 	PREFETCHT0 128(R15)
 	ADDQ $256, R15
@@ -191,7 +231,7 @@ chunk2:
 	JMP chunk2
 last4:
 	TESTQ CX, CX
-	JEQ end6
+	JEQ end5
 	SUBQ $4, CX
 	MOVQ CX, AX
 	SHLQ $6, AX
@@ -202,7 +242,7 @@ last4:
 	LEAQ (R10)(CX*4), R10
 	MOVQ $4, CX
 	JMP chunk2
-end6:
+end5:
 	MOVQ DX, DI
 	ADDQ packArgs_bytes(BX), R14
 	DECQ R13

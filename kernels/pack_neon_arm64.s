@@ -17,15 +17,27 @@ block1:
 	MOVD R2, R20
 	MOVD $4, R14
 four2:
-	MOVD packArgs_half(R0), R4
+	MOVD packArgs_at(R0), R4
 	ADD R20, R4
 	ADD R3, R4, R5
 	ADD R3, R5, R6
 	ADD R3, R6, R7
-	MOVD packArgs_halves(R0), R11
-	ADD R11<<5, R10, R9
-	CMP $1, R11
-	BEQ one3
+	MOVD packArgs_scale(R0), R11
+	CMP $2, R11
+	BEQ half3
+	BGT two4
+	CBZ R11, columns5
+	MOVBU (R4), R12
+	MOVB R12, 0(R10)
+	MOVBU (R5), R12
+	MOVB R12, 1(R10)
+	MOVBU (R6), R12
+	MOVB R12, 2(R10)
+	MOVBU (R7), R12
+	MOVB R12, 3(R10)
+	SUB $4, R10
+	JMP columns5
+two4:
 	MOVWU (R4), R12
 	MOVH R12, 0(R10)
 	LSR $16, R12
@@ -42,8 +54,8 @@ four2:
 	MOVH R12, 6(R10)
 	LSR $16, R12
 	MOVH R12, 38(R10)
-	JMP columns4
-one3:
+	JMP columns5
+half3:
 	MOVHU (R4), R12
 	MOVH R12, 0(R10)
 	MOVHU (R5), R12
@@ -52,19 +64,19 @@ one3:
 	MOVH R12, 4(R10)
 	MOVHU (R7), R12
 	MOVH R12, 6(R10)
-columns4:
+columns5:
 	MOVD packArgs_first(R0), R4
 	ADD R20, R4
 	ADD R3, R4, R5
 	ADD R3, R5, R6
 	ADD R3, R6, R7
-	MOVD $4, R11
+	ADD $4, R11
 	SUB R14, R11
-	ADD R11<<3, R9
+	ADD R11<<4, R1, R9
 	MOVD packArgs_dwords(R0), R8
-chunk5:
+chunk6:
 	CMP $4, R8
-	BLT last6
+	BLT last7
 	WORD $0x3dc00080 // ldr q0, [x4, #0]
 	WORD $0x3dc000a1 // ldr q1, [x5, #0]
 	WORD $0x3dc000c2 // ldr q2, [x6, #0]
@@ -87,9 +99,9 @@ chunk5:
 	ADD $16, R7
 	ADD $256, R9
 	SUB $4, R8
-	JMP chunk5
-last6:
-	CBZ R8, end7
+	JMP chunk6
+last7:
+	CBZ R8, end8
 	SUB $4, R8
 	ADD R8<<6, R9
 	ADD R8<<2, R4
@@ -97,14 +109,14 @@ last6:
 	ADD R8<<2, R6
 	ADD R8<<2, R7
 	MOVD $4, R8
-	JMP chunk5
-end7:
+	JMP chunk6
+end8:
 	ADD R3<<2, R20
 	ADD $8, R10
 	SUB $1, R14
 	CBNZ R14, four2
-	MOVD packArgs_halves(R0), R11
-	ADD R11<<5, R1
+	MOVD packArgs_scale(R0), R11
+	ADD R11<<4, R1
 	MOVD packArgs_dwords(R0), R11
 	ADD R11<<6, R1
 	MOVD packArgs_bytes(R0), R11

@@ -16,6 +16,12 @@ type refBlock struct {
 	sc, mn []int   // K types: per sub-block
 }
 
+// refIQ4 is the codebook of IQ4_NL and IQ4_XS, refMX the values of MXFP4's codes: sign, two bits of exponent, one of fraction.
+var (
+	refIQ4 = []int{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
+	refMX  = []float64{0, 0.5, 1, 1.5, 2, 3, 4, 6, -0, -0.5, -1, -1.5, -2, -3, -4, -6}
+)
+
 func refHalf(lo, hi byte) float32 { return float32(halfValue(uint16(lo) | uint16(hi)<<8)) }
 
 func refUnpack(t Type, b []byte) (r refBlock) {
@@ -26,14 +32,11 @@ func refUnpack(t Type, b []byte) (r refBlock) {
 		}
 		return int(b[i-16] / 16)
 	}
-	if t == Q6_K {
-		r.d = refHalf(b[208], b[209])
-	} else {
-		r.d = refHalf(b[0], b[1])
-	}
-	switch t {
-	case Q4_1, Q5_1, Q4_K, Q5_K:
-		r.m = refHalf(b[2], b[3])
+	if g := t.geometry(); g.halves > 0 {
+		r.d = refHalf(b[g.half], b[g.half+1])
+		if g.halves > 1 {
+			r.m = refHalf(b[g.half+2], b[g.half+3])
+		}
 	}
 	switch t {
 	case Q4_0:
@@ -55,6 +58,46 @@ func refUnpack(t Type, b []byte) (r refBlock) {
 	case Q8_0:
 		for i := range 32 {
 			r.q = append(r.q, int(int8(b[2+i])))
+		}
+	case Q2_K:
+		for j := range 16 {
+			r.sc = append(r.sc, int(b[j]%16))
+			r.mn = append(r.mn, int(b[j]/16))
+		}
+		for i := range 256 {
+			r.q = append(r.q, int(b[16+i/128*32+i%32]>>(2*(i%128/32)))%4)
+		}
+	case Q3_K:
+		for j := range 16 {
+			s := b[96:108]
+			low, high := int(s[j%8]%16), int(s[8+j%4]>>(2*(j/4)))%4
+			if j >= 8 {
+				low = int(s[j-8] / 16)
+			}
+			r.sc = append(r.sc, low+16*high-32)
+		}
+		for i := range 256 {
+			r.q = append(r.q, int(b[32+i/128*32+i%32]>>(2*(i%128/32)))%4+4*bit(b[i%32:], i/32)-4)
+		}
+	case IQ4_NL:
+		for i := range 32 {
+			r.q = append(r.q, refIQ4[nibble(b[2:], i)])
+		}
+	case IQ4_XS:
+		for j := range 8 {
+			low, high := int(b[4+j/2]%16), (int(b[2])+256*int(b[3]))>>(2*j)%4
+			if j%2 == 1 {
+				low = int(b[4+j/2] / 16)
+			}
+			r.sc = append(r.sc, low+16*high-32)
+			for i := range 32 {
+				r.q = append(r.q, refIQ4[nibble(b[8+16*j:], i)])
+			}
+		}
+	case MXFP4:
+		r.d = float32(math.Ldexp(1, int(b[0])-128))
+		for i := range 32 {
+			r.q = append(r.q, int(2*refMX[nibble(b[1:], i)]))
 		}
 	case Q4_K, Q5_K:
 		s := b[4:16]
@@ -165,14 +208,14 @@ func refDot(t Type, row []byte, x []float32) float32 {
 			}
 			isum += scale * w.q[k] * q[k]
 			if len(w.mn) > 0 {
-				imin += w.mn[k/32] * q[k]
+				imin += w.mn[k*len(w.mn)/elems] * q[k]
 			}
 			s += q[k]
 		}
 		dd := float32(w.d * d)
 		acc = FMA(dd, float32(isum), acc)
 		switch t {
-		case Q4_K, Q5_K:
+		case Q2_K, Q4_K, Q5_K:
 			dm := float32(w.m * d)
 			acc = FMA(-dm, float32(imin), acc)
 		case Q4_1, Q5_1:
@@ -183,7 +226,14 @@ func refDot(t Type, row []byte, x []float32) float32 {
 	return acc
 }
 
-var allTypes = []Type{F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K}
+var allTypes = func() (list []Type) {
+	for t, g := range geometries {
+		if g.elems > 0 {
+			list = append(list, Type(t))
+		}
+	}
+	return list
+}()
 
 // testScale returns halves that matter: ordinary, zero, negative zero, denormal, largest.
 func testScale(r *rand.Rand) uint16 {
@@ -219,19 +269,17 @@ func testMatrix(r *rand.Rand, t Type, rows, cols int) Matrix {
 				b[i] = byte(r.Uint32())
 			}
 		}
-		put := func(at int) { binary.LittleEndian.PutUint16(b[at:], testScale(r)) }
 		switch t {
 		case F32:
 			binary.LittleEndian.PutUint32(b, math.Float32bits(float32(r.NormFloat64())))
 		case BF16:
 			binary.LittleEndian.PutUint16(b, uint16(math.Float32bits(float32(r.NormFloat64()))>>16))
-		case Q4_1, Q5_1, Q4_K, Q5_K:
-			put(0)
-			put(2)
-		case Q6_K:
-			put(208)
-		default:
-			put(0)
+		case MXFP4:
+			b[0] = []byte{0, 1, 2, 100, 127, 128, 129, 200, 254, byte(110 + r.IntN(20))}[r.IntN(10)]
+		}
+		g := t.geometry()
+		for i := range g.halves {
+			binary.LittleEndian.PutUint16(b[g.half+2*i:], testScale(r))
 		}
 	}
 	return Matrix{Type: t, Rows: rows, Cols: cols, Data: data}

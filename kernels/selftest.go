@@ -112,22 +112,19 @@ func (s *selfTestData) weights(t Type, rows, cols int) Matrix {
 	for i := range data {
 		data[i] = byte(s.next() >> 56)
 	}
-	elems, bytes := t.Block()
-	half := func(at int) { binary.LittleEndian.PutUint16(data[at:], F32ToF16(s.uniform())) }
-	for i := 0; i < rows*cols/elems; i++ {
-		at := i * bytes
+	g := t.geometry()
+	for i := 0; i < rows*cols/g.elems; i++ {
+		at := i * g.bytes
 		switch t {
 		case F32:
 			binary.LittleEndian.PutUint32(data[at:], math.Float32bits(s.uniform()))
 		case BF16:
 			binary.LittleEndian.PutUint16(data[at:], uint16(math.Float32bits(s.uniform())>>16))
-		case Q4_1, Q5_1, Q4_K, Q5_K:
-			half(at)
-			half(at + 2)
-		case Q6_K:
-			half(at + bytes - 2)
-		default:
-			half(at)
+		case MXFP4:
+			data[at] = 128 - data[at]%8
+		}
+		for j := range g.halves {
+			binary.LittleEndian.PutUint16(data[at+g.half+2*j:], F32ToF16(s.uniform()))
 		}
 	}
 	return Matrix{Type: t, Rows: rows, Cols: cols, Data: data}
@@ -375,6 +372,11 @@ var selfTests = []selfTest{
 	{"Q4_K product", "e6477384b2d260f7", selfTestMatMul(Q4_K)},
 	{"Q5_K product", "ba76c1b358ab381b", selfTestMatMul(Q5_K)},
 	{"Q6_K product", "8900e424eeee67a3", selfTestMatMul(Q6_K)},
+	{"Q2_K product", "b4724602defa9091", selfTestMatMul(Q2_K)},
+	{"Q3_K product", "0a68a202d8ea40df", selfTestMatMul(Q3_K)},
+	{"IQ4_NL product", "1a132c1bc0300887", selfTestMatMul(IQ4_NL)},
+	{"IQ4_XS product", "1ffdb1526c1b97a5", selfTestMatMul(IQ4_XS)},
+	{"MXFP4 product", "e80e873900f7cfe2", selfTestMatMul(MXFP4)},
 	{"F32 product, few rows", "7f503e4b436a8f0b", selfTestFew(F32)},
 	{"F16 product, few rows", "3626ee79a5423ade", selfTestFew(F16)},
 	{"BF16 product, few rows", "b884f57c913ecfa1", selfTestFew(BF16)},
@@ -386,6 +388,11 @@ var selfTests = []selfTest{
 	{"Q4_K product, few rows", "3fce3645e8c7dfe3", selfTestFew(Q4_K)},
 	{"Q5_K product, few rows", "4091f3b9e6e49e33", selfTestFew(Q5_K)},
 	{"Q6_K product, few rows", "4dd4034ac2aed4e5", selfTestFew(Q6_K)},
+	{"Q2_K product, few rows", "d5ec798e2405f480", selfTestFew(Q2_K)},
+	{"Q3_K product, few rows", "bb8d589aa1fc65f3", selfTestFew(Q3_K)},
+	{"IQ4_NL product, few rows", "599ce605c72191da", selfTestFew(IQ4_NL)},
+	{"IQ4_XS product, few rows", "03529e773e9eaf80", selfTestFew(IQ4_XS)},
+	{"MXFP4 product, few rows", "e97ea07ac02c09df", selfTestFew(MXFP4)},
 	{"F32 product, tiles", "4ac2179ca5aac112", selfTestTiles(F32)},
 	{"F16 product, tiles", "8d5cb28435dcfdc1", selfTestTiles(F16)},
 	{"BF16 product, tiles", "2aa9091a33d4a20c", selfTestTiles(BF16)},
@@ -397,4 +404,9 @@ var selfTests = []selfTest{
 	{"Q4_K product, tiles", "ed1ad3cdfcc94509", selfTestTiles(Q4_K)},
 	{"Q5_K product, tiles", "2bdc78dc650d9fe8", selfTestTiles(Q5_K)},
 	{"Q6_K product, tiles", "4d87d271d4301b7d", selfTestTiles(Q6_K)},
+	{"Q2_K product, tiles", "bbc92fd1eaf313f1", selfTestTiles(Q2_K)},
+	{"Q3_K product, tiles", "731fa03ace203b38", selfTestTiles(Q3_K)},
+	{"IQ4_NL product, tiles", "65da3eccc77e376c", selfTestTiles(IQ4_NL)},
+	{"IQ4_XS product, tiles", "c35bda45214bd5b6", selfTestTiles(IQ4_XS)},
+	{"MXFP4 product, tiles", "35169bdc8e455ae1", selfTestTiles(MXFP4)},
 }

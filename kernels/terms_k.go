@@ -2,6 +2,46 @@ package kernels
 
 // These are the terms of K types, like those of the legacy types. A block of 256 has eight actBlocks, whose d is the same.
 
+func termsQ2_K(t *terms, w []byte, a []actBlock) int {
+	for i := range len(a) / 8 {
+		b := (*[bytesQ2_K]byte)(w[i*bytesQ2_K:])
+		p8 := (*[8]actBlock)(a[8*i:])
+		isum, imin := int32(0), int32(0)
+		for s, sc := range b[:16] {
+			p, g, shift := &p8[s/2], s%2*2, uint(s/2%4*2)
+			qs := b[16+s/8*32+8*g:]
+			dot := two(u64(qs)>>shift, 0, p, g) + two(u64(qs[8:])>>shift, 0, p, g+1)
+			isum += int32(sc&15) * top(half+dot)
+			imin += int32(sc>>4) * top(half+p.corr[g]+p.corr[g+1])
+		}
+		t[2*i] = term(float32(halfAt(b[80:])*p8[0].d), float32(isum))
+		t[2*i+1] = term(-float32(halfAt(b[82:])*p8[0].d), float32(imin))
+	}
+	return 2 * len(a) / 8
+}
+
+func termsQ3_K(t *terms, w []byte, a []actBlock) int {
+	for i := range len(a) / 8 {
+		b := (*[bytesQ3_K]byte)(w[i*bytesQ3_K:])
+		p8 := (*[8]actBlock)(a[8*i:])
+		isum := int32(0)
+		for s, sc := range unpackScales3(b[96:]) {
+			p, g, shift, bit := &p8[s/2], s%2*2, uint(s/2%4*2), uint(s/2)
+			qh, qs := b[8*g:], b[32+s/8*32+8*g:]
+			dot := two(u64(qs)>>shift, u64(qh)>>bit, p, g) + two(u64(qs[8:])>>shift, u64(qh[8:])>>bit, p, g+1)
+			isum += int32(sc) * top(half+dot-4*(p.corr[g]+p.corr[g+1]))
+		}
+		t[i] = term(float32(halfAt(b[108:])*p8[0].d), float32(isum))
+	}
+	return len(a) / 8
+}
+
+// two returns the products of eight weights with group g of p: two bits in the lowest of each byte of x, and a third in the
+// lowest bit of each byte of h.
+func two(x, h uint64, p *actBlock, g int) uint64 {
+	return (x&(3*ones)|h&ones<<2)*p.pairs[2*g] + (x>>8&(3*ones)|h>>8&ones<<2)*p.pairs[2*g+1]
+}
+
 func termsQ4_K(t *terms, w []byte, a []actBlock) int {
 	for i := range len(a) / 8 {
 		b := (*[bytesQ4_K]byte)(w[i*bytesQ4_K:])

@@ -52,15 +52,20 @@ func termsQ5_1(t *terms, w []byte, a []actBlock) int {
 	return 2 * len(a)
 }
 
-// termsQ8_0 splits a byte w = 16·(h-8) + (l-8) + 8, where h and l are the halves of w+128.
 func termsQ8_0(t *terms, w []byte, a []actBlock) int {
 	const flip = 0x8080808080808080
 	for i := range a {
 		p, b := &a[i], (*[bytesQ8_0]byte)(w[i*bytesQ8_0:])
-		x0, x1, x2, x3 := u64(b[2:])^flip, u64(b[10:])^flip, u64(b[18:])^flip, u64(b[26:])^flip
-		lo := top(p.base + eight(x0, p, 0) + eight(x1, p, 1) + eight(x2, p, 2) + eight(x3, p, 3))
-		hi := top(p.base + eight(x0>>4, p, 0) + eight(x1>>4, p, 1) + eight(x2>>4, p, 2) + eight(x3>>4, p, 3))
-		t[i] = term(float32(halfAt(b[:])*p.d), float32(16*hi+lo+8*p.sum))
+		isum := dot8(u64(b[2:])^flip, u64(b[10:])^flip, u64(b[18:])^flip, u64(b[26:])^flip, p)
+		t[i] = term(float32(halfAt(b[:])*p.d), float32(isum))
 	}
 	return len(a)
+}
+
+// dot8 returns the sum of w·a over 32 weights of eight bits, stored as w+128. It splits w = 16·(h-8) + (l-8) + 8, where h and
+// l are the halves of a byte.
+func dot8(x0, x1, x2, x3 uint64, p *actBlock) int32 {
+	lo := top(p.base + eight(x0, p, 0) + eight(x1, p, 1) + eight(x2, p, 2) + eight(x3, p, 3))
+	hi := top(p.base + eight(x0>>4, p, 0) + eight(x1>>4, p, 1) + eight(x2>>4, p, 2) + eight(x3>>4, p, 3))
+	return 16*hi + lo + 8*p.sum
 }

@@ -71,7 +71,7 @@ func TestDigests(t *testing.T) {
 	}
 	for _, typ := range []kernels.Type{
 		kernels.F32, kernels.F16, kernels.BF16, kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q5_0, kernels.Q5_1,
-		kernels.Q4_K, kernels.Q5_K, kernels.Q6_K,
+		kernels.Q2_K, kernels.Q3_K, kernels.Q4_K, kernels.Q5_K, kernels.Q6_K, kernels.IQ4_NL, kernels.IQ4_XS, kernels.MXFP4,
 	} {
 		written(typ.String(), runtimetest.TinyModel{Seed: 1, Layers: 2, Type: typ})
 	}

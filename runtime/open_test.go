@@ -90,7 +90,7 @@ func TestOpenRefuses(t *testing.T) {
 		"biases":               {runtimetest.TinyModel{Extra: extra("blk.0.attn_q.bias", 0, []uint64{128}, 512)}, []string{"blk.0.attn_q.bias", "llama"}},
 		"a layer too many":     {runtimetest.TinyModel{Extra: extra("blk.3.attn_norm.weight", 0, []uint64{64}, 256)}, []string{"blk.3.attn_norm.weight"}},
 		"unknown global":       {runtimetest.TinyModel{Extra: extra("output.bias", 0, []uint64{259}, 4*259)}, []string{"output.bias"}},
-		"unsupported type":     {runtimetest.TinyModel{Drop: "blk.2.attn_v.weight", Extra: extra("blk.2.attn_v.weight", 20, []uint64{64, 64}, 64*36)}, []string{"blk.2.attn_v.weight", "IQ4_NL", "supported: F32"}},
+		"unsupported type":     {runtimetest.TinyModel{Drop: "blk.2.attn_v.weight", Extra: extra("blk.2.attn_v.weight", 40, []uint64{64, 64}, 64*36)}, []string{"blk.2.attn_v.weight", "NVFP4", "supported: F32"}},
 		"quantised norm":       {runtimetest.TinyModel{Drop: "blk.0.attn_norm.weight", Extra: extra("blk.0.attn_norm.weight", 8, []uint64{64}, 68)}, []string{"blk.0.attn_norm.weight", "Q8_0"}},
 		"wrong shape":          {runtimetest.TinyModel{Drop: "blk.0.attn_k.weight", Extra: extra("blk.0.attn_k.weight", 0, []uint64{64, 65}, 4*64*65)}, []string{"blk.0.attn_k.weight", "65", "64"}},
 		"transposed":           {runtimetest.TinyModel{Drop: "blk.0.ffn_up.weight", Extra: extra("blk.0.ffn_up.weight", 0, []uint64{96, 64}, 4*64*96)}, []string{"blk.0.ffn_up.weight"}},

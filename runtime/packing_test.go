@@ -28,7 +28,10 @@ func sayings(t *testing.T, m *runtime.Model) (all [][]float32) {
 // TestPacking expects the same bits with weights packed and not, in memory that fits and as they stream through less, by
 // every weight type, tied and not, with several threads.
 func TestPacking(t *testing.T) {
-	for _, typ := range []kernels.Type{kernels.F16, kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q5_0, kernels.Q5_1, kernels.Q4_K, kernels.Q5_K, kernels.Q6_K} {
+	for _, typ := range []kernels.Type{
+		kernels.F16, kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q5_0, kernels.Q5_1,
+		kernels.Q2_K, kernels.Q3_K, kernels.Q4_K, kernels.Q5_K, kernels.Q6_K, kernels.IQ4_NL, kernels.IQ4_XS, kernels.MXFP4,
+	} {
 		for _, tied := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%v/%v", typ, tied), func(t *testing.T) {
 				path := tiny(t, runtimetest.TinyModel{Type: typ, Tied: tied, Layers: 4})

@@ -47,7 +47,7 @@ func checkTensors(set *gguf.Set, family string, specs []tensorSpec) error {
 func (spec tensorSpec) check(t *gguf.Tensor) error {
 	typ := kernels.Type(t.Type)
 	if !typ.Supported() {
-		return fmt.Errorf("weight type %v is not supported (supported: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K)", t.Type)
+		return fmt.Errorf("weight type %v is not supported (supported: %s)", t.Type, kernels.SupportedTypes())
 	}
 	rows := max(spec.rows, 1) * max(spec.experts, 1)
 	if t.Cols() != uint64(spec.cols) || t.Rows() != uint64(rows) || spec.experts > 0 && (len(t.Dims) < 2 || t.Dims[1] != uint64(spec.rows)) {

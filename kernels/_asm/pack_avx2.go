@@ -52,19 +52,32 @@ func packAVX2(f *file) {
 		f.op("VPUNPCKHQDQ Y7, Y6, Y3")
 	}
 	f.op("VMOVDQU %s, Y10", f.bytes32("low16", 0xff, 0xff, 0, 0))
-	block, chunk, chunks, last, two, end := f.label("block"), f.label("chunk"), f.label("chunks"), f.label("last"), f.label("two"), f.label("end")
+	block, chunk, chunks, last, end := f.label("block"), f.label("chunk"), f.label("chunks"), f.label("last"), f.label("end")
+	one, two, scaled := f.label("one"), f.label("two"), f.label("scaled")
 	f.at(block)
 	fetch(1)
-	rows("half")
+	rows("at")
 	f.op("MOVQ DI, DX")
-	f.op("CMPQ packArgs_halves(BX), $2")
+	f.op("MOVQ packArgs_scale(BX), CX")
+	f.op("CMPQ CX, $4")
 	f.op("JEQ %s", two)
+	f.op("CMPQ CX, $1")
+	f.op("JLT %s", scaled)
+	f.op("JEQ %s", one)
 	for r := range 16 {
 		f.op("MOVWLZX %s, AX", at(r))
 		f.op("MOVW AX, %d(DX)", 2*r)
 	}
-	rows("first")
 	f.op("ADDQ $32, DX")
+	f.op("JMP %s", scaled)
+	f.at(one)
+	for r := range 16 {
+		f.op("MOVBLZX %s, AX", at(r))
+		f.op("MOVB AX, %d(DX)", r)
+	}
+	f.op("ADDQ $16, DX")
+	f.at(scaled)
+	rows("first")
 	f.op("MOVQ packArgs_dwords(BX), CX")
 	f.op("JMP %s", chunks)
 

@@ -4,7 +4,7 @@ package main
 // their number is no multiple of four, the last four are done anew, overlapping.
 //
 // Registers: R0 arguments, R1 destination, R2 block of row 0, R3 stride, R13 blocks left; for four rows: R4 to R7 their
-// bytes, R8 columns left, R9 destination of columns, R10 of halves.
+// bytes, R8 columns left, R9 destination of columns, R10 of scales.
 func packNEON(g *file) {
 	f := neon{g}
 	f.fn("packNEON", "packArgs", "R0", "interleaves blocks of 16 rows, see packArgs.")
@@ -13,7 +13,7 @@ func packNEON(g *file) {
 	f.op("MOVD packArgs_stride(R0), R3")
 	f.op("MOVD packArgs_blocks(R0), R13")
 	rows := []string{"R4", "R5", "R6", "R7"}
-	block, four, one, columns := f.label("block"), f.label("four"), f.label("one"), f.label("columns")
+	block, four, half, two, columns := f.label("block"), f.label("four"), f.label("half"), f.label("two"), f.label("columns")
 	chunk, last, end := f.label("chunk"), f.label("last"), f.label("end")
 	f.at(block)
 	f.op("MOVD R1, R10")
@@ -27,11 +27,19 @@ func packNEON(g *file) {
 			f.op("ADD R3, %s, %s", rows[i-1], rows[i])
 		}
 	}
-	point("half")
-	f.op("MOVD packArgs_halves(R0), R11")
-	f.op("ADD R11<<5, R10, R9")
-	f.op("CMP $1, R11")
-	f.op("BEQ %s", one)
+	point("at")
+	f.op("MOVD packArgs_scale(R0), R11")
+	f.op("CMP $2, R11")
+	f.op("BEQ %s", half)
+	f.op("BGT %s", two)
+	f.op("CBZ R11, %s", columns)
+	for r := range 4 {
+		f.op("MOVBU (%s), R12", rows[r])
+		f.op("MOVB R12, %d(R10)", r)
+	}
+	f.op("SUB $4, R10") // of the 8 below, 4 are meant
+	f.op("JMP %s", columns)
+	f.at(two)
 	for r := range 4 {
 		f.op("MOVWU (%s), R12", rows[r])
 		f.op("MOVH R12, %d(R10)", 2*r)
@@ -39,16 +47,16 @@ func packNEON(g *file) {
 		f.op("MOVH R12, %d(R10)", 32+2*r)
 	}
 	f.op("JMP %s", columns)
-	f.at(one)
+	f.at(half)
 	for r := range 4 {
 		f.op("MOVHU (%s), R12", rows[r])
 		f.op("MOVH R12, %d(R10)", 2*r)
 	}
 	f.at(columns)
 	point("first")
-	f.op("MOVD $4, R11") // 16 bytes a vector of rows, of which R10 has 8: 8·(4 − R14)
+	f.op("ADD $4, R11") // 16·scale bytes of scales, and 16 for each vector of rows before: 16·(scale + 4 − R14)
 	f.op("SUB R14, R11")
-	f.op("ADD R11<<3, R9")
+	f.op("ADD R11<<4, R1, R9")
 	f.op("MOVD packArgs_dwords(R0), R8")
 	f.at(chunk)
 	f.op("CMP $4, R8")
@@ -87,8 +95,8 @@ func packNEON(g *file) {
 	f.op("ADD $8, R10")
 	f.op("SUB $1, R14")
 	f.op("CBNZ R14, %s", four)
-	f.op("MOVD packArgs_halves(R0), R11") // a block's bytes: 32 a half and 64 a column
-	f.op("ADD R11<<5, R1")
+	f.op("MOVD packArgs_scale(R0), R11") // a block's bytes: 16 of each byte of its scale, and 64 a column
+	f.op("ADD R11<<4, R1")
 	f.op("MOVD packArgs_dwords(R0), R11")
 	f.op("ADD R11<<6, R1")
 	f.op("MOVD packArgs_bytes(R0), R11")

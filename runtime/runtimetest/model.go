@@ -212,6 +212,18 @@ func randomBlocks(rng *rand.Rand, t kernels.Type, rows, cols int) []byte {
 		case kernels.Q5_1:
 			half(at, size/16)
 			half(at+2, -size)
+		case kernels.Q2_K: // quants to 3, scales to 15
+			half(at+80, size/(2*8))
+			half(at+82, size/8)
+		case kernels.Q3_K: // quants within ±4, scales within ±32
+			half(at+108, size/(4*16))
+		case kernels.IQ4_NL:
+			half(at, size/128)
+		case kernels.IQ4_XS: // scales within ±32
+			half(at, size/(128*16))
+		case kernels.MXFP4: // quants within ±12
+			_, e := math.Frexp(size / 12)
+			b[at] = byte(128 + e)
 		case kernels.Q4_K: // quants to 15, scales to 63
 			half(at, size/(8*32))
 			half(at+2, size/32)
