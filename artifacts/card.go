@@ -79,13 +79,20 @@ func (c *Card) readMetadata(f *gguf.File, tensors int) error {
 	arch := r.text("general.architecture")
 	c.Architecture = printable(arch)
 	c.Layers = r.count(arch+".block_count", 1, tensors)
+	drafts := r.uintOr(arch+".nextn_predict_layers", 0) // blocks past the last layer, for guesses
+	if r.err == nil && drafts >= uint64(c.Layers) {
+		r.fail(fmt.Errorf("%s: %s.nextn_predict_layers is %d of %d blocks: the metadata are damaged", f.Path, arch, drafts, c.Layers))
+	}
+	blocks := c.Layers
+	c.Layers -= int(drafts)
 	c.Width = r.count(arch+".embedding_length", 1, 1<<20)
 	c.Context = r.count(arch+".context_length", 1, 1<<30)
 	if r.err != nil {
 		return r.err
 	}
-	heads := r.perLayer(arch+".attention.head_count", c.Layers, nil)
-	kvHeads := r.perLayer(arch+".attention.head_count_kv", c.Layers, heads)
+	heads := r.perLayer(arch+".attention.head_count", blocks, nil)
+	kvHeads := r.perLayer(arch+".attention.head_count_kv", blocks, heads)
+	latent := r.uintOr(arch+".attention.kv_lora_rank", 0)
 	for i := range c.Layers {
 		headDim := uint64(0)
 		if heads[i] > 0 {
@@ -96,7 +103,14 @@ func (c *Card) readMetadata(f *gguf.File, tensors int) error {
 		if kvHeads[i] > 1<<16 || k > 1<<20 || v > 1<<20 {
 			r.fail(fmt.Errorf("%s: layer %d would have %d KV heads of %d and %d elements: the metadata are damaged", f.Path, i, kvHeads[i], k, v))
 		}
-		c.KVBytesPerToken = append(c.KVBytesPerToken, int64(2*kvHeads[i]*(k+v)))
+		elems := kvHeads[i] * (k + v)
+		if latent > 0 { // one latent for all heads, and the rotated part of a key
+			elems = latent + r.uintOr(arch+".rope.dimension_count", 0)
+		}
+		if elems > 1<<37 {
+			r.fail(fmt.Errorf("%s: layer %d would keep %d elements a token: the metadata are damaged", f.Path, i, elems))
+		}
+		c.KVBytesPerToken = append(c.KVBytesPerToken, int64(2*elems))
 	}
 	c.SeamBytesPerToken = 4 * int64(c.Width)
 	for i := 1; i < c.Layers; i++ {

@@ -51,6 +51,50 @@ func TestCardSmolLM2(t *testing.T) {
 	}
 }
 
+// Keys of models whose layers keep latents, or are followed by draft layers, change what a token takes.
+func TestCardMeta(t *testing.T) {
+	card := func(keys ...any) (*Card, error) {
+		w := &gguf.Writer{}
+		w.Set("general.architecture", gguf.ValueOf("deepseek2"))
+		sizes := []any{"block_count", 3, "embedding_length", 8, "context_length", 16, "attention.head_count", 4, "attention.head_count_kv", 1,
+			"attention.key_length", 48, "attention.value_length", 32}
+		keys = append(sizes, keys...)
+		for i := 0; i < len(keys); i += 2 {
+			w.Set("deepseek2."+keys[i].(string), gguf.ValueOf(uint32(keys[i+1].(int))))
+		}
+		for i := range 3 {
+			w.AddTensor(fmt.Sprintf("blk.%d.ffn_up.weight", i), gguf.F32, []uint64{8, 8}, make([]byte, 256))
+		}
+		var b bytes.Buffer
+		if _, err := w.WriteTo(&b); err != nil {
+			t.Fatal(err)
+		}
+		g, err := gguf.Read(bytes.NewReader(b.Bytes()), int64(b.Len()), "m.gguf")
+		if err != nil {
+			t.Fatal(err)
+		}
+		set, err := gguf.NewSet([]*gguf.File{g})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return NewCard(set)
+	}
+	c, err := card()
+	if err != nil || !reflect.DeepEqual(c.KVBytesPerToken, []int64{160, 160, 160}) {
+		t.Fatalf("without keys: %+v, %v", c, err)
+	}
+	c, err = card("attention.kv_lora_rank", 32, "rope.dimension_count", 16, "nextn_predict_layers", 1)
+	if err != nil || !reflect.DeepEqual(c.KVBytesPerToken, []int64{96, 96}) || c.Layers != 2 || len(c.Cuts) != 1 || len(c.LayerBytes) != 2 {
+		t.Fatalf("latents of 32 and 16, one draft layer: %+v, %v", c, err)
+	}
+	if c, err = card("nextn_predict_layers", 3); err == nil || !strings.Contains(err.Error(), "nextn_predict_layers is 3") {
+		t.Errorf("nothing but draft layers: %+v, %v", c, err)
+	}
+	if c, err = card("attention.kv_lora_rank", 1<<31, "rope.dimension_count", 1<<31); err != nil || c.KVBytesPerToken[0] != 2<<32 {
+		t.Errorf("huge latents: %+v, %v", c, err)
+	}
+}
+
 // A range's pieces have at most 3 % or one piece per run end more than the bytes it needs.
 func TestOverfetchSmolLM2(t *testing.T) {
 	set, err := gguf.OpenSet(smolLM2(t))

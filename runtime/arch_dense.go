@@ -30,6 +30,26 @@ func readDense(r *reader) Config {
 // readAttention reads and checks what the headers of transformers have in common but for the feed-forward block. Defaults
 // are those of llama.cpp.
 func readAttention(r *reader) Config {
+	c := readSizes(r)
+	c.KVHeads = r.countOr(r.key("attention.head_count_kv"), maxHeads, c.Heads)
+	c.HeadDim = r.countOr(r.key("attention.key_length"), maxHeadDim, min(max(c.Width/c.Heads, 1), maxHeadDim))
+	c.RopeDim = r.countOr(r.key("rope.dimension_count"), maxHeadDim, c.HeadDim)
+	c.AttnScale = c.attentionScale()
+	if value := r.countOr(r.key("attention.value_length"), maxHeadDim, c.HeadDim); value != c.HeadDim {
+		r.fail(r.key("attention.value_length"), "is %d where key_length is %d: not supported", value, c.HeadDim)
+	}
+	switch {
+	case c.Heads%c.KVHeads != 0:
+		r.fail(r.key("attention.head_count_kv"), "is %d, which does not divide head_count %d", c.KVHeads, c.Heads)
+	case c.RopeDim > c.HeadDim || c.RopeDim%2 != 0:
+		r.fail(r.key("rope.dimension_count"), "is %d, not an even number up to the head's %d", c.RopeDim, c.HeadDim)
+	}
+	r.refuse("rope.scaling.yarn_log_multiplier")
+	return c
+}
+
+// readSizes reads what the headers of all families have, and refuses what none has here. Defaults are those of llama.cpp.
+func readSizes(r *reader) Config {
 	c := Config{
 		Arch: r.arch, Name: r.text("general.name", ""),
 		Layers:  r.count(r.key("block_count"), maxLayers),
@@ -37,28 +57,29 @@ func readAttention(r *reader) Config {
 		Heads:   r.count(r.key("attention.head_count"), maxHeads),
 		Context: r.count(r.key("context_length"), maxContext),
 	}
-	c.KVHeads = r.countOr(r.key("attention.head_count_kv"), maxHeads, c.Heads)
-	c.HeadDim = r.countOr(r.key("attention.key_length"), maxHeadDim, min(max(c.Width/c.Heads, 1), maxHeadDim))
-	c.RopeDim = r.countOr(r.key("rope.dimension_count"), maxHeadDim, c.HeadDim)
 	c.RopeBase = r.positive(r.key("rope.freq_base"), 1e12, 10000)
 	c.RopeScale, c.Yarn = ropeScaling(r)
-	c.Eps = float32(r.positive(r.key("attention.layer_norm_rms_epsilon"), 1, 0))
-	c.EmbedScale, c.AttnScale = 1, c.attentionScale()
-	if value := r.countOr(r.key("attention.value_length"), maxHeadDim, c.HeadDim); value != c.HeadDim {
-		r.fail(r.key("attention.value_length"), "is %d where key_length is %d: not supported", value, c.HeadDim)
-	}
-	switch {
-	case c.Heads%c.KVHeads != 0:
-		r.fail(r.key("attention.head_count_kv"), "is %d, which does not divide head_count %d", c.KVHeads, c.Heads)
-	case c.Yarn.Original > 0 && c.RopeBase <= 1:
+	if c.Yarn.Original > 0 && c.RopeBase <= 1 {
 		r.fail(r.key("rope.freq_base"), "is %v: YaRN needs a base above 1", c.RopeBase)
-	case c.RopeDim > c.HeadDim || c.RopeDim%2 != 0:
-		r.fail(r.key("rope.dimension_count"), "is %d, not an even number up to the head's %d", c.RopeDim, c.HeadDim)
 	}
+	c.Eps = float32(r.positive(r.key("attention.layer_norm_rms_epsilon"), 1, 0))
+	c.EmbedScale = 1
 	r.refuse("attention.scale", "attention.clamp_kqv", "attention.max_alibi_bias", "attn_logit_softcapping",
 		"final_logit_softcapping", "logit_scale", "residual_scale", "embedding_scale", "attention.causal",
 		"use_parallel_residual")
 	return c
+}
+
+// readDrafts takes the layers that only guess further tokens (multi-token prediction) off Layers: they are not run.
+func (c *Config) readDrafts(r *reader) {
+	key := r.key("nextn_predict_layers")
+	n, err := r.meta.UintOr(key, 0)
+	if err != nil || n >= uint64(c.Layers) {
+		r.fail(key, "is not a number of layers below block_count, %d", c.Layers)
+		return
+	}
+	c.Drafts = int(n)
+	c.Layers -= c.Drafts
 }
 
 // ropeScaling reads the divisor of positions, and whose it is.
@@ -83,7 +104,7 @@ func ropeScaling(r *reader) (scale float64, y Yarn) {
 // readYarn reads the keys of YaRN. Defaults, and the amplitude 1 + 0.1·ln(factor) times the file's own factor, are
 // llama.cpp's and the paper's.
 func readYarn(r *reader) (scale float64, y Yarn) {
-	r.refuse("rope.scaling.yarn_log_multiplier", "rope.scaling.yarn_ext_factor")
+	r.refuse("rope.scaling.yarn_ext_factor")
 	scale = r.positive(r.key("rope.scaling.factor"), 1e6, 0)
 	y = Yarn{
 		Original: r.count(r.key("rope.scaling.original_context_length"), maxContext),
@@ -132,7 +153,7 @@ func (c *Config) finish(set *gguf.Set, r *reader, whole []tensorSpec, layer func
 			specs = append(specs, s)
 		}
 	}
-	if err := checkTensors(set, c.Arch, specs); err != nil {
+	if err := checkTensors(set, c.Arch, specs, Range{c.Layers, c.Layers + c.Drafts}); err != nil {
 		return err
 	}
 	c.costs(set, layers)
@@ -167,9 +188,12 @@ func (c *Config) costs(set *gguf.Set, layers [][]tensorSpec) {
 		weights := int64(0)
 		for _, s := range specs {
 			n, bytes := int64(s.rows)*int64(s.cols), size(blockTensor(l, s.name))
-			if s.experts > 0 {
+			switch {
+			case s.expert:
 				n *= int64(c.UsedExperts)
 				c.ExpertBytes += bytes
+			case s.count > 0:
+				n *= int64(s.count)
 			}
 			weights += n
 			c.LayerBytes[l] += bytes

@@ -9,8 +9,8 @@ import (
 
 // attention is the current call of attend, and the memory of all calls.
 //
-// A unit of the work is some rows of one sequence by the query heads that share one KV head: its blocks of keys and
-// values are read once for all of them. A prefill has many units, and each is one task. Decoding has few; there a unit's
+// A unit of the work is some rows of one sequence by the query heads that share one KV head, or some of them where they are
+// very many: its blocks of keys and values are read once for all of them. A prefill has many units, and each is one task. Decoding has few; there a unit's
 // blocks go to different tasks, which leave the state of each block in a slot, and the slots are merged afterwards in
 // the order of positions, so that the bits are those of one task.
 type attention struct {
@@ -32,11 +32,12 @@ type attention struct {
 	whole, part, join func(worker, task int) // the pool's operations, bound once
 }
 
-// attendUnit is rows [first, last), all of one sequence and at consecutive positions, by the query heads of a KV head.
-// They see something of the blocks [block, end).
+// attendUnit is rows [first, last), all of one sequence and at consecutive positions, by query heads [head, head+heads), which
+// share a KV head. They see something of the blocks [block, end).
 type attendUnit struct {
 	first, last int
 	kvHead      int
+	head, heads int
 	block, end  int
 	slot        int // of block; the next blocks follow
 }
@@ -48,7 +49,7 @@ type attendPart struct{ unit, block, end int }
 type attendBuf struct {
 	all, one kernels.Partial
 	scratch  kernels.AttnScratch
-	q        []float32      // [rows of a unit × heads of a group][Key]
+	q        []float32      // [rows of a unit × its heads][Key]
 	visible  []kernels.Span // of the current block
 }
 
@@ -111,13 +112,18 @@ func windowStart(pos, window int) int {
 // cut makes the units, at least want of them if there are rows enough, later rows first, as they take longer; and returns
 // the operations of all.
 func (a *attention) cut(want int) (flops int) {
-	group := a.group
+	each := a.group // query heads
+	parts := (each + unitRows - 1) / unitRows
+	if parts > 1 {
+		each = (each/parts + unitStep - 1) / unitStep * unitStep
+		parts = (a.group + each - 1) / each
+	}
 	step := 1 // positions
-	for step*group%unitStep != 0 {
+	for step*each%unitStep != 0 {
 		step++
 	}
-	most := max(step, unitRows/group/step*step)
-	for most > step && len(a.rows)/most*a.cache.Heads < want {
+	most := max(step, unitRows/each/step*step)
+	for most > step && len(a.rows)/most*a.cache.Heads*parts < want {
 		most = max(step, most/2/step*step)
 	}
 	a.units = a.units[:0]
@@ -126,16 +132,19 @@ func (a *attention) cut(want int) (flops int) {
 		for start > 0 && a.rows[start-1].seq == a.rows[last-1].seq {
 			start--
 		}
-		for kvHead := range a.cache.Heads {
+		for head := 0; head < a.m.cfg.Heads; {
+			kvHead := head / a.group
+			heads := min(each, (kvHead+1)*a.group-head)
 			for end := last; end > start; {
 				first := max(start, end-most)
 				from, to := windowStart(a.rows[first].pos, a.window), a.rows[end-1].pos+1
 				a.units = append(a.units, attendUnit{
-					first: first, last: end, kvHead: kvHead, block: from / pageRows, end: (to + pageRows - 1) / pageRows,
+					first: first, last: end, kvHead: kvHead, head: head, heads: heads, block: from / pageRows, end: (to + pageRows - 1) / pageRows,
 				})
-				flops += 2 * (a.cache.Key + a.cache.Value) * group * (end - first) * (to - from)
+				flops += 2 * (a.cache.Key + a.cache.Value) * heads * (end - first) * (to - from)
 				end = first
 			}
+			head += heads
 		}
 		last = start
 	}
@@ -150,7 +159,7 @@ func (a *attention) split(want int) bool {
 		u.slot = slots
 		blocks += u.end - u.block
 		slots += u.end - u.block
-		values += (u.end - u.block) * (u.last - u.first) * a.group * a.cache.Value
+		values += (u.end - u.block) * (u.last - u.first) * u.heads * a.cache.Value
 	}
 	if blocks < 2*len(a.units) || values > maxSlots {
 		return false
@@ -170,8 +179,8 @@ func (a *attention) split(want int) bool {
 
 // queries returns the query rows of a unit, [rows × heads][Key].
 func (a *attention) queries(u *attendUnit, buf *attendBuf) []float32 {
-	each := a.group * a.cache.Key
-	row := func(r int) []float32 { return a.q[(r*a.cache.Heads+u.kvHead)*each:][:each] }
+	each := u.heads * a.cache.Key
+	row := func(r int) []float32 { return a.q[(r*a.m.cfg.Heads+u.head)*a.cache.Key:][:each] }
 	if u.last-u.first == 1 {
 		return row(u.first)
 	}
@@ -184,7 +193,7 @@ func (a *attention) queries(u *attendUnit, buf *attendBuf) []float32 {
 
 // block computes the state of one block into p.
 func (a *attention) block(p *kernels.Partial, u *attendUnit, q []float32, block int, buf *attendBuf) {
-	heads := a.group
+	heads := u.heads
 	start := block * pageRows
 	buf.visible = slices.Grow(buf.visible[:0], (u.last-u.first)*heads)[:(u.last-u.first)*heads]
 	for i := range buf.visible {
@@ -201,9 +210,8 @@ func (a *attention) block(p *kernels.Partial, u *attendUnit, q []float32, block 
 
 // finish writes the outputs of a unit.
 func (a *attention) finish(p *kernels.Partial, u *attendUnit, buf *attendBuf) {
-	heads := a.group
 	for r := u.first; r < u.last; r++ {
-		p.Finish(a.dst[(r*a.cache.Heads+u.kvHead)*heads*a.cache.Value:], (r-u.first)*heads, heads, &buf.scratch)
+		p.Finish(a.dst[(r*a.m.cfg.Heads+u.head)*a.cache.Value:], (r-u.first)*u.heads, u.heads, &buf.scratch)
 	}
 }
 

@@ -38,7 +38,11 @@ func (m *Model) filled(t testing.TB, r *rand.Rand, n int) *sequence {
 		t.Fatal(err)
 	}
 	for pos := range n {
-		s.store(0, pos, randoms(r, c.Heads*c.Key), randoms(r, c.Heads*c.Value))
+		if c.Latent {
+			s.storeLatent(0, pos, randoms(r, c.Key), make([]uint16, c.Key))
+		} else {
+			s.store(0, pos, randoms(r, c.Heads*c.Key), randoms(r, c.Heads*c.Value))
+		}
 	}
 	s.release(n)
 	return s
@@ -107,7 +111,7 @@ func (m *Model) checkAttention(t *testing.T, r *rand.Rand, rows []row, window in
 	t.Helper()
 	c, kv := &m.cfg, m.cfg.Cache[0]
 	q := randoms(r, len(rows)*c.Heads*kv.Key)
-	dst := make([]float32, len(q))
+	dst := make([]float32, len(rows)*c.Heads*kv.Value)
 	m.attend(0, rows, dst, q, window, 0.3)
 	stored := map[*sequence][]float32{}
 	for i, row := range rows {
@@ -117,10 +121,14 @@ func (m *Model) checkAttention(t *testing.T, r *rand.Rand, rows []row, window in
 		for h := range c.Heads {
 			at, k := (i*c.Heads+h)*kv.Key, h/(c.Heads/kv.Heads)*kv.Key
 			size := kv.RowElems()
-			want := plainAttention(q[at:at+kv.Key], stored[row.seq], size, k, size/2+k, windowStart(row.pos, window), row.pos+1, 0.3)
-			for d, x := range want {
-				if math.Float32bits(dst[at+d]) != math.Float32bits(x) {
-					t.Fatalf("row %d at position %d, head %d, dimension %d: %x, want %x", i, row.pos, h, d, dst[at+d], x)
+			v := size/2 + k
+			if kv.Latent {
+				v = 0
+			}
+			want := plainAttention(q[at:at+kv.Key], stored[row.seq], size, k, v, windowStart(row.pos, window), row.pos+1, 0.3)
+			for d, x := range want[:kv.Value] {
+				if got := dst[(i*c.Heads+h)*kv.Value+d]; math.Float32bits(got) != math.Float32bits(x) {
+					t.Fatalf("row %d at position %d, head %d, dimension %d: %x, want %x", i, row.pos, h, d, got, x)
 				}
 			}
 		}
@@ -133,11 +141,14 @@ func TestAttention(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for i, c := range []struct{ kvHeads, group, dim, window, threads int }{
 		{3, 1, 16, 0, 1}, {2, 2, 24, 0, 2}, {3, 3, 64, 0, 2}, {1, 4, 32, 300, 3}, {1, 5, 8, 5, 2}, {2, 6, 16, 256, 1}, {1, 7, 40, 0, 3},
-		{1, 8, 20, 1, 2}, {1, 9, 16, 77, 2},
+		{1, 8, 20, 1, 2}, {1, 9, 16, 77, 2}, {1, 16, 24, 0, 2}, {1, 100, 24, 0, 2}, {2, 50, 8, 0, 3},
 	} {
 		for _, kv := range []KVType{KVF16, KVF32} {
 			t.Run(fmt.Sprintf("%dx%dx%d/window%d/threads%d/%v", c.kvHeads, c.group, c.dim, c.window, c.threads, kv), func(t *testing.T) {
 				m := attentionModel(t, c.kvHeads*c.group, c.kvHeads, c.dim, c.threads, kv)
+				if c.group > 9 && c.kvHeads == 1 { // values are the first part of keys
+					m.cfg.Cache[0] = LayerCache{Heads: 1, Key: c.dim, Value: c.dim - 8, Latent: true}
+				}
 				short, long, new := m.filled(t, r, 90), m.filled(t, r, 1100), m.filled(t, r, 1)
 				decode := []row{{seq: long, pos: 1099}, {seq: short, pos: 89}, {seq: new, pos: 0}}
 				m.checkAttention(t, r, decode[:1], c.window)

@@ -12,13 +12,21 @@ type Config struct {
 	KVHeads int // key and value heads; Heads is a multiple
 	HeadDim int // elements of a query, key or value head
 	RopeDim int // leading elements of a head that are rotated; even
-	FFN     int // hidden elements of the feed-forward block, of each expert where there are experts
+	FFN     int // hidden elements of a feed-forward block without experts
+	// Latent has sizes of latent attention; its Rank is 0 where there is none.
+	Latent Latent
 	// Cache has, by layer, what is kept of each position.
 	Cache []LayerCache
 	// Experts is how many feed-forward blocks a layer has, of which each row uses UsedExperts; 0 where there is one for all.
 	Experts, UsedExperts int
-	Vocab                int // rows of the embedding table = elements of the logits
-	Context              int // positions the model was made for
+	ExpertFFN            int // hidden elements of each
+	SharedFFN            int // … and of one that every row uses beside them; 0: there is none
+	LeadingDense         int // layers before the first one with experts
+	Router               Router
+	// Drafts is how many layers the file has beyond Layers. They guess further tokens, and are not run.
+	Drafts  int
+	Vocab   int // rows of the embedding table = elements of the logits
+	Context int // positions the model was made for
 
 	Eps      float32 // of every RMS norm
 	RopeBase float64 // rope frequency i is RopeBase^(−2i/RopeDim), divided by RopeScale and by the model's own factors
@@ -52,6 +60,24 @@ type Yarn struct {
 	Original           int     // positions that the model was trained on before it was stretched; 0: no YaRN
 	BetaFast, BetaSlow float64 // turns
 	Amplitude          float64 // multiplies cosines and sines
+}
+
+// Latent has the sizes of multi-head latent attention, in which a query head has Nope elements and RopeDim rotated ones. All
+// heads share one key, Rank elements of a latent and RopeDim rotated ones, and the latent is their value.
+type Latent struct {
+	Rank  int // elements of the latent
+	QRank int // … of the latent that queries are made of; 0: they are made of the residual stream
+	Nope  int
+	Value int // elements of a head's output
+}
+
+// Router says how a row's experts are chosen and what they contribute.
+type Router struct {
+	Sigmoid bool // probabilities are the sigmoids of scores, not their softmax
+	// Experts are chosen from the best UsedGroups of Groups runs of them, by the two best of each; 1 of 1: from all.
+	Groups, UsedGroups int
+	Normed             bool    // shares are probabilities divided by their sum
+	Scale              float32 // … and multiplied by this
 }
 
 // window returns Windows of a layer.

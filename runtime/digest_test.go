@@ -75,7 +75,7 @@ func TestDigests(t *testing.T) {
 	} {
 		written(typ.String(), runtimetest.TinyModel{Seed: 1, Layers: 2, Type: typ})
 	}
-	for _, arch := range []string{"qwen2", "qwen3", "qwen3moe", "gemma3"} {
+	for _, arch := range []string{"qwen2", "qwen3", "qwen3moe", "gemma3", "deepseek2"} {
 		written(arch, runtimetest.TinyModel{Arch: arch, Seed: 1, Layers: 3, Type: kernels.Q4_K})
 	}
 	for _, name := range append([]string{"smoke"}, goldenModels...) {
@@ -114,6 +114,7 @@ func TestBitIdentity(t *testing.T) {
 			want := fmt.Sprint(digest(t, m, e))
 			for i, v := range []struct{ threads, chunk, batch int }{
 				{1, 256, 1}, {1, 7, 1}, {2, 1, 1}, {2, 64, 5}, {4, 3, 1}, {4, len(e.Prompt), 1},
+				{2, 64, 15}, {1, 1, 16}, {2, 7, 17},
 			} {
 				m := m
 				if v.threads > 1 {

@@ -24,6 +24,7 @@ var families = []family{
 	{archQwen3, readQwen3, loadQwen3},
 	{archQwen3MoE, readQwen3MoE, loadQwen3MoE},
 	{archGemma3, readGemma3, loadGemma3},
+	{archDeepSeek2, readDeepSeek2, loadDeepSeek2},
 }
 
 // familyOf returns the family of a general.architecture, or an error that says which there are.

@@ -23,7 +23,7 @@ func TestFamiliesRefuse(t *testing.T) {
 		m    runtimetest.TinyModel
 		want []string // parts of the error
 	}{
-		"a relative":            {runtimetest.TinyModel{Meta: meta("general.architecture", "gemma2")}, []string{`"gemma2"`, "llama, qwen2, qwen3, qwen3moe, gemma3"}},
+		"a relative":            {runtimetest.TinyModel{Meta: meta("general.architecture", "gemma2")}, []string{`"gemma2"`, "llama, qwen2, qwen3, qwen3moe, gemma3, deepseek2"}},
 		"qwen2 without a bias":  {runtimetest.TinyModel{Arch: "qwen2", Drop: "blk.1.attn_k.bias"}, []string{"blk.1.attn_k.bias", "missing"}},
 		"qwen2 with a norm":     {runtimetest.TinyModel{Arch: "qwen2", Extra: extra("blk.0.attn_q_norm.weight", 32)}, []string{"blk.0.attn_q_norm.weight", "qwen2"}},
 		"qwen2 with a window":   {runtimetest.TinyModel{Arch: "qwen2", Meta: meta("qwen2.attention.sliding_window", 100)}, []string{"qwen2.attention.sliding_window"}},
@@ -56,6 +56,27 @@ func TestFamiliesRefuse(t *testing.T) {
 		"gemma3, softcapping":   {runtimetest.TinyModel{Arch: "gemma3", Meta: meta("gemma3.final_logit_softcapping", 30.0)}, []string{"gemma3.final_logit_softcapping"}},
 		"gemma3, scores capped": {runtimetest.TinyModel{Arch: "gemma3", Meta: meta("gemma3.attn_logit_softcapping", 50.0)}, []string{"gemma3.attn_logit_softcapping"}},
 		"gemma3, NaN base":      {runtimetest.TinyModel{Arch: "gemma3", Meta: meta("gemma3.rope.freq_base_swa", math.NaN())}, []string{"gemma3.rope.freq_base_swa"}},
+		"old latents":           {runtimetest.TinyModel{Arch: "deepseek2", Extra: extra("blk.0.attn_kv_b.weight", 64)}, []string{"blk.0.attn_kv_b.weight", "convert"}},
+		"no latents":            {deepseek("attention.kv_lora_rank", nil), []string{"deepseek2.attention.kv_lora_rank", "missing"}},
+		"other latents":         {deepseek("attention.kv_lora_rank", uint32(128)), []string{"deepseek2.attention.key_length", "144"}},
+		"other latent values":   {deepseek("attention.value_length", uint32(128)), []string{"deepseek2.attention.value_length", "256"}},
+		"no head length":        {deepseek("attention.key_length_mla", nil), []string{"deepseek2.attention.key_length_mla", "missing"}},
+		"all of a head rotated": {deepseek("attention.key_length_mla", uint32(16)), []string{"deepseek2.rope.dimension_count", "16"}},
+		"two KV heads":          {deepseek("attention.head_count_kv", uint32(2)), []string{"deepseek2.attention.head_count_kv", "2"}},
+		"no attn_k_b":           {runtimetest.TinyModel{Arch: "deepseek2", Drop: "blk.1.attn_k_b.weight"}, []string{"blk.1.attn_k_b.weight", "missing"}},
+		"no attn_q_a_norm":      {runtimetest.TinyModel{Arch: "deepseek2", Drop: "blk.1.attn_q_a_norm.weight"}, []string{"blk.1.attn_q_a_norm.weight", "missing"}},
+		"queries at once":       {deepseek("attention.q_lora_rank", nil), []string{"blk.0.attn_q.weight", "missing"}},
+		"no shared expert":      {runtimetest.TinyModel{Arch: "deepseek2", Drop: "blk.1.ffn_up_shexp.weight"}, []string{"blk.1.ffn_up_shexp.weight", "missing"}},
+		"unknown shared expert": {deepseek("expert_shared_count", uint32(0)), []string{"_shexp.weight", "deepseek2"}},
+		"one leading experts":   {deepseek("leading_dense_block_count", uint32(0)), []string{"blk.0.ffn_gate_inp.weight", "missing"}},
+		"all leading dense":     {deepseek("leading_dense_block_count", uint32(4)), []string{"deepseek2.leading_dense_block_count", "3"}},
+		"groups of softmax":     {deepseek("expert_gating_func", uint32(1)), []string{"deepseek2.expert_group_count", "softmax"}},
+		"gating by roots":       {deepseek("expert_gating_func", uint32(4)), []string{"deepseek2.expert_gating_func", "4"}},
+		"uneven groups":         {deepseek("expert_group_count", uint32(3)), []string{"deepseek2.expert_group_count", "3"}},
+		"too small groups":      {deepseek("expert_used_count", uint32(3)), []string{"deepseek2.expert_group_count", "3 of 4"}},
+		"no positive scale":     {deepseek("expert_weights_scale", float32(-1)), []string{"deepseek2.expert_weights_scale", "-1"}},
+		"nothing but drafts":    {deepseek("nextn_predict_layers", uint32(3)), []string{"deepseek2.nextn_predict_layers", "3"}},
+		"YaRN's other factor":   {deepseek("rope.scaling.attn_factor", float32(2)), []string{"deepseek2.rope.scaling.attn_factor"}},
 		"gemma3, image tower":   {runtimetest.TinyModel{Arch: "gemma3", Extra: extra("v.patch_embd.bias", 4)}, []string{"v.patch_embd.bias", "gemma3"}},
 	} {
 		_, err := runtime.Inspect(tiny(t, c.m))
@@ -69,6 +90,42 @@ func TestFamiliesRefuse(t *testing.T) {
 			}
 		}
 		oneLine(t, err)
+	}
+}
+
+// deepseek is a deepseek2 with one key changed or, for nil, left out.
+func deepseek(key string, value any) runtimetest.TinyModel {
+	m := runtimetest.TinyModel{Arch: "deepseek2"}
+	switch key = "deepseek2." + key; v := value.(type) {
+	case nil:
+		m.Drop = key
+	case uint32:
+		m.Meta = map[string]gguf.Value{key: gguf.ValueOf(v)}
+	case float32:
+		m.Meta = map[string]gguf.Value{key: gguf.ValueOf(v)}
+	}
+	return m
+}
+
+// TestDraftLayers opens a model whose second block is for guesses, and asks for what the same file without that key computes by
+// its first layer and the head alone.
+func TestDraftLayers(t *testing.T) {
+	m := deepseek("nextn_predict_layers", uint32(1))
+	m.Layers = 2
+	m.Extra = func(w *gguf.Writer) { w.AddTensor("blk.1.nextn.eh_proj.weight", 0, []uint64{64}, make([]byte, 256)) }
+	guessing := open(t, runtime.Options{Path: tiny(t, m)})
+	if c := guessing.Config(); c.Layers != 1 || c.Drafts != 1 || len(c.LayerBytes) != 1 || len(c.Cache) != 1 {
+		t.Errorf("%+v", c)
+	}
+	step := &runtime.Step{Seq: sequenceOf(t, guessing, 5), Layers: guessing.Layers(), N: 5, Tokens: []int32{1, 2, 3, 4, 5}, LogitRows: []int{0, 4}}
+	run(t, guessing, step)
+	plain := open(t, runtime.Options{Path: tiny(t, runtimetest.TinyModel{Arch: "deepseek2", Layers: 2})})
+	first := &runtime.Step{Seq: sequenceOf(t, plain, 5), Layers: runtime.Range{First: 0, Last: 1}, N: 5, Tokens: step.Tokens}
+	run(t, plain, first)
+	head := &runtime.Step{Seq: first.Seq, Layers: runtime.Range{First: 2, Last: 2}, N: 5, Seam: first.Out, LogitRows: step.LogitRows}
+	run(t, plain, head)
+	if fmt.Sprint(step.Logits) != fmt.Sprint(head.Logits) {
+		t.Error("other logits")
 	}
 }
 
@@ -121,7 +178,7 @@ func TestFamilyConfig(t *testing.T) {
 
 // TestFamilyBytes compares what the layers of a family weigh with the tensor table.
 func TestFamilyBytes(t *testing.T) {
-	for _, arch := range []string{"llama", "qwen2", "qwen3", "qwen3moe", "gemma3"} {
+	for _, arch := range []string{"llama", "qwen2", "qwen3", "qwen3moe", "gemma3", "deepseek2"} {
 		path := tiny(t, runtimetest.TinyModel{Arch: arch})
 		c, err := runtime.Inspect(path)
 		if err != nil {

@@ -7,18 +7,19 @@ type ffn struct {
 	gate, up *weight                       // FFN outputs of Width
 	down     *weight                       // Width outputs of FFN
 	router   *weight                       // Experts outputs of Width; where it is there, experts stand for gate, up and down
+	bias     []float32                     // [Experts] added to probabilities where experts are chosen, or nil
 	experts  []expert                      // [Experts]
+	shared   *expert                       // what every row uses beside them, or nil
 	gated    func(dst, gate, up []float32) // activation of gate, times up
 
 	inputs []*weight // what multiplies the block's input for all rows
-	last   []*weight // down
+	last   []*weight // what ends it, of one for all rows or the shared expert
 }
 
 // ffnSpecs are the tensors of the feed-forward block of layer l.
 func (c *Config) ffnSpecs(set *gguf.Set, l int) []tensorSpec {
-	if c.Experts > 0 {
-		_, fused := set.Tensor(blockTensor(l, "ffn_gate_up_exps.weight"))
-		return c.expertSpecs(fused)
+	if c.Experts > 0 && l >= c.LeadingDense {
+		return c.expertSpecs(set, l)
 	}
 	return []tensorSpec{
 		{name: "ffn_gate.weight", rows: c.FFN, cols: c.Width},

@@ -22,7 +22,7 @@ func shared(t testing.TB, elem ...string) string {
 }
 
 // goldenModels are the folders of ../shared/golden whose models run.
-var goldenModels = []string{"llama", "llama_tied", "qwen2", "qwen3", "qwen3_yarn", "qwen3moe", "gemma3"}
+var goldenModels = []string{"llama", "llama_tied", "qwen2", "qwen3", "qwen3_yarn", "qwen3moe", "gemma3", "deepseek2_lite", "deepseek2_v3"}
 
 func readExpected(t testing.TB, model string) golden.Expected {
 	t.Helper()
@@ -101,6 +101,28 @@ func TestGolden(t *testing.T) {
 			}
 			t.Logf("%+v", r)
 		})
+	}
+}
+
+// TestGoldenHalf compares logits over an F16 cache with transformers: there a choice of experts may flip, so it is their
+// directions that are compared.
+func TestGoldenHalf(t *testing.T) {
+	if raceEnabled {
+		t.Skip("numbers only: not with -race")
+	}
+	for _, name := range goldenModels {
+		e := readExpected(t, name)
+		m := open(t, runtime.Options{Path: shared(t, "golden", name, "model.gguf")})
+		step := &runtime.Step{Seq: sequenceOf(t, m, len(e.Prompt)), Layers: m.Layers(), N: len(e.Prompt), Tokens: e.Prompt, LogitRows: e.LogitsPositions}
+		run(t, m, step)
+		least, most := 1.0, 0.0
+		for i, logits := range step.Logits {
+			least, most = min(least, cosine(logits, e.Logits[i])), max(most, maxDiff(logits, e.Logits[i]))
+		}
+		t.Logf("%s: cosine %.6f at least, off by %.2g at most", name, least, most)
+		if least < 0.99 {
+			t.Errorf("%s: the cosine of logits is %v", name, least)
+		}
 	}
 }
 

@@ -222,6 +222,11 @@ func (s *sequence) store(layer, pos int, k, v []float32) {
 	}
 }
 
+// storeLatent is store for a layer that keeps latents: kv is [Key]. scratch, as long, is overwritten.
+func (s *sequence) storeLatent(layer, pos int, kv []float32, scratch []uint16) {
+	s.block(layer, pos/pageRows, 0).StoreLatent(pos%pageRows, kv, scratch)
+}
+
 // block returns a page's part of one head. Only for layers of a claim, whose pages hold still.
 func (s *sequence) block(layer, index, head int) kernels.KVBlock {
 	return s.pages[layer-s.layers.First][index].block(head, s.shape(layer).block())

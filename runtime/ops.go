@@ -32,7 +32,7 @@ func CountOps(path string) (layers, head Ops, err error) {
 		switch t := &set.Tensors[i]; {
 		case t.Name == output:
 			head.add(t, &cfg)
-		case strings.HasPrefix(t.Name, "blk.") && t.Rows() > 1:
+		case layerOf(t.Name) >= 0 && layerOf(t.Name) < cfg.Layers && t.Rows() > 1:
 			layers.add(t, &cfg)
 		}
 	}
@@ -42,7 +42,7 @@ func CountOps(path string) (layers, head Ops, err error) {
 // add counts the product of one row with a matrix.
 func (o *Ops) add(t *gguf.Tensor, c *Config) {
 	n := float64(2 * t.Rows() * t.Cols())
-	if c.Experts > 0 && len(t.Dims) == 3 { // experts, of which a row uses some
+	if strings.Contains(t.Name, "_exps.") { // experts, of which a row uses some
 		n = float64(n * (float64(c.UsedExperts) / float64(t.Dims[2])))
 	}
 	if kernels.Type(t.Type).Form() == kernels.Dense {

@@ -98,9 +98,11 @@ func TestDecodeAllocates(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
-	for _, typ := range []kernels.Type{kernels.F16, kernels.Q8_0, kernels.Q4_1, kernels.Q4_K} {
+	for _, model := range []runtimetest.TinyModel{
+		{Type: kernels.F16}, {Type: kernels.Q8_0}, {Type: kernels.Q4_1}, {Type: kernels.Q4_K}, {Type: kernels.Q4_K, Arch: "deepseek2"},
+	} {
 		for _, threads := range []int{1, 2} {
-			m := open(t, runtime.Options{Path: tiny(t, runtimetest.TinyModel{Type: typ}), Threads: threads})
+			m := open(t, runtime.Options{Path: tiny(t, model), Threads: threads})
 			seq := sequenceOf(t, m, 256)
 			steps := []*runtime.Step{{Seq: seq, Layers: m.Layers(), N: 1, Tokens: []int32{7}, LogitRows: []int{0}}}
 			run(t, m, steps...)
@@ -111,7 +113,7 @@ func TestDecodeAllocates(t *testing.T) {
 				}
 			})
 			if n != 0 {
-				t.Errorf("%v, %d threads: %v allocations a token", typ, threads, n)
+				t.Errorf("%s %v, %d threads: %v allocations a token", model.Arch, model.Type, threads, n)
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"sync/atomic"
 
 	"github.com/starling-swarm/starling/kernels"
@@ -17,6 +18,7 @@ type buffers struct {
 	gate   []float32 // [FFN]
 	up     []float32 // [FFN]
 	y      []float32 // [Width] what is added to the residual stream
+	shared []float32 // [Width] of the shared expert
 
 	logits              []float32 // [Vocab]
 	all, active, wanted []row     // rows of the Run, of the layer, of the head
@@ -25,6 +27,7 @@ type buffers struct {
 	scratch []kernels.Scratch      // by worker
 
 	attention attention
+	latent    latentBuffers
 	routing   routing
 }
 
@@ -145,8 +148,10 @@ func (m *Model) eachTask(_, task int) {
 type product struct {
 	w   *weight
 	dst []float32
-	a   *kernels.Activations // nil: the rows that prepare has made ready
-	n   int                  // rows of a; set by multiply where a is nil
+	// stride is from a row of outputs to the next where it is not w.Rows.
+	stride int
+	a      *kernels.Activations // nil: the rows that prepare has made ready
+	n      int                  // rows of a; set by multiply where a is nil
 
 	tile, tiles int // rows of w per task, tasks; set by multiply
 }
@@ -236,14 +241,14 @@ func (m *Model) multiplyTask(worker, t int) {
 			step = groupRows
 		}
 	}
-	w := &q.w.Matrix
+	w, stride := &q.w.Matrix, cmp.Or(q.stride, q.w.Rows)
 	for ; first < last; first += step {
 		end := min(first+step, last)
 		if !q.w.sound(first, end) {
 			p.bad.note(t)
 			return
 		}
-		kernels.MatMul(q.dst[:q.n*w.Rows], w.Rows, w, q.a, first, end, &m.buf.scratch[worker])
+		kernels.MatMul(q.dst[:(q.n-1)*stride+w.Rows], stride, w, q.a, first, end, &m.buf.scratch[worker])
 	}
 }
 

@@ -13,13 +13,15 @@ import (
 type tensorSpec struct {
 	name       string
 	rows, cols int
-	experts    int // where not 0, the tensor is so many matrices of rows × cols
+	count      int  // where not 0, the tensor is so many matrices of rows × cols
+	expert     bool // they are experts, of which a row uses some
 	optional   bool
 }
 
 // checkTensors compares a model's tensor table with what its family has: every needed one is there, each has the shape
-// and a type that can be computed with, and there is no other (an unknown tensor means an unknown term in the model).
-func checkTensors(set *gguf.Set, family string, specs []tensorSpec) error {
+// and a type that can be computed with, and there is no other (an unknown tensor means an unknown term in the model) but for
+// those of ignored layers.
+func checkTensors(set *gguf.Set, family string, specs []tensorSpec, ignored Range) error {
 	path := set.Meta().Path
 	known := make(map[string]bool, len(specs))
 	for _, spec := range specs {
@@ -36,7 +38,7 @@ func checkTensors(set *gguf.Set, family string, specs []tensorSpec) error {
 		}
 	}
 	for i := range set.Tensors {
-		if name := set.Tensors[i].Name; !known[name] {
+		if name := set.Tensors[i].Name; !known[name] && !ignored.Contains(layerOf(name)) {
 			return fmt.Errorf("runtime: %s: tensor %q is not part of the %s family as supported here: this variant of the model cannot be run", path, name, family)
 		}
 	}
@@ -49,8 +51,8 @@ func (spec tensorSpec) check(t *gguf.Tensor) error {
 	if !typ.Supported() {
 		return fmt.Errorf("weight type %v is not supported (supported: %s)", t.Type, kernels.SupportedTypes())
 	}
-	rows := max(spec.rows, 1) * max(spec.experts, 1)
-	if t.Cols() != uint64(spec.cols) || t.Rows() != uint64(rows) || spec.experts > 0 && (len(t.Dims) < 2 || t.Dims[1] != uint64(spec.rows)) {
+	rows := max(spec.rows, 1) * max(spec.count, 1)
+	if t.Cols() != uint64(spec.cols) || t.Rows() != uint64(rows) || spec.count > 0 && (len(t.Dims) < 2 || t.Dims[1] != uint64(spec.rows)) {
 		return fmt.Errorf("%d rows of %d, the header's sizes ask for %d of %d", t.Rows(), t.Cols(), rows, spec.cols)
 	}
 	if spec.rows == 0 && typ.Form() != kernels.Dense {

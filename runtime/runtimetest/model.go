@@ -16,9 +16,10 @@ import (
 
 // TinyModel describes a model with random weights, small enough to be written by every test that needs one. Its
 // tokenizer is that of FakeTokenizer. It has 2 KV heads of 32 elements; with matrices of K types 8 query heads, width 256
-// and 256 hidden elements, otherwise 4, 64 and 96. Of Gemma's layers, every second has a window of 5 positions.
+// and 256 hidden elements, otherwise 4, 64 and 96. Of Gemma's layers, every second has a window of 5 positions. DeepSeek's
+// have latents of queries and of keys and values, the first is dense, and experts are in two groups of which one is used.
 type TinyModel struct {
-	Arch   string // general.architecture: "llama", which "" stands for, "qwen2", "qwen3", "qwen3moe" (4 experts, 2 used) or "gemma3"
+	Arch   string // general.architecture: "llama", which "" stands for, "qwen2", "qwen3", "qwen3moe" (4 experts, 2 used), "gemma3" or "deepseek2"
 	Seed   uint64
 	Layers int          // 0: 3
 	Type   kernels.Type // of all matrices
@@ -79,8 +80,28 @@ func (t TinyModel) Write(path string) error {
 			pair{"gemma3.attention.sliding_window_pattern", gguf.ValueOf(uint32(2))},
 			pair{"gemma3.rope.scaling.type", gguf.ValueOf("linear")}, pair{"gemma3.rope.scaling.factor", gguf.ValueOf(float32(8))})
 	}
-	for _, kv := range meta {
-		if _, replaced := t.Meta[kv.key]; !replaced && kv.key != t.Drop {
+	const rank, qRank, nope, rope, value = 256, 256, 32, 16, 32 // of latent attention
+	if arch == "deepseek2" {
+		for _, n := range []struct {
+			key   string
+			value int
+		}{
+			{"attention.head_count_kv", 1}, {"attention.kv_lora_rank", rank}, {"attention.q_lora_rank", qRank},
+			{"attention.key_length", rank + rope}, {"attention.value_length", rank}, {"attention.key_length_mla", nope + rope},
+			{"attention.value_length_mla", value}, {"rope.dimension_count", rope}, {"rope.scaling.original_context_length", 64},
+			{"leading_dense_block_count", 1}, {"expert_count", experts}, {"expert_used_count", 2}, {"expert_feed_forward_length", ffn},
+			{"expert_shared_count", 1}, {"expert_gating_func", 2}, {"expert_group_count", 2}, {"expert_group_used_count", 1},
+		} {
+			meta = append(meta, pair{arch + "." + n.key, gguf.ValueOf(uint32(n.value))})
+		}
+		meta = append(meta, pair{arch + ".expert_weights_norm", gguf.ValueOf(true)}, pair{arch + ".expert_weights_scale", gguf.ValueOf(float32(2.5))},
+			pair{arch + ".rope.scaling.type", gguf.ValueOf("yarn")}, pair{arch + ".rope.scaling.factor", gguf.ValueOf(float32(4))},
+			pair{arch + ".rope.scaling.yarn_log_multiplier", gguf.ValueOf(float32(0.1))})
+	}
+	for i, kv := range meta {
+		_, replaced := t.Meta[kv.key]
+		replaced = replaced || slices.ContainsFunc(meta[i+1:], func(later pair) bool { return later.key == kv.key })
+		if !replaced && kv.key != t.Drop {
 			w.Set(kv.key, kv.v)
 		}
 	}
@@ -94,12 +115,13 @@ func (t TinyModel) Write(path string) error {
 		}
 		w.AddTensor(name, gguf.Type(t.Type), []uint64{uint64(cols), uint64(rows)}, randomBlocks(rng, t.Type, rows, cols))
 	}
-	matrices := func(name string, rows, cols int) {
+	several := func(name string, typ kernels.Type, rows, cols, n int) {
 		if name == t.Drop {
 			return
 		}
-		w.AddTensor(name, gguf.Type(t.Type), []uint64{uint64(cols), uint64(rows), experts}, randomBlocks(rng, t.Type, rows*experts, cols))
+		w.AddTensor(name, gguf.Type(typ), []uint64{uint64(cols), uint64(rows), uint64(n)}, randomBlocks(rng, typ, rows*n, cols))
 	}
+	matrices := func(name string, rows, cols int) { several(name, t.Type, rows, cols, experts) }
 	fused := func(name string, rows, cols int) { // of the same bytes that two calls of matrices write
 		gate, up := randomBlocks(rng, t.Type, rows*experts, cols), randomBlocks(rng, t.Type, rows*experts, cols)
 		var both []byte
@@ -123,12 +145,33 @@ func (t TinyModel) Write(path string) error {
 	for l := range layers {
 		blk := func(name string) string { return fmt.Sprintf("blk.%d.%s.weight", l, name) }
 		norm(blk("attn_norm"))
-		matrix(blk("attn_q"), heads*headDim, width)
-		matrix(blk("attn_k"), kvHeads*headDim, width)
-		matrix(blk("attn_v"), kvHeads*headDim, width)
-		matrix(blk("attn_output"), width, heads*headDim)
+		if arch == "deepseek2" {
+			matrix(blk("attn_q_a"), qRank, width)
+			vector(blk("attn_q_a_norm"), qRank, 0.5)
+			matrix(blk("attn_q_b"), heads*(nope+rope), qRank)
+			matrix(blk("attn_kv_a_mqa"), rank+rope, width)
+			vector(blk("attn_kv_a_norm"), rank, 0.5)
+			short := t.Type // heads are too short for K types
+			if short.Form() == kernels.Q8x256 {
+				short = kernels.Q8_0
+			}
+			several(blk("attn_k_b"), short, rank, nope, heads)
+			several(blk("attn_v_b"), t.Type, value, rank, heads)
+			matrix(blk("attn_output"), width, heads*value)
+		} else {
+			matrix(blk("attn_q"), heads*headDim, width)
+			matrix(blk("attn_k"), kvHeads*headDim, width)
+			matrix(blk("attn_v"), kvHeads*headDim, width)
+			matrix(blk("attn_output"), width, heads*headDim)
+		}
 		norm(blk("ffn_norm"))
-		if arch == "qwen3moe" {
+		if arch == "deepseek2" && l > 0 {
+			vector(fmt.Sprintf("blk.%d.exp_probs_b.bias", l), experts, -0.5)
+			matrix(blk("ffn_gate_shexp"), ffn, width)
+			matrix(blk("ffn_up_shexp"), ffn, width)
+			matrix(blk("ffn_down_shexp"), width, ffn)
+		}
+		if arch == "qwen3moe" || arch == "deepseek2" && l > 0 {
 			matrix(blk("ffn_gate_inp"), experts, width)
 			if t.Fused {
 				fused(blk("ffn_gate_up_exps"), ffn, width)

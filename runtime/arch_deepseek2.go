@@ -1,0 +1,72 @@
+package runtime
+
+import (
+	"fmt"
+
+	"github.com/starling-swarm/starling/kernels"
+	"github.com/starling-swarm/starling/runtime/gguf"
+)
+
+// archDeepSeek2 is the family's general.architecture: DeepSeek V2 Lite, V3 and R1, and others of the same shape.
+const archDeepSeek2 = "deepseek2"
+
+// readDeepSeek2 reads and checks the header of a deepseek2 model.
+//
+// With YaRN the cosines and sines stay as they are, and scores are multiplied by (1 + m·ln(factor))², where m is
+// yarn_log_multiplier (0 where it is missing), which converters make of a tenth of the configuration's mscale_all_dim.
+func readDeepSeek2(set *gguf.Set) (Config, error) {
+	r := &reader{meta: set.Meta(), arch: archDeepSeek2}
+	c := readSizes(r)
+	c.readDrafts(r)
+	if _, old := set.Tensor("blk.0.attn_kv_b.weight"); old && r.err == nil {
+		return c, fmt.Errorf("runtime: %s: tensor blk.0.attn_kv_b.weight: the file is older than attn_k_b and attn_v_b, which stand for it since"+
+			" llama.cpp of April 2025, and cannot be run to the same bits: convert the model anew or get a newer file", set.Meta().Path)
+	}
+	c.RopeDim = r.count(r.key("rope.dimension_count"), maxHeadDim)
+	c.Latent.Rank = r.count(r.key("attention.kv_lora_rank"), maxHeadDim)
+	c.Latent.QRank = r.countOr(r.key("attention.q_lora_rank"), maxWidth, 0)
+	c.Latent.Value = r.count(r.key("attention.value_length_mla"), maxHeadDim)
+	c.HeadDim = r.count(r.key("attention.key_length_mla"), maxHeadDim)
+	c.Latent.Nope = c.HeadDim - c.RopeDim
+	c.KVHeads = r.countOr(r.key("attention.head_count_kv"), maxHeads, 1)
+	c.AttnScale = c.attentionScale()
+	if c.Yarn.Original > 0 {
+		c.Yarn.Amplitude = 1
+		if key := r.key("rope.scaling.yarn_log_multiplier"); r.has(key) {
+			m := 1 + float64(r.positive(key, 10, 0)*kernels.Log64(c.RopeScale))
+			c.AttnScale = float32(c.AttnScale * float32(m*m))
+		}
+	}
+	key, value := c.Latent.Rank+c.RopeDim, c.Latent.Rank
+	switch {
+	case c.KVHeads != 1:
+		r.fail(r.key("attention.head_count_kv"), "is %d: latent attention has 1", c.KVHeads)
+	case c.RopeDim%2 != 0 || c.Latent.Nope < 1:
+		r.fail(r.key("rope.dimension_count"), "is %d, not an even number below the head's %d", c.RopeDim, c.HeadDim)
+	case r.countOr(r.key("attention.key_length"), 2*maxHeadDim, key) != key:
+		r.fail(r.key("attention.key_length"), "is not kv_lora_rank and rope.dimension_count together, %d", key)
+	case r.countOr(r.key("attention.value_length"), maxHeadDim, value) != value:
+		r.fail(r.key("attention.value_length"), "is not kv_lora_rank, %d", value)
+	}
+	r.refuse("rope.scaling.attn_factor", "attention.sliding_window")
+	c.readExperts(r)
+	c.readSharedExperts(r)
+	c.Cache = c.cacheOfLatents()
+	c.AttnFlops = float64(2 * c.Heads * (key + value))
+	return c, c.finish(set, r, nil, func(l int) []tensorSpec { return append(c.mlaSpecs(), c.layerSpecs(set, l)...) })
+}
+
+// loadDeepSeek2 maps a layer. Its arithmetic, by forwardLayer and mla.mix; y of a layer below leading_dense_block_count is
+// that of one block, of others by forwardExperts:
+//
+//	h += latent attention(RMSNorm(h)·attn_norm)
+//	x  = RMSNorm(h)·ffn_norm
+//	h += Wdown (SiLU(Wgate x)·Wup x)
+//	 or  Σ over the chosen experts e of share[e]·(Wdown[e] (SiLU(Wgate[e] x)·Wup[e] x)), plus the same of the shared expert
+func loadDeepSeek2(ld *loader, c *Config, l int) (*layer, error) {
+	a := &mla{}
+	if err := a.load(ld, c, l); err != nil {
+		return nil, err
+	}
+	return loadLayer(ld, l, &layer{mixer: a, ffn: ffn{gated: kernels.MulSiLU}})
+}
