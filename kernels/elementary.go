@@ -60,6 +60,9 @@ func power2(k int32) float32 { return math.Float32frombits(uint32(k+127) << 23) 
 // SiLU returns x·sigmoid(x) as round(x / round(1 + Exp(-x))). Below -88.72284 it is -0.
 func SiLU(x float32) float32 { return x / (1 + Exp(-x)) }
 
+// Sigmoid returns round(1 / round(1 + Exp(-x))).
+func Sigmoid(x float32) float32 { return 1 / (1 + Exp(-x)) }
+
 // GELU returns the tanh form of the Gaussian error linear unit, ½x·(1 + tanh(√(2/π)·(x + 0.044715·x³))), in the equal
 // form x / (1 + e^-2u): z = round(x·x), u2 = round(x·FMA(z, c3, c1)), round(x / round(1 + Exp(-u2))), with
 // c1 = 2·√(2/π) and c3 = 0.044715·c1.

@@ -86,6 +86,54 @@ func MulGELU(dst, gate, up []float32) {
 	}
 }
 
+// MulSigmoid sets dst[i] = round(Sigmoid(gate[i])·up[i]) for every i of gate. dst may be gate or up.
+func MulSigmoid(dst, gate, up []float32) {
+	if len(dst) < len(gate) || len(up) != len(gate) {
+		panic(fmt.Sprintf("kernels: MulSigmoid of %d and %d values into %d", len(gate), len(up), len(dst)))
+	}
+	dst, up = dst[:len(gate)], up[:len(gate)]
+	n := 0
+	if active.mulSigmoid != nil {
+		n = len(gate) &^ 7
+		active.mulSigmoid(pointerTo(dst), pointerTo(gate), pointerTo(up), n)
+	}
+	for i := n; i < len(gate); i++ {
+		dst[i] = float32(Sigmoid(gate[i]) * up[i])
+	}
+}
+
+// SiLUs sets dst[i] = SiLU(x[i]) for every i of x. dst may be x.
+func SiLUs(dst, x []float32) {
+	if len(dst) < len(x) {
+		panic(fmt.Sprintf("kernels: SiLUs of %d values into %d", len(x), len(dst)))
+	}
+	dst = dst[:len(x)]
+	n := 0
+	if active.silus != nil {
+		n = len(x) &^ 7
+		active.silus(pointerTo(dst), pointerTo(x), n)
+	}
+	for i := n; i < len(x); i++ {
+		dst[i] = SiLU(x[i])
+	}
+}
+
+// MulAdd sets dst[i] = FMA(a[i], b[i], dst[i]) for every i of a. dst must be neither a nor b.
+func MulAdd(dst, a, b []float32) {
+	if len(dst) < len(a) || len(b) != len(a) {
+		panic(fmt.Sprintf("kernels: MulAdd of %d and %d values to %d", len(a), len(b), len(dst)))
+	}
+	dst, b = dst[:len(a)], b[:len(a)]
+	n := 0
+	if active.mulAdd != nil {
+		n = len(a) &^ 7
+		active.mulAdd(pointerTo(dst), pointerTo(a), pointerTo(b), n)
+	}
+	for i := n; i < len(a); i++ {
+		dst[i] = FMA(a[i], b[i], dst[i])
+	}
+}
+
 // Scale sets dst[i] = round(x[i]·s) for every i of x. dst may be x.
 func Scale(dst, x []float32, s float32) {
 	if len(dst) < len(x) {

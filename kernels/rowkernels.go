@@ -15,6 +15,10 @@ type rowKernels struct {
 	add              func(dst, a, b *float32, n int)
 	exps             func(dst, x *float32, n int)
 	mulSiLU, mulGELU func(dst, gate, up *float32, n int)
+	mulSigmoid       func(dst, gate, up *float32, n int)
+	silus            func(dst, x *float32, n int)
+	mulAdd           func(dst, a, b *float32, n int)
+	delta            func(*deltaArgs)
 	ropeInterleaved  func(x *float32, heads, headDim, pairs int, cos, sin *float32)
 	ropeHalf         func(x *float32, heads, headDim, pairs int, cos, sin *float32)
 	largestBits      func(x *float32, n int) uint32

@@ -150,6 +150,8 @@ func TestRows(t *testing.T) {
 		{"Exps", true, false, func(dst, x, _ []float32) { Exps(dst, x) }},
 		{"MulSiLU", true, true, MulSiLU},
 		{"MulGELU", true, true, MulGELU},
+		{"MulSigmoid", true, true, MulSigmoid},
+		{"SiLUs", true, false, func(dst, x, _ []float32) { SiLUs(dst, x) }},
 		{"Scale", true, false, func(dst, x, y []float32) {
 			if len(x) > 0 {
 				Scale(dst, x, y[0])
@@ -210,7 +212,7 @@ func TestGatesDense(t *testing.T) {
 	for i := range ones {
 		ones[i] = 1
 	}
-	for _, gate := range []func(dst, gate, up []float32){MulSiLU, MulGELU, func(dst, x, _ []float32) { Exps(dst, x) }} {
+	for _, gate := range []func(dst, gate, up []float32){MulSiLU, MulGELU, MulSigmoid, func(dst, x, _ []float32) { Exps(dst, x) }} {
 		underGeneric(func() { gate(want, x, ones) })
 		eachVariant(t, func(t *testing.T) {
 			got := make([]float32, len(x))

@@ -24,6 +24,11 @@ func scaleAVX2(dst *float32, x *float32, n int, s float32)
 //go:noescape
 func addAVX2(dst *float32, a *float32, b *float32, n int)
 
+// mulAddAVX2 sets dst[i] = FMA(a[i], b[i], dst[i]).
+//
+//go:noescape
+func mulAddAVX2(dst *float32, a *float32, b *float32, n int)
+
 // expsAVX2 sets dst[i] = Exp(x[i]).
 //
 //go:noescape
@@ -38,6 +43,16 @@ func mulSiLUAVX2(dst *float32, gate *float32, up *float32, n int)
 //
 //go:noescape
 func mulGELUAVX2(dst *float32, gate *float32, up *float32, n int)
+
+// mulSigmoidAVX2 sets dst[i] = round(Sigmoid(gate[i])·up[i]).
+//
+//go:noescape
+func mulSigmoidAVX2(dst *float32, gate *float32, up *float32, n int)
+
+// silusAVX2 sets dst[i] = SiLU(x[i]).
+//
+//go:noescape
+func silusAVX2(dst *float32, x *float32, n int)
 
 // ropeInterleavedAVX2 rotates pairs (2i, 2i+1) of heads.
 //

@@ -346,6 +346,50 @@ next16:
 	VZEROUPPER
 	RET
 
+// func mulAddAVX2(dst *float32, a *float32, b *float32, n int)
+TEXT ·mulAddAVX2(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), DI
+	MOVQ a+8(FP), SI
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), CX
+	XORQ AX, AX
+	LEAQ -32(CX), R8
+again17:
+	CMPQ AX, R8
+	JGT next18
+	VMOVUPS 0(SI)(AX*4), Y0
+	VMOVUPS 0(DI)(AX*4), Y4
+	VMOVUPS 32(SI)(AX*4), Y1
+	VMOVUPS 32(DI)(AX*4), Y5
+	VMOVUPS 64(SI)(AX*4), Y2
+	VMOVUPS 64(DI)(AX*4), Y6
+	VMOVUPS 96(SI)(AX*4), Y3
+	VMOVUPS 96(DI)(AX*4), Y7
+	VFMADD231PS 0(DX)(AX*4), Y0, Y4
+	VMOVUPS Y4, 0(DI)(AX*4)
+	VFMADD231PS 32(DX)(AX*4), Y1, Y5
+	VMOVUPS Y5, 32(DI)(AX*4)
+	VFMADD231PS 64(DX)(AX*4), Y2, Y6
+	VMOVUPS Y6, 64(DI)(AX*4)
+	VFMADD231PS 96(DX)(AX*4), Y3, Y7
+	VMOVUPS Y7, 96(DI)(AX*4)
+	ADDQ $32, AX
+	JMP again17
+next18:
+	LEAQ -8(CX), R8
+again19:
+	CMPQ AX, R8
+	JGT next20
+	VMOVUPS 0(SI)(AX*4), Y0
+	VMOVUPS 0(DI)(AX*4), Y4
+	VFMADD231PS 0(DX)(AX*4), Y0, Y4
+	VMOVUPS Y4, 0(DI)(AX*4)
+	ADDQ $8, AX
+	JMP again19
+next20:
+	VZEROUPPER
+	RET
+
 // func expsAVX2(dst *float32, x *float32, n int)
 TEXT ·expsAVX2(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), DI
@@ -353,9 +397,9 @@ TEXT ·expsAVX2(SB), NOSPLIT, $0-24
 	MOVQ n+16(FP), CX
 	XORQ AX, AX
 	LEAQ -32(CX), R8
-again17:
+again21:
 	CMPQ AX, R8
-	JGT next18
+	JGT next22
 	VMOVUPS 0(SI)(AX*4), Y0
 	VMOVUPS 32(SI)(AX*4), Y3
 	VMOVUPS 64(SI)(AX*4), Y6
@@ -461,12 +505,12 @@ again17:
 	VMOVUPS Y6, 64(DI)(AX*4)
 	VMOVUPS Y9, 96(DI)(AX*4)
 	ADDQ $32, AX
-	JMP again17
-next18:
+	JMP again21
+next22:
 	LEAQ -8(CX), R8
-again19:
+again23:
 	CMPQ AX, R8
-	JGT next20
+	JGT next24
 	VMOVUPS 0(SI)(AX*4), Y0
 	VMOVUPS rows_avx2_least<>(SB), Y2
 	VMAXPS Y0, Y2, Y0
@@ -494,8 +538,8 @@ again19:
 	VMULPS Y1, Y2, Y0
 	VMOVUPS Y0, 0(DI)(AX*4)
 	ADDQ $8, AX
-	JMP again19
-next20:
+	JMP again23
+next24:
 	VZEROUPPER
 	RET
 
@@ -507,211 +551,16 @@ TEXT ·mulSiLUAVX2(SB), NOSPLIT, $0-32
 	MOVQ n+24(FP), CX
 	XORQ AX, AX
 	LEAQ -32(CX), R8
-again21:
-	CMPQ AX, R8
-	JGT next22
-	VMOVUPS 0(SI)(AX*4), Y0
-	VXORPS rows_avx2_sign<>(SB), Y0, Y0
-	VMOVUPS 32(SI)(AX*4), Y3
-	VXORPS rows_avx2_sign<>(SB), Y3, Y3
-	VMOVUPS 64(SI)(AX*4), Y6
-	VXORPS rows_avx2_sign<>(SB), Y6, Y6
-	VMOVUPS 96(SI)(AX*4), Y9
-	VXORPS rows_avx2_sign<>(SB), Y9, Y9
-	VMOVUPS rows_avx2_least<>(SB), Y2
-	VMOVUPS rows_avx2_least<>(SB), Y5
-	VMOVUPS rows_avx2_least<>(SB), Y8
-	VMOVUPS rows_avx2_least<>(SB), Y11
-	VMAXPS Y0, Y2, Y0
-	VMAXPS Y3, Y5, Y3
-	VMAXPS Y6, Y8, Y6
-	VMAXPS Y9, Y11, Y9
-	VMOVUPS rows_avx2_beyond<>(SB), Y2
-	VMOVUPS rows_avx2_beyond<>(SB), Y5
-	VMOVUPS rows_avx2_beyond<>(SB), Y8
-	VMOVUPS rows_avx2_beyond<>(SB), Y11
-	VMINPS Y0, Y2, Y0
-	VMINPS Y3, Y5, Y3
-	VMINPS Y6, Y8, Y6
-	VMINPS Y9, Y11, Y9
-	VMULPS rows_avx2_log2e<>(SB), Y0, Y1
-	VMULPS rows_avx2_log2e<>(SB), Y3, Y4
-	VMULPS rows_avx2_log2e<>(SB), Y6, Y7
-	VMULPS rows_avx2_log2e<>(SB), Y9, Y10
-	VADDPS rows_avx2_magic<>(SB), Y1, Y1
-	VADDPS rows_avx2_magic<>(SB), Y4, Y4
-	VADDPS rows_avx2_magic<>(SB), Y7, Y7
-	VADDPS rows_avx2_magic<>(SB), Y10, Y10
-	VSUBPS rows_avx2_magic<>(SB), Y1, Y2
-	VSUBPS rows_avx2_magic<>(SB), Y4, Y5
-	VSUBPS rows_avx2_magic<>(SB), Y7, Y8
-	VSUBPS rows_avx2_magic<>(SB), Y10, Y11
-	VFNMADD231PS rows_avx2_ln2hi<>(SB), Y2, Y0
-	VFNMADD231PS rows_avx2_ln2hi<>(SB), Y5, Y3
-	VFNMADD231PS rows_avx2_ln2hi<>(SB), Y8, Y6
-	VFNMADD231PS rows_avx2_ln2hi<>(SB), Y11, Y9
-	VFMADD231PS rows_avx2_ln2lo<>(SB), Y2, Y0
-	VFMADD231PS rows_avx2_ln2lo<>(SB), Y5, Y3
-	VFMADD231PS rows_avx2_ln2lo<>(SB), Y8, Y6
-	VFMADD231PS rows_avx2_ln2lo<>(SB), Y11, Y9
-	VMOVUPS rows_avx2_exp5<>(SB), Y2
-	VMOVUPS rows_avx2_exp5<>(SB), Y5
-	VMOVUPS rows_avx2_exp5<>(SB), Y8
-	VMOVUPS rows_avx2_exp5<>(SB), Y11
-	VFMADD213PS rows_avx2_exp4<>(SB), Y0, Y2
-	VFMADD213PS rows_avx2_exp4<>(SB), Y3, Y5
-	VFMADD213PS rows_avx2_exp4<>(SB), Y6, Y8
-	VFMADD213PS rows_avx2_exp4<>(SB), Y9, Y11
-	VFMADD213PS rows_avx2_exp3<>(SB), Y0, Y2
-	VFMADD213PS rows_avx2_exp3<>(SB), Y3, Y5
-	VFMADD213PS rows_avx2_exp3<>(SB), Y6, Y8
-	VFMADD213PS rows_avx2_exp3<>(SB), Y9, Y11
-	VFMADD213PS rows_avx2_exp2<>(SB), Y0, Y2
-	VFMADD213PS rows_avx2_exp2<>(SB), Y3, Y5
-	VFMADD213PS rows_avx2_exp2<>(SB), Y6, Y8
-	VFMADD213PS rows_avx2_exp2<>(SB), Y9, Y11
-	VFMADD213PS rows_avx2_exp1<>(SB), Y0, Y2
-	VFMADD213PS rows_avx2_exp1<>(SB), Y3, Y5
-	VFMADD213PS rows_avx2_exp1<>(SB), Y6, Y8
-	VFMADD213PS rows_avx2_exp1<>(SB), Y9, Y11
-	VFMADD213PS rows_avx2_one<>(SB), Y0, Y2
-	VFMADD213PS rows_avx2_one<>(SB), Y3, Y5
-	VFMADD213PS rows_avx2_one<>(SB), Y6, Y8
-	VFMADD213PS rows_avx2_one<>(SB), Y9, Y11
-	VFMADD213PS rows_avx2_one<>(SB), Y0, Y2
-	VFMADD213PS rows_avx2_one<>(SB), Y3, Y5
-	VFMADD213PS rows_avx2_one<>(SB), Y6, Y8
-	VFMADD213PS rows_avx2_one<>(SB), Y9, Y11
-	VPSRLD $1, Y1, Y0
-	VPSRLD $1, Y4, Y3
-	VPSRLD $1, Y7, Y6
-	VPSRLD $1, Y10, Y9
-	VPSLLD $23, Y0, Y0
-	VPSLLD $23, Y3, Y3
-	VPSLLD $23, Y6, Y6
-	VPSLLD $23, Y9, Y9
-	VPSLLD $23, Y1, Y1
-	VPSLLD $23, Y4, Y4
-	VPSLLD $23, Y7, Y7
-	VPSLLD $23, Y10, Y10
-	VPSUBD Y0, Y1, Y1
-	VPSUBD Y3, Y4, Y4
-	VPSUBD Y6, Y7, Y7
-	VPSUBD Y9, Y10, Y10
-	VPADDD rows_avx2_one<>(SB), Y0, Y0
-	VPADDD rows_avx2_one<>(SB), Y3, Y3
-	VPADDD rows_avx2_one<>(SB), Y6, Y6
-	VPADDD rows_avx2_one<>(SB), Y9, Y9
-	VPADDD rows_avx2_one<>(SB), Y1, Y1
-	VPADDD rows_avx2_one<>(SB), Y4, Y4
-	VPADDD rows_avx2_one<>(SB), Y7, Y7
-	VPADDD rows_avx2_one<>(SB), Y10, Y10
-	VMULPS Y0, Y2, Y2
-	VMULPS Y3, Y5, Y5
-	VMULPS Y6, Y8, Y8
-	VMULPS Y9, Y11, Y11
-	VMULPS Y1, Y2, Y0
-	VMULPS Y4, Y5, Y3
-	VMULPS Y7, Y8, Y6
-	VMULPS Y10, Y11, Y9
-	VADDPS rows_avx2_one<>(SB), Y0, Y0
-	VMOVUPS 0(SI)(AX*4), Y1
-	VDIVPS Y0, Y1, Y0
-	VADDPS rows_avx2_one<>(SB), Y3, Y3
-	VMOVUPS 32(SI)(AX*4), Y4
-	VDIVPS Y3, Y4, Y3
-	VADDPS rows_avx2_one<>(SB), Y6, Y6
-	VMOVUPS 64(SI)(AX*4), Y7
-	VDIVPS Y6, Y7, Y6
-	VADDPS rows_avx2_one<>(SB), Y9, Y9
-	VMOVUPS 96(SI)(AX*4), Y10
-	VDIVPS Y9, Y10, Y9
-	VMULPS 0(DX)(AX*4), Y0, Y0
-	VMOVUPS Y0, 0(DI)(AX*4)
-	VMULPS 32(DX)(AX*4), Y3, Y3
-	VMOVUPS Y3, 32(DI)(AX*4)
-	VMULPS 64(DX)(AX*4), Y6, Y6
-	VMOVUPS Y6, 64(DI)(AX*4)
-	VMULPS 96(DX)(AX*4), Y9, Y9
-	VMOVUPS Y9, 96(DI)(AX*4)
-	ADDQ $32, AX
-	JMP again21
-next22:
-	LEAQ -8(CX), R8
-again23:
-	CMPQ AX, R8
-	JGT next24
-	VMOVUPS 0(SI)(AX*4), Y0
-	VXORPS rows_avx2_sign<>(SB), Y0, Y0
-	VMOVUPS rows_avx2_least<>(SB), Y2
-	VMAXPS Y0, Y2, Y0
-	VMOVUPS rows_avx2_beyond<>(SB), Y2
-	VMINPS Y0, Y2, Y0
-	VMULPS rows_avx2_log2e<>(SB), Y0, Y1
-	VADDPS rows_avx2_magic<>(SB), Y1, Y1
-	VSUBPS rows_avx2_magic<>(SB), Y1, Y2
-	VFNMADD231PS rows_avx2_ln2hi<>(SB), Y2, Y0
-	VFMADD231PS rows_avx2_ln2lo<>(SB), Y2, Y0
-	VMOVUPS rows_avx2_exp5<>(SB), Y2
-	VFMADD213PS rows_avx2_exp4<>(SB), Y0, Y2
-	VFMADD213PS rows_avx2_exp3<>(SB), Y0, Y2
-	VFMADD213PS rows_avx2_exp2<>(SB), Y0, Y2
-	VFMADD213PS rows_avx2_exp1<>(SB), Y0, Y2
-	VFMADD213PS rows_avx2_one<>(SB), Y0, Y2
-	VFMADD213PS rows_avx2_one<>(SB), Y0, Y2
-	VPSRLD $1, Y1, Y0
-	VPSLLD $23, Y0, Y0
-	VPSLLD $23, Y1, Y1
-	VPSUBD Y0, Y1, Y1
-	VPADDD rows_avx2_one<>(SB), Y0, Y0
-	VPADDD rows_avx2_one<>(SB), Y1, Y1
-	VMULPS Y0, Y2, Y2
-	VMULPS Y1, Y2, Y0
-	VADDPS rows_avx2_one<>(SB), Y0, Y0
-	VMOVUPS 0(SI)(AX*4), Y1
-	VDIVPS Y0, Y1, Y0
-	VMULPS 0(DX)(AX*4), Y0, Y0
-	VMOVUPS Y0, 0(DI)(AX*4)
-	ADDQ $8, AX
-	JMP again23
-next24:
-	VZEROUPPER
-	RET
-
-// func mulGELUAVX2(dst *float32, gate *float32, up *float32, n int)
-TEXT ·mulGELUAVX2(SB), NOSPLIT, $0-32
-	MOVQ dst+0(FP), DI
-	MOVQ gate+8(FP), SI
-	MOVQ up+16(FP), DX
-	MOVQ n+24(FP), CX
-	XORQ AX, AX
-	LEAQ -32(CX), R8
 again25:
 	CMPQ AX, R8
 	JGT next26
 	VMOVUPS 0(SI)(AX*4), Y0
-	VMULPS Y0, Y0, Y1
-	VMOVUPS rows_avx2_gelu1<>(SB), Y2
-	VFMADD132PS rows_avx2_gelu3<>(SB), Y2, Y1
-	VMULPS Y1, Y0, Y0
-	VXORPS rows_avx2_sign<>(SB), Y0, Y0
 	VMOVUPS 32(SI)(AX*4), Y3
-	VMULPS Y3, Y3, Y4
-	VMOVUPS rows_avx2_gelu1<>(SB), Y5
-	VFMADD132PS rows_avx2_gelu3<>(SB), Y5, Y4
-	VMULPS Y4, Y3, Y3
-	VXORPS rows_avx2_sign<>(SB), Y3, Y3
 	VMOVUPS 64(SI)(AX*4), Y6
-	VMULPS Y6, Y6, Y7
-	VMOVUPS rows_avx2_gelu1<>(SB), Y8
-	VFMADD132PS rows_avx2_gelu3<>(SB), Y8, Y7
-	VMULPS Y7, Y6, Y6
-	VXORPS rows_avx2_sign<>(SB), Y6, Y6
 	VMOVUPS 96(SI)(AX*4), Y9
-	VMULPS Y9, Y9, Y10
-	VMOVUPS rows_avx2_gelu1<>(SB), Y11
-	VFMADD132PS rows_avx2_gelu3<>(SB), Y11, Y10
-	VMULPS Y10, Y9, Y9
+	VXORPS rows_avx2_sign<>(SB), Y0, Y0
+	VXORPS rows_avx2_sign<>(SB), Y3, Y3
+	VXORPS rows_avx2_sign<>(SB), Y6, Y6
 	VXORPS rows_avx2_sign<>(SB), Y9, Y9
 	VMOVUPS rows_avx2_least<>(SB), Y2
 	VMOVUPS rows_avx2_least<>(SB), Y5
@@ -837,10 +686,6 @@ again27:
 	CMPQ AX, R8
 	JGT next28
 	VMOVUPS 0(SI)(AX*4), Y0
-	VMULPS Y0, Y0, Y1
-	VMOVUPS rows_avx2_gelu1<>(SB), Y2
-	VFMADD132PS rows_avx2_gelu3<>(SB), Y2, Y1
-	VMULPS Y1, Y0, Y0
 	VXORPS rows_avx2_sign<>(SB), Y0, Y0
 	VMOVUPS rows_avx2_least<>(SB), Y2
 	VMAXPS Y0, Y2, Y0
@@ -877,6 +722,557 @@ next28:
 	VZEROUPPER
 	RET
 
+// func mulGELUAVX2(dst *float32, gate *float32, up *float32, n int)
+TEXT ·mulGELUAVX2(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), DI
+	MOVQ gate+8(FP), SI
+	MOVQ up+16(FP), DX
+	MOVQ n+24(FP), CX
+	XORQ AX, AX
+	LEAQ -32(CX), R8
+again29:
+	CMPQ AX, R8
+	JGT next30
+	VMOVUPS 0(SI)(AX*4), Y0
+	VMULPS Y0, Y0, Y1
+	VMOVUPS rows_avx2_gelu1<>(SB), Y2
+	VFMADD132PS rows_avx2_gelu3<>(SB), Y2, Y1
+	VMULPS Y1, Y0, Y0
+	VMOVUPS 32(SI)(AX*4), Y3
+	VMULPS Y3, Y3, Y4
+	VMOVUPS rows_avx2_gelu1<>(SB), Y5
+	VFMADD132PS rows_avx2_gelu3<>(SB), Y5, Y4
+	VMULPS Y4, Y3, Y3
+	VMOVUPS 64(SI)(AX*4), Y6
+	VMULPS Y6, Y6, Y7
+	VMOVUPS rows_avx2_gelu1<>(SB), Y8
+	VFMADD132PS rows_avx2_gelu3<>(SB), Y8, Y7
+	VMULPS Y7, Y6, Y6
+	VMOVUPS 96(SI)(AX*4), Y9
+	VMULPS Y9, Y9, Y10
+	VMOVUPS rows_avx2_gelu1<>(SB), Y11
+	VFMADD132PS rows_avx2_gelu3<>(SB), Y11, Y10
+	VMULPS Y10, Y9, Y9
+	VXORPS rows_avx2_sign<>(SB), Y0, Y0
+	VXORPS rows_avx2_sign<>(SB), Y3, Y3
+	VXORPS rows_avx2_sign<>(SB), Y6, Y6
+	VXORPS rows_avx2_sign<>(SB), Y9, Y9
+	VMOVUPS rows_avx2_least<>(SB), Y2
+	VMOVUPS rows_avx2_least<>(SB), Y5
+	VMOVUPS rows_avx2_least<>(SB), Y8
+	VMOVUPS rows_avx2_least<>(SB), Y11
+	VMAXPS Y0, Y2, Y0
+	VMAXPS Y3, Y5, Y3
+	VMAXPS Y6, Y8, Y6
+	VMAXPS Y9, Y11, Y9
+	VMOVUPS rows_avx2_beyond<>(SB), Y2
+	VMOVUPS rows_avx2_beyond<>(SB), Y5
+	VMOVUPS rows_avx2_beyond<>(SB), Y8
+	VMOVUPS rows_avx2_beyond<>(SB), Y11
+	VMINPS Y0, Y2, Y0
+	VMINPS Y3, Y5, Y3
+	VMINPS Y6, Y8, Y6
+	VMINPS Y9, Y11, Y9
+	VMULPS rows_avx2_log2e<>(SB), Y0, Y1
+	VMULPS rows_avx2_log2e<>(SB), Y3, Y4
+	VMULPS rows_avx2_log2e<>(SB), Y6, Y7
+	VMULPS rows_avx2_log2e<>(SB), Y9, Y10
+	VADDPS rows_avx2_magic<>(SB), Y1, Y1
+	VADDPS rows_avx2_magic<>(SB), Y4, Y4
+	VADDPS rows_avx2_magic<>(SB), Y7, Y7
+	VADDPS rows_avx2_magic<>(SB), Y10, Y10
+	VSUBPS rows_avx2_magic<>(SB), Y1, Y2
+	VSUBPS rows_avx2_magic<>(SB), Y4, Y5
+	VSUBPS rows_avx2_magic<>(SB), Y7, Y8
+	VSUBPS rows_avx2_magic<>(SB), Y10, Y11
+	VFNMADD231PS rows_avx2_ln2hi<>(SB), Y2, Y0
+	VFNMADD231PS rows_avx2_ln2hi<>(SB), Y5, Y3
+	VFNMADD231PS rows_avx2_ln2hi<>(SB), Y8, Y6
+	VFNMADD231PS rows_avx2_ln2hi<>(SB), Y11, Y9
+	VFMADD231PS rows_avx2_ln2lo<>(SB), Y2, Y0
+	VFMADD231PS rows_avx2_ln2lo<>(SB), Y5, Y3
+	VFMADD231PS rows_avx2_ln2lo<>(SB), Y8, Y6
+	VFMADD231PS rows_avx2_ln2lo<>(SB), Y11, Y9
+	VMOVUPS rows_avx2_exp5<>(SB), Y2
+	VMOVUPS rows_avx2_exp5<>(SB), Y5
+	VMOVUPS rows_avx2_exp5<>(SB), Y8
+	VMOVUPS rows_avx2_exp5<>(SB), Y11
+	VFMADD213PS rows_avx2_exp4<>(SB), Y0, Y2
+	VFMADD213PS rows_avx2_exp4<>(SB), Y3, Y5
+	VFMADD213PS rows_avx2_exp4<>(SB), Y6, Y8
+	VFMADD213PS rows_avx2_exp4<>(SB), Y9, Y11
+	VFMADD213PS rows_avx2_exp3<>(SB), Y0, Y2
+	VFMADD213PS rows_avx2_exp3<>(SB), Y3, Y5
+	VFMADD213PS rows_avx2_exp3<>(SB), Y6, Y8
+	VFMADD213PS rows_avx2_exp3<>(SB), Y9, Y11
+	VFMADD213PS rows_avx2_exp2<>(SB), Y0, Y2
+	VFMADD213PS rows_avx2_exp2<>(SB), Y3, Y5
+	VFMADD213PS rows_avx2_exp2<>(SB), Y6, Y8
+	VFMADD213PS rows_avx2_exp2<>(SB), Y9, Y11
+	VFMADD213PS rows_avx2_exp1<>(SB), Y0, Y2
+	VFMADD213PS rows_avx2_exp1<>(SB), Y3, Y5
+	VFMADD213PS rows_avx2_exp1<>(SB), Y6, Y8
+	VFMADD213PS rows_avx2_exp1<>(SB), Y9, Y11
+	VFMADD213PS rows_avx2_one<>(SB), Y0, Y2
+	VFMADD213PS rows_avx2_one<>(SB), Y3, Y5
+	VFMADD213PS rows_avx2_one<>(SB), Y6, Y8
+	VFMADD213PS rows_avx2_one<>(SB), Y9, Y11
+	VFMADD213PS rows_avx2_one<>(SB), Y0, Y2
+	VFMADD213PS rows_avx2_one<>(SB), Y3, Y5
+	VFMADD213PS rows_avx2_one<>(SB), Y6, Y8
+	VFMADD213PS rows_avx2_one<>(SB), Y9, Y11
+	VPSRLD $1, Y1, Y0
+	VPSRLD $1, Y4, Y3
+	VPSRLD $1, Y7, Y6
+	VPSRLD $1, Y10, Y9
+	VPSLLD $23, Y0, Y0
+	VPSLLD $23, Y3, Y3
+	VPSLLD $23, Y6, Y6
+	VPSLLD $23, Y9, Y9
+	VPSLLD $23, Y1, Y1
+	VPSLLD $23, Y4, Y4
+	VPSLLD $23, Y7, Y7
+	VPSLLD $23, Y10, Y10
+	VPSUBD Y0, Y1, Y1
+	VPSUBD Y3, Y4, Y4
+	VPSUBD Y6, Y7, Y7
+	VPSUBD Y9, Y10, Y10
+	VPADDD rows_avx2_one<>(SB), Y0, Y0
+	VPADDD rows_avx2_one<>(SB), Y3, Y3
+	VPADDD rows_avx2_one<>(SB), Y6, Y6
+	VPADDD rows_avx2_one<>(SB), Y9, Y9
+	VPADDD rows_avx2_one<>(SB), Y1, Y1
+	VPADDD rows_avx2_one<>(SB), Y4, Y4
+	VPADDD rows_avx2_one<>(SB), Y7, Y7
+	VPADDD rows_avx2_one<>(SB), Y10, Y10
+	VMULPS Y0, Y2, Y2
+	VMULPS Y3, Y5, Y5
+	VMULPS Y6, Y8, Y8
+	VMULPS Y9, Y11, Y11
+	VMULPS Y1, Y2, Y0
+	VMULPS Y4, Y5, Y3
+	VMULPS Y7, Y8, Y6
+	VMULPS Y10, Y11, Y9
+	VADDPS rows_avx2_one<>(SB), Y0, Y0
+	VMOVUPS 0(SI)(AX*4), Y1
+	VDIVPS Y0, Y1, Y0
+	VADDPS rows_avx2_one<>(SB), Y3, Y3
+	VMOVUPS 32(SI)(AX*4), Y4
+	VDIVPS Y3, Y4, Y3
+	VADDPS rows_avx2_one<>(SB), Y6, Y6
+	VMOVUPS 64(SI)(AX*4), Y7
+	VDIVPS Y6, Y7, Y6
+	VADDPS rows_avx2_one<>(SB), Y9, Y9
+	VMOVUPS 96(SI)(AX*4), Y10
+	VDIVPS Y9, Y10, Y9
+	VMULPS 0(DX)(AX*4), Y0, Y0
+	VMOVUPS Y0, 0(DI)(AX*4)
+	VMULPS 32(DX)(AX*4), Y3, Y3
+	VMOVUPS Y3, 32(DI)(AX*4)
+	VMULPS 64(DX)(AX*4), Y6, Y6
+	VMOVUPS Y6, 64(DI)(AX*4)
+	VMULPS 96(DX)(AX*4), Y9, Y9
+	VMOVUPS Y9, 96(DI)(AX*4)
+	ADDQ $32, AX
+	JMP again29
+next30:
+	LEAQ -8(CX), R8
+again31:
+	CMPQ AX, R8
+	JGT next32
+	VMOVUPS 0(SI)(AX*4), Y0
+	VMULPS Y0, Y0, Y1
+	VMOVUPS rows_avx2_gelu1<>(SB), Y2
+	VFMADD132PS rows_avx2_gelu3<>(SB), Y2, Y1
+	VMULPS Y1, Y0, Y0
+	VXORPS rows_avx2_sign<>(SB), Y0, Y0
+	VMOVUPS rows_avx2_least<>(SB), Y2
+	VMAXPS Y0, Y2, Y0
+	VMOVUPS rows_avx2_beyond<>(SB), Y2
+	VMINPS Y0, Y2, Y0
+	VMULPS rows_avx2_log2e<>(SB), Y0, Y1
+	VADDPS rows_avx2_magic<>(SB), Y1, Y1
+	VSUBPS rows_avx2_magic<>(SB), Y1, Y2
+	VFNMADD231PS rows_avx2_ln2hi<>(SB), Y2, Y0
+	VFMADD231PS rows_avx2_ln2lo<>(SB), Y2, Y0
+	VMOVUPS rows_avx2_exp5<>(SB), Y2
+	VFMADD213PS rows_avx2_exp4<>(SB), Y0, Y2
+	VFMADD213PS rows_avx2_exp3<>(SB), Y0, Y2
+	VFMADD213PS rows_avx2_exp2<>(SB), Y0, Y2
+	VFMADD213PS rows_avx2_exp1<>(SB), Y0, Y2
+	VFMADD213PS rows_avx2_one<>(SB), Y0, Y2
+	VFMADD213PS rows_avx2_one<>(SB), Y0, Y2
+	VPSRLD $1, Y1, Y0
+	VPSLLD $23, Y0, Y0
+	VPSLLD $23, Y1, Y1
+	VPSUBD Y0, Y1, Y1
+	VPADDD rows_avx2_one<>(SB), Y0, Y0
+	VPADDD rows_avx2_one<>(SB), Y1, Y1
+	VMULPS Y0, Y2, Y2
+	VMULPS Y1, Y2, Y0
+	VADDPS rows_avx2_one<>(SB), Y0, Y0
+	VMOVUPS 0(SI)(AX*4), Y1
+	VDIVPS Y0, Y1, Y0
+	VMULPS 0(DX)(AX*4), Y0, Y0
+	VMOVUPS Y0, 0(DI)(AX*4)
+	ADDQ $8, AX
+	JMP again31
+next32:
+	VZEROUPPER
+	RET
+
+// func mulSigmoidAVX2(dst *float32, gate *float32, up *float32, n int)
+TEXT ·mulSigmoidAVX2(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), DI
+	MOVQ gate+8(FP), SI
+	MOVQ up+16(FP), DX
+	MOVQ n+24(FP), CX
+	XORQ AX, AX
+	LEAQ -32(CX), R8
+again33:
+	CMPQ AX, R8
+	JGT next34
+	VMOVUPS 0(SI)(AX*4), Y0
+	VMOVUPS 32(SI)(AX*4), Y3
+	VMOVUPS 64(SI)(AX*4), Y6
+	VMOVUPS 96(SI)(AX*4), Y9
+	VXORPS rows_avx2_sign<>(SB), Y0, Y0
+	VXORPS rows_avx2_sign<>(SB), Y3, Y3
+	VXORPS rows_avx2_sign<>(SB), Y6, Y6
+	VXORPS rows_avx2_sign<>(SB), Y9, Y9
+	VMOVUPS rows_avx2_least<>(SB), Y2
+	VMOVUPS rows_avx2_least<>(SB), Y5
+	VMOVUPS rows_avx2_least<>(SB), Y8
+	VMOVUPS rows_avx2_least<>(SB), Y11
+	VMAXPS Y0, Y2, Y0
+	VMAXPS Y3, Y5, Y3
+	VMAXPS Y6, Y8, Y6
+	VMAXPS Y9, Y11, Y9
+	VMOVUPS rows_avx2_beyond<>(SB), Y2
+	VMOVUPS rows_avx2_beyond<>(SB), Y5
+	VMOVUPS rows_avx2_beyond<>(SB), Y8
+	VMOVUPS rows_avx2_beyond<>(SB), Y11
+	VMINPS Y0, Y2, Y0
+	VMINPS Y3, Y5, Y3
+	VMINPS Y6, Y8, Y6
+	VMINPS Y9, Y11, Y9
+	VMULPS rows_avx2_log2e<>(SB), Y0, Y1
+	VMULPS rows_avx2_log2e<>(SB), Y3, Y4
+	VMULPS rows_avx2_log2e<>(SB), Y6, Y7
+	VMULPS rows_avx2_log2e<>(SB), Y9, Y10
+	VADDPS rows_avx2_magic<>(SB), Y1, Y1
+	VADDPS rows_avx2_magic<>(SB), Y4, Y4
+	VADDPS rows_avx2_magic<>(SB), Y7, Y7
+	VADDPS rows_avx2_magic<>(SB), Y10, Y10
+	VSUBPS rows_avx2_magic<>(SB), Y1, Y2
+	VSUBPS rows_avx2_magic<>(SB), Y4, Y5
+	VSUBPS rows_avx2_magic<>(SB), Y7, Y8
+	VSUBPS rows_avx2_magic<>(SB), Y10, Y11
+	VFNMADD231PS rows_avx2_ln2hi<>(SB), Y2, Y0
+	VFNMADD231PS rows_avx2_ln2hi<>(SB), Y5, Y3
+	VFNMADD231PS rows_avx2_ln2hi<>(SB), Y8, Y6
+	VFNMADD231PS rows_avx2_ln2hi<>(SB), Y11, Y9
+	VFMADD231PS rows_avx2_ln2lo<>(SB), Y2, Y0
+	VFMADD231PS rows_avx2_ln2lo<>(SB), Y5, Y3
+	VFMADD231PS rows_avx2_ln2lo<>(SB), Y8, Y6
+	VFMADD231PS rows_avx2_ln2lo<>(SB), Y11, Y9
+	VMOVUPS rows_avx2_exp5<>(SB), Y2
+	VMOVUPS rows_avx2_exp5<>(SB), Y5
+	VMOVUPS rows_avx2_exp5<>(SB), Y8
+	VMOVUPS rows_avx2_exp5<>(SB), Y11
+	VFMADD213PS rows_avx2_exp4<>(SB), Y0, Y2
+	VFMADD213PS rows_avx2_exp4<>(SB), Y3, Y5
+	VFMADD213PS rows_avx2_exp4<>(SB), Y6, Y8
+	VFMADD213PS rows_avx2_exp4<>(SB), Y9, Y11
+	VFMADD213PS rows_avx2_exp3<>(SB), Y0, Y2
+	VFMADD213PS rows_avx2_exp3<>(SB), Y3, Y5
+	VFMADD213PS rows_avx2_exp3<>(SB), Y6, Y8
+	VFMADD213PS rows_avx2_exp3<>(SB), Y9, Y11
+	VFMADD213PS rows_avx2_exp2<>(SB), Y0, Y2
+	VFMADD213PS rows_avx2_exp2<>(SB), Y3, Y5
+	VFMADD213PS rows_avx2_exp2<>(SB), Y6, Y8
+	VFMADD213PS rows_avx2_exp2<>(SB), Y9, Y11
+	VFMADD213PS rows_avx2_exp1<>(SB), Y0, Y2
+	VFMADD213PS rows_avx2_exp1<>(SB), Y3, Y5
+	VFMADD213PS rows_avx2_exp1<>(SB), Y6, Y8
+	VFMADD213PS rows_avx2_exp1<>(SB), Y9, Y11
+	VFMADD213PS rows_avx2_one<>(SB), Y0, Y2
+	VFMADD213PS rows_avx2_one<>(SB), Y3, Y5
+	VFMADD213PS rows_avx2_one<>(SB), Y6, Y8
+	VFMADD213PS rows_avx2_one<>(SB), Y9, Y11
+	VFMADD213PS rows_avx2_one<>(SB), Y0, Y2
+	VFMADD213PS rows_avx2_one<>(SB), Y3, Y5
+	VFMADD213PS rows_avx2_one<>(SB), Y6, Y8
+	VFMADD213PS rows_avx2_one<>(SB), Y9, Y11
+	VPSRLD $1, Y1, Y0
+	VPSRLD $1, Y4, Y3
+	VPSRLD $1, Y7, Y6
+	VPSRLD $1, Y10, Y9
+	VPSLLD $23, Y0, Y0
+	VPSLLD $23, Y3, Y3
+	VPSLLD $23, Y6, Y6
+	VPSLLD $23, Y9, Y9
+	VPSLLD $23, Y1, Y1
+	VPSLLD $23, Y4, Y4
+	VPSLLD $23, Y7, Y7
+	VPSLLD $23, Y10, Y10
+	VPSUBD Y0, Y1, Y1
+	VPSUBD Y3, Y4, Y4
+	VPSUBD Y6, Y7, Y7
+	VPSUBD Y9, Y10, Y10
+	VPADDD rows_avx2_one<>(SB), Y0, Y0
+	VPADDD rows_avx2_one<>(SB), Y3, Y3
+	VPADDD rows_avx2_one<>(SB), Y6, Y6
+	VPADDD rows_avx2_one<>(SB), Y9, Y9
+	VPADDD rows_avx2_one<>(SB), Y1, Y1
+	VPADDD rows_avx2_one<>(SB), Y4, Y4
+	VPADDD rows_avx2_one<>(SB), Y7, Y7
+	VPADDD rows_avx2_one<>(SB), Y10, Y10
+	VMULPS Y0, Y2, Y2
+	VMULPS Y3, Y5, Y5
+	VMULPS Y6, Y8, Y8
+	VMULPS Y9, Y11, Y11
+	VMULPS Y1, Y2, Y0
+	VMULPS Y4, Y5, Y3
+	VMULPS Y7, Y8, Y6
+	VMULPS Y10, Y11, Y9
+	VADDPS rows_avx2_one<>(SB), Y0, Y0
+	VMOVUPS rows_avx2_one<>(SB), Y1
+	VDIVPS Y0, Y1, Y0
+	VADDPS rows_avx2_one<>(SB), Y3, Y3
+	VMOVUPS rows_avx2_one<>(SB), Y4
+	VDIVPS Y3, Y4, Y3
+	VADDPS rows_avx2_one<>(SB), Y6, Y6
+	VMOVUPS rows_avx2_one<>(SB), Y7
+	VDIVPS Y6, Y7, Y6
+	VADDPS rows_avx2_one<>(SB), Y9, Y9
+	VMOVUPS rows_avx2_one<>(SB), Y10
+	VDIVPS Y9, Y10, Y9
+	VMULPS 0(DX)(AX*4), Y0, Y0
+	VMOVUPS Y0, 0(DI)(AX*4)
+	VMULPS 32(DX)(AX*4), Y3, Y3
+	VMOVUPS Y3, 32(DI)(AX*4)
+	VMULPS 64(DX)(AX*4), Y6, Y6
+	VMOVUPS Y6, 64(DI)(AX*4)
+	VMULPS 96(DX)(AX*4), Y9, Y9
+	VMOVUPS Y9, 96(DI)(AX*4)
+	ADDQ $32, AX
+	JMP again33
+next34:
+	LEAQ -8(CX), R8
+again35:
+	CMPQ AX, R8
+	JGT next36
+	VMOVUPS 0(SI)(AX*4), Y0
+	VXORPS rows_avx2_sign<>(SB), Y0, Y0
+	VMOVUPS rows_avx2_least<>(SB), Y2
+	VMAXPS Y0, Y2, Y0
+	VMOVUPS rows_avx2_beyond<>(SB), Y2
+	VMINPS Y0, Y2, Y0
+	VMULPS rows_avx2_log2e<>(SB), Y0, Y1
+	VADDPS rows_avx2_magic<>(SB), Y1, Y1
+	VSUBPS rows_avx2_magic<>(SB), Y1, Y2
+	VFNMADD231PS rows_avx2_ln2hi<>(SB), Y2, Y0
+	VFMADD231PS rows_avx2_ln2lo<>(SB), Y2, Y0
+	VMOVUPS rows_avx2_exp5<>(SB), Y2
+	VFMADD213PS rows_avx2_exp4<>(SB), Y0, Y2
+	VFMADD213PS rows_avx2_exp3<>(SB), Y0, Y2
+	VFMADD213PS rows_avx2_exp2<>(SB), Y0, Y2
+	VFMADD213PS rows_avx2_exp1<>(SB), Y0, Y2
+	VFMADD213PS rows_avx2_one<>(SB), Y0, Y2
+	VFMADD213PS rows_avx2_one<>(SB), Y0, Y2
+	VPSRLD $1, Y1, Y0
+	VPSLLD $23, Y0, Y0
+	VPSLLD $23, Y1, Y1
+	VPSUBD Y0, Y1, Y1
+	VPADDD rows_avx2_one<>(SB), Y0, Y0
+	VPADDD rows_avx2_one<>(SB), Y1, Y1
+	VMULPS Y0, Y2, Y2
+	VMULPS Y1, Y2, Y0
+	VADDPS rows_avx2_one<>(SB), Y0, Y0
+	VMOVUPS rows_avx2_one<>(SB), Y1
+	VDIVPS Y0, Y1, Y0
+	VMULPS 0(DX)(AX*4), Y0, Y0
+	VMOVUPS Y0, 0(DI)(AX*4)
+	ADDQ $8, AX
+	JMP again35
+next36:
+	VZEROUPPER
+	RET
+
+// func silusAVX2(dst *float32, x *float32, n int)
+TEXT ·silusAVX2(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ x+8(FP), SI
+	MOVQ n+16(FP), CX
+	XORQ AX, AX
+	LEAQ -32(CX), R8
+again37:
+	CMPQ AX, R8
+	JGT next38
+	VMOVUPS 0(SI)(AX*4), Y0
+	VMOVUPS 32(SI)(AX*4), Y3
+	VMOVUPS 64(SI)(AX*4), Y6
+	VMOVUPS 96(SI)(AX*4), Y9
+	VXORPS rows_avx2_sign<>(SB), Y0, Y0
+	VXORPS rows_avx2_sign<>(SB), Y3, Y3
+	VXORPS rows_avx2_sign<>(SB), Y6, Y6
+	VXORPS rows_avx2_sign<>(SB), Y9, Y9
+	VMOVUPS rows_avx2_least<>(SB), Y2
+	VMOVUPS rows_avx2_least<>(SB), Y5
+	VMOVUPS rows_avx2_least<>(SB), Y8
+	VMOVUPS rows_avx2_least<>(SB), Y11
+	VMAXPS Y0, Y2, Y0
+	VMAXPS Y3, Y5, Y3
+	VMAXPS Y6, Y8, Y6
+	VMAXPS Y9, Y11, Y9
+	VMOVUPS rows_avx2_beyond<>(SB), Y2
+	VMOVUPS rows_avx2_beyond<>(SB), Y5
+	VMOVUPS rows_avx2_beyond<>(SB), Y8
+	VMOVUPS rows_avx2_beyond<>(SB), Y11
+	VMINPS Y0, Y2, Y0
+	VMINPS Y3, Y5, Y3
+	VMINPS Y6, Y8, Y6
+	VMINPS Y9, Y11, Y9
+	VMULPS rows_avx2_log2e<>(SB), Y0, Y1
+	VMULPS rows_avx2_log2e<>(SB), Y3, Y4
+	VMULPS rows_avx2_log2e<>(SB), Y6, Y7
+	VMULPS rows_avx2_log2e<>(SB), Y9, Y10
+	VADDPS rows_avx2_magic<>(SB), Y1, Y1
+	VADDPS rows_avx2_magic<>(SB), Y4, Y4
+	VADDPS rows_avx2_magic<>(SB), Y7, Y7
+	VADDPS rows_avx2_magic<>(SB), Y10, Y10
+	VSUBPS rows_avx2_magic<>(SB), Y1, Y2
+	VSUBPS rows_avx2_magic<>(SB), Y4, Y5
+	VSUBPS rows_avx2_magic<>(SB), Y7, Y8
+	VSUBPS rows_avx2_magic<>(SB), Y10, Y11
+	VFNMADD231PS rows_avx2_ln2hi<>(SB), Y2, Y0
+	VFNMADD231PS rows_avx2_ln2hi<>(SB), Y5, Y3
+	VFNMADD231PS rows_avx2_ln2hi<>(SB), Y8, Y6
+	VFNMADD231PS rows_avx2_ln2hi<>(SB), Y11, Y9
+	VFMADD231PS rows_avx2_ln2lo<>(SB), Y2, Y0
+	VFMADD231PS rows_avx2_ln2lo<>(SB), Y5, Y3
+	VFMADD231PS rows_avx2_ln2lo<>(SB), Y8, Y6
+	VFMADD231PS rows_avx2_ln2lo<>(SB), Y11, Y9
+	VMOVUPS rows_avx2_exp5<>(SB), Y2
+	VMOVUPS rows_avx2_exp5<>(SB), Y5
+	VMOVUPS rows_avx2_exp5<>(SB), Y8
+	VMOVUPS rows_avx2_exp5<>(SB), Y11
+	VFMADD213PS rows_avx2_exp4<>(SB), Y0, Y2
+	VFMADD213PS rows_avx2_exp4<>(SB), Y3, Y5
+	VFMADD213PS rows_avx2_exp4<>(SB), Y6, Y8
+	VFMADD213PS rows_avx2_exp4<>(SB), Y9, Y11
+	VFMADD213PS rows_avx2_exp3<>(SB), Y0, Y2
+	VFMADD213PS rows_avx2_exp3<>(SB), Y3, Y5
+	VFMADD213PS rows_avx2_exp3<>(SB), Y6, Y8
+	VFMADD213PS rows_avx2_exp3<>(SB), Y9, Y11
+	VFMADD213PS rows_avx2_exp2<>(SB), Y0, Y2
+	VFMADD213PS rows_avx2_exp2<>(SB), Y3, Y5
+	VFMADD213PS rows_avx2_exp2<>(SB), Y6, Y8
+	VFMADD213PS rows_avx2_exp2<>(SB), Y9, Y11
+	VFMADD213PS rows_avx2_exp1<>(SB), Y0, Y2
+	VFMADD213PS rows_avx2_exp1<>(SB), Y3, Y5
+	VFMADD213PS rows_avx2_exp1<>(SB), Y6, Y8
+	VFMADD213PS rows_avx2_exp1<>(SB), Y9, Y11
+	VFMADD213PS rows_avx2_one<>(SB), Y0, Y2
+	VFMADD213PS rows_avx2_one<>(SB), Y3, Y5
+	VFMADD213PS rows_avx2_one<>(SB), Y6, Y8
+	VFMADD213PS rows_avx2_one<>(SB), Y9, Y11
+	VFMADD213PS rows_avx2_one<>(SB), Y0, Y2
+	VFMADD213PS rows_avx2_one<>(SB), Y3, Y5
+	VFMADD213PS rows_avx2_one<>(SB), Y6, Y8
+	VFMADD213PS rows_avx2_one<>(SB), Y9, Y11
+	VPSRLD $1, Y1, Y0
+	VPSRLD $1, Y4, Y3
+	VPSRLD $1, Y7, Y6
+	VPSRLD $1, Y10, Y9
+	VPSLLD $23, Y0, Y0
+	VPSLLD $23, Y3, Y3
+	VPSLLD $23, Y6, Y6
+	VPSLLD $23, Y9, Y9
+	VPSLLD $23, Y1, Y1
+	VPSLLD $23, Y4, Y4
+	VPSLLD $23, Y7, Y7
+	VPSLLD $23, Y10, Y10
+	VPSUBD Y0, Y1, Y1
+	VPSUBD Y3, Y4, Y4
+	VPSUBD Y6, Y7, Y7
+	VPSUBD Y9, Y10, Y10
+	VPADDD rows_avx2_one<>(SB), Y0, Y0
+	VPADDD rows_avx2_one<>(SB), Y3, Y3
+	VPADDD rows_avx2_one<>(SB), Y6, Y6
+	VPADDD rows_avx2_one<>(SB), Y9, Y9
+	VPADDD rows_avx2_one<>(SB), Y1, Y1
+	VPADDD rows_avx2_one<>(SB), Y4, Y4
+	VPADDD rows_avx2_one<>(SB), Y7, Y7
+	VPADDD rows_avx2_one<>(SB), Y10, Y10
+	VMULPS Y0, Y2, Y2
+	VMULPS Y3, Y5, Y5
+	VMULPS Y6, Y8, Y8
+	VMULPS Y9, Y11, Y11
+	VMULPS Y1, Y2, Y0
+	VMULPS Y4, Y5, Y3
+	VMULPS Y7, Y8, Y6
+	VMULPS Y10, Y11, Y9
+	VADDPS rows_avx2_one<>(SB), Y0, Y0
+	VMOVUPS 0(SI)(AX*4), Y1
+	VDIVPS Y0, Y1, Y0
+	VADDPS rows_avx2_one<>(SB), Y3, Y3
+	VMOVUPS 32(SI)(AX*4), Y4
+	VDIVPS Y3, Y4, Y3
+	VADDPS rows_avx2_one<>(SB), Y6, Y6
+	VMOVUPS 64(SI)(AX*4), Y7
+	VDIVPS Y6, Y7, Y6
+	VADDPS rows_avx2_one<>(SB), Y9, Y9
+	VMOVUPS 96(SI)(AX*4), Y10
+	VDIVPS Y9, Y10, Y9
+	VMOVUPS Y0, 0(DI)(AX*4)
+	VMOVUPS Y3, 32(DI)(AX*4)
+	VMOVUPS Y6, 64(DI)(AX*4)
+	VMOVUPS Y9, 96(DI)(AX*4)
+	ADDQ $32, AX
+	JMP again37
+next38:
+	LEAQ -8(CX), R8
+again39:
+	CMPQ AX, R8
+	JGT next40
+	VMOVUPS 0(SI)(AX*4), Y0
+	VXORPS rows_avx2_sign<>(SB), Y0, Y0
+	VMOVUPS rows_avx2_least<>(SB), Y2
+	VMAXPS Y0, Y2, Y0
+	VMOVUPS rows_avx2_beyond<>(SB), Y2
+	VMINPS Y0, Y2, Y0
+	VMULPS rows_avx2_log2e<>(SB), Y0, Y1
+	VADDPS rows_avx2_magic<>(SB), Y1, Y1
+	VSUBPS rows_avx2_magic<>(SB), Y1, Y2
+	VFNMADD231PS rows_avx2_ln2hi<>(SB), Y2, Y0
+	VFMADD231PS rows_avx2_ln2lo<>(SB), Y2, Y0
+	VMOVUPS rows_avx2_exp5<>(SB), Y2
+	VFMADD213PS rows_avx2_exp4<>(SB), Y0, Y2
+	VFMADD213PS rows_avx2_exp3<>(SB), Y0, Y2
+	VFMADD213PS rows_avx2_exp2<>(SB), Y0, Y2
+	VFMADD213PS rows_avx2_exp1<>(SB), Y0, Y2
+	VFMADD213PS rows_avx2_one<>(SB), Y0, Y2
+	VFMADD213PS rows_avx2_one<>(SB), Y0, Y2
+	VPSRLD $1, Y1, Y0
+	VPSLLD $23, Y0, Y0
+	VPSLLD $23, Y1, Y1
+	VPSUBD Y0, Y1, Y1
+	VPADDD rows_avx2_one<>(SB), Y0, Y0
+	VPADDD rows_avx2_one<>(SB), Y1, Y1
+	VMULPS Y0, Y2, Y2
+	VMULPS Y1, Y2, Y0
+	VADDPS rows_avx2_one<>(SB), Y0, Y0
+	VMOVUPS 0(SI)(AX*4), Y1
+	VDIVPS Y0, Y1, Y0
+	VMOVUPS Y0, 0(DI)(AX*4)
+	ADDQ $8, AX
+	JMP again39
+next40:
+	VZEROUPPER
+	RET
+
 // func ropeInterleavedAVX2(x *float32, heads int, headDim int, pairs int, cos *float32, sin *float32)
 TEXT ·ropeInterleavedAVX2(SB), NOSPLIT, $0-48
 	MOVQ x+0(FP), SI
@@ -886,15 +1282,15 @@ TEXT ·ropeInterleavedAVX2(SB), NOSPLIT, $0-48
 	MOVQ cos+32(FP), R10
 	MOVQ sin+40(FP), R11
 	SHLQ $2, R9
-head29:
+head41:
 	SUBQ $1, BX
-	JLT done30
+	JLT done42
 	LEAQ (SI)(CX*4), DX
 	XORQ AX, AX
 	LEAQ -8(CX), R8
-again31:
+again43:
 	CMPQ AX, R8
-	JGT next32
+	JGT next44
 	VMOVUPS (SI)(AX*8), Y4
 	VMOVUPS 32(SI)(AX*8), Y5
 	VSHUFPS $0x88, Y5, Y4, Y0
@@ -912,11 +1308,11 @@ again31:
 	VMOVUPS Y0, (SI)(AX*8)
 	VMOVUPS Y1, 32(SI)(AX*8)
 	ADDQ $8, AX
-	JMP again31
-next32:
+	JMP again43
+next44:
 	ADDQ R9, SI
-	JMP head29
-done30:
+	JMP head41
+done42:
 	VZEROUPPER
 	RET
 
@@ -929,15 +1325,15 @@ TEXT ·ropeHalfAVX2(SB), NOSPLIT, $0-48
 	MOVQ cos+32(FP), R10
 	MOVQ sin+40(FP), R11
 	SHLQ $2, R9
-head33:
+head45:
 	SUBQ $1, BX
-	JLT done34
+	JLT done46
 	LEAQ (SI)(CX*4), DX
 	XORQ AX, AX
 	LEAQ -8(CX), R8
-again35:
+again47:
 	CMPQ AX, R8
-	JGT next36
+	JGT next48
 	VMOVUPS 0(SI)(AX*4), Y0
 	VMOVUPS 0(DX)(AX*4), Y1
 	VMOVUPS 0(R10)(AX*4), Y2
@@ -951,11 +1347,11 @@ again35:
 	VMOVUPS Y4, 0(SI)(AX*4)
 	VMOVUPS Y6, 0(DX)(AX*4)
 	ADDQ $8, AX
-	JMP again35
-next36:
+	JMP again47
+next48:
 	ADDQ R9, SI
-	JMP head33
-done34:
+	JMP head45
+done46:
 	VZEROUPPER
 	RET
 
@@ -970,9 +1366,9 @@ TEXT ·largestBitsAVX2(SB), NOSPLIT, $0-20
 	VPXOR Y3, Y3, Y3
 	XORQ AX, AX
 	LEAQ -64(CX), R8
-again37:
+again49:
 	CMPQ AX, R8
-	JGT next38
+	JGT next50
 	VPAND 0(SI)(AX*4), Y15, Y4
 	VPAND 32(SI)(AX*4), Y15, Y5
 	VPAND 64(SI)(AX*4), Y15, Y6
@@ -990,17 +1386,17 @@ again37:
 	VPMAXSD Y10, Y2, Y2
 	VPMAXSD Y11, Y3, Y3
 	ADDQ $64, AX
-	JMP again37
-next38:
+	JMP again49
+next50:
 	LEAQ -8(CX), R8
-again39:
+again51:
 	CMPQ AX, R8
-	JGT next40
+	JGT next52
 	VPAND 0(SI)(AX*4), Y15, Y4
 	VPMAXSD Y4, Y0, Y0
 	ADDQ $8, AX
-	JMP again39
-next40:
+	JMP again51
+next52:
 	VPMAXSD Y1, Y0, Y0
 	VPMAXSD Y3, Y2, Y2
 	VPMAXSD Y2, Y0, Y0
@@ -1022,9 +1418,9 @@ TEXT ·widenF16AVX2(SB), NOSPLIT, $0-24
 	MOVQ n+16(FP), CX
 	XORQ AX, AX
 	LEAQ -32(CX), R8
-again41:
+again53:
 	CMPQ AX, R8
-	JGT next42
+	JGT next54
 	PREFETCHT0 1152(SI)(AX*2)
 	VCVTPH2PS 0(SI)(AX*2), Y0
 	VCVTPH2PS 16(SI)(AX*2), Y1
@@ -1035,17 +1431,17 @@ again41:
 	VMOVUPS Y2, 64(DI)(AX*4)
 	VMOVUPS Y3, 96(DI)(AX*4)
 	ADDQ $32, AX
-	JMP again41
-next42:
+	JMP again53
+next54:
 	LEAQ -8(CX), R8
-again43:
+again55:
 	CMPQ AX, R8
-	JGT next44
+	JGT next56
 	VCVTPH2PS 0(SI)(AX*2), Y0
 	VMOVUPS Y0, 0(DI)(AX*4)
 	ADDQ $8, AX
-	JMP again43
-next44:
+	JMP again55
+next56:
 	VZEROUPPER
 	RET
 
@@ -1056,9 +1452,9 @@ TEXT ·widenBF16AVX2(SB), NOSPLIT, $0-24
 	MOVQ n+16(FP), CX
 	XORQ AX, AX
 	LEAQ -32(CX), R8
-again45:
+again57:
 	CMPQ AX, R8
-	JGT next46
+	JGT next58
 	PREFETCHT0 1152(SI)(AX*2)
 	VPMOVZXWD 0(SI)(AX*2), Y0
 	VPMOVZXWD 16(SI)(AX*2), Y1
@@ -1073,18 +1469,18 @@ again45:
 	VPSLLD $16, Y3, Y3
 	VMOVUPS Y3, 96(DI)(AX*4)
 	ADDQ $32, AX
-	JMP again45
-next46:
+	JMP again57
+next58:
 	LEAQ -8(CX), R8
-again47:
+again59:
 	CMPQ AX, R8
-	JGT next48
+	JGT next60
 	VPMOVZXWD 0(SI)(AX*2), Y0
 	VPSLLD $16, Y0, Y0
 	VMOVUPS Y0, 0(DI)(AX*4)
 	ADDQ $8, AX
-	JMP again47
-next48:
+	JMP again59
+next60:
 	VZEROUPPER
 	RET
 
@@ -1097,9 +1493,9 @@ TEXT ·clampF16AVX2(SB), NOSPLIT, $0-24
 	VMOVUPS rows_avx2_leastF16<>(SB), Y14
 	XORQ AX, AX
 	LEAQ -32(CX), R8
-again49:
+again61:
 	CMPQ AX, R8
-	JGT next50
+	JGT next62
 	VMINPS 0(SI)(AX*4), Y15, Y0
 	VMAXPS Y0, Y14, Y0
 	VMINPS 32(SI)(AX*4), Y15, Y1
@@ -1113,18 +1509,18 @@ again49:
 	VCVTPS2PH $0, Y2, 32(DI)(AX*2)
 	VCVTPS2PH $0, Y3, 48(DI)(AX*2)
 	ADDQ $32, AX
-	JMP again49
-next50:
+	JMP again61
+next62:
 	LEAQ -8(CX), R8
-again51:
+again63:
 	CMPQ AX, R8
-	JGT next52
+	JGT next64
 	VMINPS 0(SI)(AX*4), Y15, Y0
 	VMAXPS Y0, Y14, Y0
 	VCVTPS2PH $0, Y0, 0(DI)(AX*2)
 	ADDQ $8, AX
-	JMP again51
-next52:
+	JMP again63
+next64:
 	VZEROUPPER
 	RET
 
@@ -1138,9 +1534,9 @@ TEXT ·largestAVX2(SB), NOSPLIT, $0-20
 	VMOVUPS (SI), Y3
 	XORQ AX, AX
 	LEAQ -64(CX), R8
-again53:
+again65:
 	CMPQ AX, R8
-	JGT next54
+	JGT next66
 	VMAXPS 0(SI)(AX*4), Y0, Y0
 	VMAXPS 32(SI)(AX*4), Y1, Y1
 	VMAXPS 64(SI)(AX*4), Y2, Y2
@@ -1150,16 +1546,16 @@ again53:
 	VMAXPS 192(SI)(AX*4), Y2, Y2
 	VMAXPS 224(SI)(AX*4), Y3, Y3
 	ADDQ $64, AX
-	JMP again53
-next54:
+	JMP again65
+next66:
 	LEAQ -8(CX), R8
-again55:
+again67:
 	CMPQ AX, R8
-	JGT next56
+	JGT next68
 	VMAXPS 0(SI)(AX*4), Y0, Y0
 	ADDQ $8, AX
-	JMP again55
-next56:
+	JMP again67
+next68:
 	VMAXPS Y1, Y0, Y0
 	VMAXPS Y3, Y2, Y2
 	VMAXPS Y2, Y0, Y0
@@ -1180,9 +1576,9 @@ TEXT ·seekAVX2(SB), NOSPLIT, $0-32
 	VBROADCASTSS least+16(FP), Y15
 	XORQ AX, AX
 	LEAQ -32(CX), R8
-again59:
+again71:
 	CMPQ AX, R8
-	JGT next60
+	JGT next72
 	VCMPPS $2, 0(SI)(AX*4), Y15, Y0
 	VCMPPS $2, 32(SI)(AX*4), Y15, Y1
 	VCMPPS $2, 64(SI)(AX*4), Y15, Y2
@@ -1191,36 +1587,36 @@ again59:
 	VORPS Y3, Y2, Y5
 	VORPS Y5, Y4, Y4
 	VPTEST Y4, Y4
-	JNE step58
+	JNE step70
 	ADDQ $32, AX
-	JMP again59
-next60:
+	JMP again71
+next72:
 	LEAQ -8(CX), R8
-again61:
+again73:
 	CMPQ AX, R8
-	JGT next62
+	JGT next74
 	VCMPPS $2, 0(SI)(AX*4), Y15, Y0
 	VMOVMSKPS Y0, DX
 	TESTQ DX, DX
-	JNE found57
+	JNE found69
 	ADDQ $8, AX
-	JMP again61
-next62:
-	JMP found57
-step58:
+	JMP again73
+next74:
+	JMP found69
+step70:
 	VMOVMSKPS Y0, DX
 	TESTQ DX, DX
-	JNE found57
+	JNE found69
 	ADDQ $8, AX
 	VMOVMSKPS Y1, DX
 	TESTQ DX, DX
-	JNE found57
+	JNE found69
 	ADDQ $8, AX
 	VMOVMSKPS Y2, DX
 	TESTQ DX, DX
-	JNE found57
+	JNE found69
 	ADDQ $8, AX
-found57:
+found69:
 	MOVQ AX, ret+24(FP)
 	VZEROUPPER
 	RET

@@ -19,6 +19,11 @@ func normNEON(dst *float32, x *float32, w *float32, n int, s float32)
 //go:noescape
 func scaleNEON(dst *float32, x *float32, n int, s float32)
 
+// mulAddNEON sets dst[i] = FMA(a[i], b[i], dst[i]).
+//
+//go:noescape
+func mulAddNEON(dst *float32, a *float32, b *float32, n int)
+
 // addNEON sets dst[i] = a[i] + b[i].
 //
 //go:noescape
@@ -33,6 +38,16 @@ func mulSiLUNEON(dst *float32, gate *float32, up *float32, n int)
 //
 //go:noescape
 func mulGELUNEON(dst *float32, gate *float32, up *float32, n int)
+
+// mulSigmoidNEON sets dst[i] = round(Sigmoid(gate[i])·up[i]).
+//
+//go:noescape
+func mulSigmoidNEON(dst *float32, gate *float32, up *float32, n int)
+
+// silusNEON sets dst[i] = SiLU(x[i]).
+//
+//go:noescape
+func silusNEON(dst *float32, x *float32, n int)
 
 // ropeInterleavedNEON rotates pairs (2i, 2i+1) of heads.
 //

@@ -248,8 +248,8 @@ again11:
 next12:
 	RET
 
-// func addNEON(dst *float32, a *float32, b *float32, n int)
-TEXT ·addNEON(SB), NOSPLIT, $0-32
+// func mulAddNEON(dst *float32, a *float32, b *float32, n int)
+TEXT ·mulAddNEON(SB), NOSPLIT, $0-32
 	MOVD dst+0(FP), R0
 	MOVD a+8(FP), R1
 	MOVD b+16(FP), R2
@@ -257,6 +257,82 @@ TEXT ·addNEON(SB), NOSPLIT, $0-32
 again13:
 	CMP $32, R5
 	BLT next14
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x3dc00048 // ldr q8, [x2, #0]
+	WORD $0x3dc00010 // ldr q16, [x0, #0]
+	WORD $0x3dc00421 // ldr q1, [x1, #16]
+	WORD $0x3dc00449 // ldr q9, [x2, #16]
+	WORD $0x3dc00411 // ldr q17, [x0, #16]
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x3dc0084a // ldr q10, [x2, #32]
+	WORD $0x3dc00812 // ldr q18, [x0, #32]
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x3dc00c4b // ldr q11, [x2, #48]
+	WORD $0x3dc00c13 // ldr q19, [x0, #48]
+	WORD $0x3dc01024 // ldr q4, [x1, #64]
+	WORD $0x3dc0104c // ldr q12, [x2, #64]
+	WORD $0x3dc01014 // ldr q20, [x0, #64]
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x3dc0144d // ldr q13, [x2, #80]
+	WORD $0x3dc01415 // ldr q21, [x0, #80]
+	WORD $0x3dc01826 // ldr q6, [x1, #96]
+	WORD $0x3dc0184e // ldr q14, [x2, #96]
+	WORD $0x3dc01816 // ldr q22, [x0, #96]
+	WORD $0x3dc01c27 // ldr q7, [x1, #112]
+	WORD $0x3dc01c4f // ldr q15, [x2, #112]
+	WORD $0x3dc01c17 // ldr q23, [x0, #112]
+	WORD $0x4e28cc10 // fmla v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0, #0]
+	WORD $0x4e29cc31 // fmla v17.4s, v1.4s, v9.4s
+	WORD $0x3d800411 // str q17, [x0, #16]
+	WORD $0x4e2acc52 // fmla v18.4s, v2.4s, v10.4s
+	WORD $0x3d800812 // str q18, [x0, #32]
+	WORD $0x4e2bcc73 // fmla v19.4s, v3.4s, v11.4s
+	WORD $0x3d800c13 // str q19, [x0, #48]
+	WORD $0x4e2ccc94 // fmla v20.4s, v4.4s, v12.4s
+	WORD $0x3d801014 // str q20, [x0, #64]
+	WORD $0x4e2dccb5 // fmla v21.4s, v5.4s, v13.4s
+	WORD $0x3d801415 // str q21, [x0, #80]
+	WORD $0x4e2eccd6 // fmla v22.4s, v6.4s, v14.4s
+	WORD $0x3d801816 // str q22, [x0, #96]
+	WORD $0x4e2fccf7 // fmla v23.4s, v7.4s, v15.4s
+	WORD $0x3d801c17 // str q23, [x0, #112]
+	ADD $128, R0
+	ADD $128, R1
+	ADD $128, R2
+	SUB $32, R5
+	JMP again13
+next14:
+again15:
+	CMP $8, R5
+	BLT next16
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x3dc00048 // ldr q8, [x2, #0]
+	WORD $0x3dc00010 // ldr q16, [x0, #0]
+	WORD $0x3dc00421 // ldr q1, [x1, #16]
+	WORD $0x3dc00449 // ldr q9, [x2, #16]
+	WORD $0x3dc00411 // ldr q17, [x0, #16]
+	WORD $0x4e28cc10 // fmla v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0, #0]
+	WORD $0x4e29cc31 // fmla v17.4s, v1.4s, v9.4s
+	WORD $0x3d800411 // str q17, [x0, #16]
+	ADD $32, R0
+	ADD $32, R1
+	ADD $32, R2
+	SUB $8, R5
+	JMP again15
+next16:
+	RET
+
+// func addNEON(dst *float32, a *float32, b *float32, n int)
+TEXT ·addNEON(SB), NOSPLIT, $0-32
+	MOVD dst+0(FP), R0
+	MOVD a+8(FP), R1
+	MOVD b+16(FP), R2
+	MOVD n+24(FP), R5
+again17:
+	CMP $32, R5
+	BLT next18
 	WORD $0x3dc00020 // ldr q0, [x1, #0]
 	WORD $0x3dc00048 // ldr q8, [x2, #0]
 	WORD $0x3dc00421 // ldr q1, [x1, #16]
@@ -293,11 +369,11 @@ again13:
 	ADD $128, R1
 	ADD $128, R2
 	SUB $32, R5
-	JMP again13
-next14:
-again15:
+	JMP again17
+next18:
+again19:
 	CMP $8, R5
-	BLT next16
+	BLT next20
 	WORD $0x3dc00020 // ldr q0, [x1, #0]
 	WORD $0x3dc00048 // ldr q8, [x2, #0]
 	WORD $0x3dc00421 // ldr q1, [x1, #16]
@@ -310,8 +386,8 @@ again15:
 	ADD $32, R1
 	ADD $32, R2
 	SUB $8, R5
-	JMP again15
-next16:
+	JMP again19
+next20:
 	RET
 
 // func mulSiLUNEON(dst *float32, gate *float32, up *float32, n int)
@@ -340,13 +416,9 @@ TEXT ·mulSiLUNEON(SB), NOSPLIT, $0-32
 	WORD $0x3dc00278 // ldr q24, [x19, #0]
 	MOVD $rows_neon_exp1<>(SB), R19
 	WORD $0x3dc00279 // ldr q25, [x19, #0]
-	MOVD $rows_neon_gelu1<>(SB), R19
-	WORD $0x3dc0027e // ldr q30, [x19, #0]
-	MOVD $rows_neon_gelu3<>(SB), R19
-	WORD $0x3dc0027f // ldr q31, [x19, #0]
-again17:
+again21:
 	CMP $16, R5
-	BLT next18
+	BLT next22
 	WORD $0x3dc00020 // ldr q0, [x1, #0]
 	WORD $0x6ea0f800 // fneg v0.4s, v0.4s
 	WORD $0x3dc00424 // ldr q4, [x1, #16]
@@ -491,11 +563,11 @@ again17:
 	ADD $64, R1
 	ADD $64, R2
 	SUB $16, R5
-	JMP again17
-next18:
-again19:
+	JMP again21
+next22:
+again23:
 	CMP $8, R5
-	BLT next20
+	BLT next24
 	WORD $0x3dc00020 // ldr q0, [x1, #0]
 	WORD $0x6ea0f800 // fneg v0.4s, v0.4s
 	WORD $0x3dc00424 // ldr q4, [x1, #16]
@@ -570,8 +642,8 @@ again19:
 	ADD $32, R1
 	ADD $32, R2
 	SUB $8, R5
-	JMP again19
-next20:
+	JMP again23
+next24:
 	RET
 
 // func mulGELUNEON(dst *float32, gate *float32, up *float32, n int)
@@ -604,9 +676,9 @@ TEXT ·mulGELUNEON(SB), NOSPLIT, $0-32
 	WORD $0x3dc0027e // ldr q30, [x19, #0]
 	MOVD $rows_neon_gelu3<>(SB), R19
 	WORD $0x3dc0027f // ldr q31, [x19, #0]
-again21:
+again25:
 	CMP $16, R5
-	BLT next22
+	BLT next26
 	WORD $0x3dc00020 // ldr q0, [x1, #0]
 	WORD $0x6e20dc01 // fmul v1.4s, v0.4s, v0.4s
 	WORD $0x4ebe1fc2 // mov v2.16b, v30.16b
@@ -767,11 +839,11 @@ again21:
 	ADD $64, R1
 	ADD $64, R2
 	SUB $16, R5
-	JMP again21
-next22:
-again23:
+	JMP again25
+next26:
+again27:
 	CMP $8, R5
-	BLT next24
+	BLT next28
 	WORD $0x3dc00020 // ldr q0, [x1, #0]
 	WORD $0x6e20dc01 // fmul v1.4s, v0.4s, v0.4s
 	WORD $0x4ebe1fc2 // mov v2.16b, v30.16b
@@ -854,8 +926,499 @@ again23:
 	ADD $32, R1
 	ADD $32, R2
 	SUB $8, R5
-	JMP again23
-next24:
+	JMP again27
+next28:
+	RET
+
+// func mulSigmoidNEON(dst *float32, gate *float32, up *float32, n int)
+TEXT ·mulSigmoidNEON(SB), NOSPLIT, $0-32
+	MOVD dst+0(FP), R0
+	MOVD gate+8(FP), R1
+	MOVD up+16(FP), R2
+	MOVD n+24(FP), R5
+	MOVD $rows_neon_exp<>(SB), R19
+	WORD $0x3dc00270 // ldr q16, [x19, #0]
+	MOVD $rows_neon_magic<>(SB), R19
+	WORD $0x3dc00271 // ldr q17, [x19, #0]
+	MOVD $rows_neon_one<>(SB), R19
+	WORD $0x3dc00272 // ldr q18, [x19, #0]
+	MOVD $rows_neon_least<>(SB), R19
+	WORD $0x3dc00273 // ldr q19, [x19, #0]
+	MOVD $rows_neon_beyond<>(SB), R19
+	WORD $0x3dc00274 // ldr q20, [x19, #0]
+	MOVD $rows_neon_exp5<>(SB), R19
+	WORD $0x3dc00275 // ldr q21, [x19, #0]
+	MOVD $rows_neon_exp4<>(SB), R19
+	WORD $0x3dc00276 // ldr q22, [x19, #0]
+	MOVD $rows_neon_exp3<>(SB), R19
+	WORD $0x3dc00277 // ldr q23, [x19, #0]
+	MOVD $rows_neon_exp2<>(SB), R19
+	WORD $0x3dc00278 // ldr q24, [x19, #0]
+	MOVD $rows_neon_exp1<>(SB), R19
+	WORD $0x3dc00279 // ldr q25, [x19, #0]
+again29:
+	CMP $16, R5
+	BLT next30
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x6ea0f800 // fneg v0.4s, v0.4s
+	WORD $0x3dc00424 // ldr q4, [x1, #16]
+	WORD $0x6ea0f884 // fneg v4.4s, v4.4s
+	WORD $0x3dc00828 // ldr q8, [x1, #32]
+	WORD $0x6ea0f908 // fneg v8.4s, v8.4s
+	WORD $0x3dc00c2c // ldr q12, [x1, #48]
+	WORD $0x6ea0f98c // fneg v12.4s, v12.4s
+	WORD $0x4e33f400 // fmax v0.4s, v0.4s, v19.4s
+	WORD $0x4e33f484 // fmax v4.4s, v4.4s, v19.4s
+	WORD $0x4e33f508 // fmax v8.4s, v8.4s, v19.4s
+	WORD $0x4e33f58c // fmax v12.4s, v12.4s, v19.4s
+	WORD $0x4eb4f400 // fmin v0.4s, v0.4s, v20.4s
+	WORD $0x4eb4f484 // fmin v4.4s, v4.4s, v20.4s
+	WORD $0x4eb4f508 // fmin v8.4s, v8.4s, v20.4s
+	WORD $0x4eb4f58c // fmin v12.4s, v12.4s, v20.4s
+	WORD $0x4f909001 // fmul v1.4s, v0.4s, v16.s[0]
+	WORD $0x4f909085 // fmul v5.4s, v4.4s, v16.s[0]
+	WORD $0x4f909109 // fmul v9.4s, v8.4s, v16.s[0]
+	WORD $0x4f90918d // fmul v13.4s, v12.4s, v16.s[0]
+	WORD $0x4e31d421 // fadd v1.4s, v1.4s, v17.4s
+	WORD $0x4e31d4a5 // fadd v5.4s, v5.4s, v17.4s
+	WORD $0x4e31d529 // fadd v9.4s, v9.4s, v17.4s
+	WORD $0x4e31d5ad // fadd v13.4s, v13.4s, v17.4s
+	WORD $0x4eb1d422 // fsub v2.4s, v1.4s, v17.4s
+	WORD $0x4eb1d4a6 // fsub v6.4s, v5.4s, v17.4s
+	WORD $0x4eb1d52a // fsub v10.4s, v9.4s, v17.4s
+	WORD $0x4eb1d5ae // fsub v14.4s, v13.4s, v17.4s
+	WORD $0x4fb05040 // fmls v0.4s, v2.4s, v16.s[1]
+	WORD $0x4fb050c4 // fmls v4.4s, v6.4s, v16.s[1]
+	WORD $0x4fb05148 // fmls v8.4s, v10.4s, v16.s[1]
+	WORD $0x4fb051cc // fmls v12.4s, v14.4s, v16.s[1]
+	WORD $0x4f901840 // fmla v0.4s, v2.4s, v16.s[2]
+	WORD $0x4f9018c4 // fmla v4.4s, v6.4s, v16.s[2]
+	WORD $0x4f901948 // fmla v8.4s, v10.4s, v16.s[2]
+	WORD $0x4f9019cc // fmla v12.4s, v14.4s, v16.s[2]
+	WORD $0x4eb61ec3 // mov v3.16b, v22.16b
+	WORD $0x4e20cea3 // fmla v3.4s, v21.4s, v0.4s
+	WORD $0x4eb61ec7 // mov v7.16b, v22.16b
+	WORD $0x4e24cea7 // fmla v7.4s, v21.4s, v4.4s
+	WORD $0x4eb61ecb // mov v11.16b, v22.16b
+	WORD $0x4e28ceab // fmla v11.4s, v21.4s, v8.4s
+	WORD $0x4eb61ecf // mov v15.16b, v22.16b
+	WORD $0x4e2cceaf // fmla v15.4s, v21.4s, v12.4s
+	WORD $0x4eb71ee2 // mov v2.16b, v23.16b
+	WORD $0x4e20cc62 // fmla v2.4s, v3.4s, v0.4s
+	WORD $0x4eb71ee6 // mov v6.16b, v23.16b
+	WORD $0x4e24cce6 // fmla v6.4s, v7.4s, v4.4s
+	WORD $0x4eb71eea // mov v10.16b, v23.16b
+	WORD $0x4e28cd6a // fmla v10.4s, v11.4s, v8.4s
+	WORD $0x4eb71eee // mov v14.16b, v23.16b
+	WORD $0x4e2ccdee // fmla v14.4s, v15.4s, v12.4s
+	WORD $0x4eb81f03 // mov v3.16b, v24.16b
+	WORD $0x4e20cc43 // fmla v3.4s, v2.4s, v0.4s
+	WORD $0x4eb81f07 // mov v7.16b, v24.16b
+	WORD $0x4e24ccc7 // fmla v7.4s, v6.4s, v4.4s
+	WORD $0x4eb81f0b // mov v11.16b, v24.16b
+	WORD $0x4e28cd4b // fmla v11.4s, v10.4s, v8.4s
+	WORD $0x4eb81f0f // mov v15.16b, v24.16b
+	WORD $0x4e2ccdcf // fmla v15.4s, v14.4s, v12.4s
+	WORD $0x4eb91f22 // mov v2.16b, v25.16b
+	WORD $0x4e20cc62 // fmla v2.4s, v3.4s, v0.4s
+	WORD $0x4eb91f26 // mov v6.16b, v25.16b
+	WORD $0x4e24cce6 // fmla v6.4s, v7.4s, v4.4s
+	WORD $0x4eb91f2a // mov v10.16b, v25.16b
+	WORD $0x4e28cd6a // fmla v10.4s, v11.4s, v8.4s
+	WORD $0x4eb91f2e // mov v14.16b, v25.16b
+	WORD $0x4e2ccdee // fmla v14.4s, v15.4s, v12.4s
+	WORD $0x4eb21e43 // mov v3.16b, v18.16b
+	WORD $0x4e20cc43 // fmla v3.4s, v2.4s, v0.4s
+	WORD $0x4eb21e47 // mov v7.16b, v18.16b
+	WORD $0x4e24ccc7 // fmla v7.4s, v6.4s, v4.4s
+	WORD $0x4eb21e4b // mov v11.16b, v18.16b
+	WORD $0x4e28cd4b // fmla v11.4s, v10.4s, v8.4s
+	WORD $0x4eb21e4f // mov v15.16b, v18.16b
+	WORD $0x4e2ccdcf // fmla v15.4s, v14.4s, v12.4s
+	WORD $0x4eb21e42 // mov v2.16b, v18.16b
+	WORD $0x4e20cc62 // fmla v2.4s, v3.4s, v0.4s
+	WORD $0x4eb21e46 // mov v6.16b, v18.16b
+	WORD $0x4e24cce6 // fmla v6.4s, v7.4s, v4.4s
+	WORD $0x4eb21e4a // mov v10.16b, v18.16b
+	WORD $0x4e28cd6a // fmla v10.4s, v11.4s, v8.4s
+	WORD $0x4eb21e4e // mov v14.16b, v18.16b
+	WORD $0x4e2ccdee // fmla v14.4s, v15.4s, v12.4s
+	WORD $0x6f3f0420 // ushr v0.4s, v1.4s, #1
+	WORD $0x6f3f04a4 // ushr v4.4s, v5.4s, #1
+	WORD $0x6f3f0528 // ushr v8.4s, v9.4s, #1
+	WORD $0x6f3f05ac // ushr v12.4s, v13.4s, #1
+	WORD $0x4f375400 // shl v0.4s, v0.4s, #23
+	WORD $0x4f375484 // shl v4.4s, v4.4s, #23
+	WORD $0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD $0x4f37558c // shl v12.4s, v12.4s, #23
+	WORD $0x4f375421 // shl v1.4s, v1.4s, #23
+	WORD $0x4f3754a5 // shl v5.4s, v5.4s, #23
+	WORD $0x4f375529 // shl v9.4s, v9.4s, #23
+	WORD $0x4f3755ad // shl v13.4s, v13.4s, #23
+	WORD $0x6ea08421 // sub v1.4s, v1.4s, v0.4s
+	WORD $0x6ea484a5 // sub v5.4s, v5.4s, v4.4s
+	WORD $0x6ea88529 // sub v9.4s, v9.4s, v8.4s
+	WORD $0x6eac85ad // sub v13.4s, v13.4s, v12.4s
+	WORD $0x4eb28400 // add v0.4s, v0.4s, v18.4s
+	WORD $0x4eb28484 // add v4.4s, v4.4s, v18.4s
+	WORD $0x4eb28508 // add v8.4s, v8.4s, v18.4s
+	WORD $0x4eb2858c // add v12.4s, v12.4s, v18.4s
+	WORD $0x4eb28421 // add v1.4s, v1.4s, v18.4s
+	WORD $0x4eb284a5 // add v5.4s, v5.4s, v18.4s
+	WORD $0x4eb28529 // add v9.4s, v9.4s, v18.4s
+	WORD $0x4eb285ad // add v13.4s, v13.4s, v18.4s
+	WORD $0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
+	WORD $0x6e24dcc4 // fmul v4.4s, v6.4s, v4.4s
+	WORD $0x6e28dd48 // fmul v8.4s, v10.4s, v8.4s
+	WORD $0x6e2cddcc // fmul v12.4s, v14.4s, v12.4s
+	WORD $0x6e21dc00 // fmul v0.4s, v0.4s, v1.4s
+	WORD $0x6e25dc84 // fmul v4.4s, v4.4s, v5.4s
+	WORD $0x6e29dd08 // fmul v8.4s, v8.4s, v9.4s
+	WORD $0x6e2ddd8c // fmul v12.4s, v12.4s, v13.4s
+	WORD $0x4e32d400 // fadd v0.4s, v0.4s, v18.4s
+	WORD $0x3dc00042 // ldr q2, [x2, #0]
+	WORD $0x6e20fe40 // fdiv v0.4s, v18.4s, v0.4s
+	WORD $0x4e32d484 // fadd v4.4s, v4.4s, v18.4s
+	WORD $0x3dc00446 // ldr q6, [x2, #16]
+	WORD $0x6e24fe44 // fdiv v4.4s, v18.4s, v4.4s
+	WORD $0x4e32d508 // fadd v8.4s, v8.4s, v18.4s
+	WORD $0x3dc0084a // ldr q10, [x2, #32]
+	WORD $0x6e28fe48 // fdiv v8.4s, v18.4s, v8.4s
+	WORD $0x4e32d58c // fadd v12.4s, v12.4s, v18.4s
+	WORD $0x3dc00c4e // ldr q14, [x2, #48]
+	WORD $0x6e2cfe4c // fdiv v12.4s, v18.4s, v12.4s
+	WORD $0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	WORD $0x3d800000 // str q0, [x0, #0]
+	WORD $0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD $0x3d800404 // str q4, [x0, #16]
+	WORD $0x6e2add08 // fmul v8.4s, v8.4s, v10.4s
+	WORD $0x3d800808 // str q8, [x0, #32]
+	WORD $0x6e2edd8c // fmul v12.4s, v12.4s, v14.4s
+	WORD $0x3d800c0c // str q12, [x0, #48]
+	ADD $64, R0
+	ADD $64, R1
+	ADD $64, R2
+	SUB $16, R5
+	JMP again29
+next30:
+again31:
+	CMP $8, R5
+	BLT next32
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x6ea0f800 // fneg v0.4s, v0.4s
+	WORD $0x3dc00424 // ldr q4, [x1, #16]
+	WORD $0x6ea0f884 // fneg v4.4s, v4.4s
+	WORD $0x4e33f400 // fmax v0.4s, v0.4s, v19.4s
+	WORD $0x4e33f484 // fmax v4.4s, v4.4s, v19.4s
+	WORD $0x4eb4f400 // fmin v0.4s, v0.4s, v20.4s
+	WORD $0x4eb4f484 // fmin v4.4s, v4.4s, v20.4s
+	WORD $0x4f909001 // fmul v1.4s, v0.4s, v16.s[0]
+	WORD $0x4f909085 // fmul v5.4s, v4.4s, v16.s[0]
+	WORD $0x4e31d421 // fadd v1.4s, v1.4s, v17.4s
+	WORD $0x4e31d4a5 // fadd v5.4s, v5.4s, v17.4s
+	WORD $0x4eb1d422 // fsub v2.4s, v1.4s, v17.4s
+	WORD $0x4eb1d4a6 // fsub v6.4s, v5.4s, v17.4s
+	WORD $0x4fb05040 // fmls v0.4s, v2.4s, v16.s[1]
+	WORD $0x4fb050c4 // fmls v4.4s, v6.4s, v16.s[1]
+	WORD $0x4f901840 // fmla v0.4s, v2.4s, v16.s[2]
+	WORD $0x4f9018c4 // fmla v4.4s, v6.4s, v16.s[2]
+	WORD $0x4eb61ec3 // mov v3.16b, v22.16b
+	WORD $0x4e20cea3 // fmla v3.4s, v21.4s, v0.4s
+	WORD $0x4eb61ec7 // mov v7.16b, v22.16b
+	WORD $0x4e24cea7 // fmla v7.4s, v21.4s, v4.4s
+	WORD $0x4eb71ee2 // mov v2.16b, v23.16b
+	WORD $0x4e20cc62 // fmla v2.4s, v3.4s, v0.4s
+	WORD $0x4eb71ee6 // mov v6.16b, v23.16b
+	WORD $0x4e24cce6 // fmla v6.4s, v7.4s, v4.4s
+	WORD $0x4eb81f03 // mov v3.16b, v24.16b
+	WORD $0x4e20cc43 // fmla v3.4s, v2.4s, v0.4s
+	WORD $0x4eb81f07 // mov v7.16b, v24.16b
+	WORD $0x4e24ccc7 // fmla v7.4s, v6.4s, v4.4s
+	WORD $0x4eb91f22 // mov v2.16b, v25.16b
+	WORD $0x4e20cc62 // fmla v2.4s, v3.4s, v0.4s
+	WORD $0x4eb91f26 // mov v6.16b, v25.16b
+	WORD $0x4e24cce6 // fmla v6.4s, v7.4s, v4.4s
+	WORD $0x4eb21e43 // mov v3.16b, v18.16b
+	WORD $0x4e20cc43 // fmla v3.4s, v2.4s, v0.4s
+	WORD $0x4eb21e47 // mov v7.16b, v18.16b
+	WORD $0x4e24ccc7 // fmla v7.4s, v6.4s, v4.4s
+	WORD $0x4eb21e42 // mov v2.16b, v18.16b
+	WORD $0x4e20cc62 // fmla v2.4s, v3.4s, v0.4s
+	WORD $0x4eb21e46 // mov v6.16b, v18.16b
+	WORD $0x4e24cce6 // fmla v6.4s, v7.4s, v4.4s
+	WORD $0x6f3f0420 // ushr v0.4s, v1.4s, #1
+	WORD $0x6f3f04a4 // ushr v4.4s, v5.4s, #1
+	WORD $0x4f375400 // shl v0.4s, v0.4s, #23
+	WORD $0x4f375484 // shl v4.4s, v4.4s, #23
+	WORD $0x4f375421 // shl v1.4s, v1.4s, #23
+	WORD $0x4f3754a5 // shl v5.4s, v5.4s, #23
+	WORD $0x6ea08421 // sub v1.4s, v1.4s, v0.4s
+	WORD $0x6ea484a5 // sub v5.4s, v5.4s, v4.4s
+	WORD $0x4eb28400 // add v0.4s, v0.4s, v18.4s
+	WORD $0x4eb28484 // add v4.4s, v4.4s, v18.4s
+	WORD $0x4eb28421 // add v1.4s, v1.4s, v18.4s
+	WORD $0x4eb284a5 // add v5.4s, v5.4s, v18.4s
+	WORD $0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
+	WORD $0x6e24dcc4 // fmul v4.4s, v6.4s, v4.4s
+	WORD $0x6e21dc00 // fmul v0.4s, v0.4s, v1.4s
+	WORD $0x6e25dc84 // fmul v4.4s, v4.4s, v5.4s
+	WORD $0x4e32d400 // fadd v0.4s, v0.4s, v18.4s
+	WORD $0x3dc00042 // ldr q2, [x2, #0]
+	WORD $0x6e20fe40 // fdiv v0.4s, v18.4s, v0.4s
+	WORD $0x4e32d484 // fadd v4.4s, v4.4s, v18.4s
+	WORD $0x3dc00446 // ldr q6, [x2, #16]
+	WORD $0x6e24fe44 // fdiv v4.4s, v18.4s, v4.4s
+	WORD $0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	WORD $0x3d800000 // str q0, [x0, #0]
+	WORD $0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD $0x3d800404 // str q4, [x0, #16]
+	ADD $32, R0
+	ADD $32, R1
+	ADD $32, R2
+	SUB $8, R5
+	JMP again31
+next32:
+	RET
+
+// func silusNEON(dst *float32, x *float32, n int)
+TEXT ·silusNEON(SB), NOSPLIT, $0-24
+	MOVD dst+0(FP), R0
+	MOVD x+8(FP), R1
+	MOVD n+16(FP), R5
+	MOVD $rows_neon_exp<>(SB), R19
+	WORD $0x3dc00270 // ldr q16, [x19, #0]
+	MOVD $rows_neon_magic<>(SB), R19
+	WORD $0x3dc00271 // ldr q17, [x19, #0]
+	MOVD $rows_neon_one<>(SB), R19
+	WORD $0x3dc00272 // ldr q18, [x19, #0]
+	MOVD $rows_neon_least<>(SB), R19
+	WORD $0x3dc00273 // ldr q19, [x19, #0]
+	MOVD $rows_neon_beyond<>(SB), R19
+	WORD $0x3dc00274 // ldr q20, [x19, #0]
+	MOVD $rows_neon_exp5<>(SB), R19
+	WORD $0x3dc00275 // ldr q21, [x19, #0]
+	MOVD $rows_neon_exp4<>(SB), R19
+	WORD $0x3dc00276 // ldr q22, [x19, #0]
+	MOVD $rows_neon_exp3<>(SB), R19
+	WORD $0x3dc00277 // ldr q23, [x19, #0]
+	MOVD $rows_neon_exp2<>(SB), R19
+	WORD $0x3dc00278 // ldr q24, [x19, #0]
+	MOVD $rows_neon_exp1<>(SB), R19
+	WORD $0x3dc00279 // ldr q25, [x19, #0]
+again33:
+	CMP $16, R5
+	BLT next34
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x6ea0f800 // fneg v0.4s, v0.4s
+	WORD $0x3dc00424 // ldr q4, [x1, #16]
+	WORD $0x6ea0f884 // fneg v4.4s, v4.4s
+	WORD $0x3dc00828 // ldr q8, [x1, #32]
+	WORD $0x6ea0f908 // fneg v8.4s, v8.4s
+	WORD $0x3dc00c2c // ldr q12, [x1, #48]
+	WORD $0x6ea0f98c // fneg v12.4s, v12.4s
+	WORD $0x4e33f400 // fmax v0.4s, v0.4s, v19.4s
+	WORD $0x4e33f484 // fmax v4.4s, v4.4s, v19.4s
+	WORD $0x4e33f508 // fmax v8.4s, v8.4s, v19.4s
+	WORD $0x4e33f58c // fmax v12.4s, v12.4s, v19.4s
+	WORD $0x4eb4f400 // fmin v0.4s, v0.4s, v20.4s
+	WORD $0x4eb4f484 // fmin v4.4s, v4.4s, v20.4s
+	WORD $0x4eb4f508 // fmin v8.4s, v8.4s, v20.4s
+	WORD $0x4eb4f58c // fmin v12.4s, v12.4s, v20.4s
+	WORD $0x4f909001 // fmul v1.4s, v0.4s, v16.s[0]
+	WORD $0x4f909085 // fmul v5.4s, v4.4s, v16.s[0]
+	WORD $0x4f909109 // fmul v9.4s, v8.4s, v16.s[0]
+	WORD $0x4f90918d // fmul v13.4s, v12.4s, v16.s[0]
+	WORD $0x4e31d421 // fadd v1.4s, v1.4s, v17.4s
+	WORD $0x4e31d4a5 // fadd v5.4s, v5.4s, v17.4s
+	WORD $0x4e31d529 // fadd v9.4s, v9.4s, v17.4s
+	WORD $0x4e31d5ad // fadd v13.4s, v13.4s, v17.4s
+	WORD $0x4eb1d422 // fsub v2.4s, v1.4s, v17.4s
+	WORD $0x4eb1d4a6 // fsub v6.4s, v5.4s, v17.4s
+	WORD $0x4eb1d52a // fsub v10.4s, v9.4s, v17.4s
+	WORD $0x4eb1d5ae // fsub v14.4s, v13.4s, v17.4s
+	WORD $0x4fb05040 // fmls v0.4s, v2.4s, v16.s[1]
+	WORD $0x4fb050c4 // fmls v4.4s, v6.4s, v16.s[1]
+	WORD $0x4fb05148 // fmls v8.4s, v10.4s, v16.s[1]
+	WORD $0x4fb051cc // fmls v12.4s, v14.4s, v16.s[1]
+	WORD $0x4f901840 // fmla v0.4s, v2.4s, v16.s[2]
+	WORD $0x4f9018c4 // fmla v4.4s, v6.4s, v16.s[2]
+	WORD $0x4f901948 // fmla v8.4s, v10.4s, v16.s[2]
+	WORD $0x4f9019cc // fmla v12.4s, v14.4s, v16.s[2]
+	WORD $0x4eb61ec3 // mov v3.16b, v22.16b
+	WORD $0x4e20cea3 // fmla v3.4s, v21.4s, v0.4s
+	WORD $0x4eb61ec7 // mov v7.16b, v22.16b
+	WORD $0x4e24cea7 // fmla v7.4s, v21.4s, v4.4s
+	WORD $0x4eb61ecb // mov v11.16b, v22.16b
+	WORD $0x4e28ceab // fmla v11.4s, v21.4s, v8.4s
+	WORD $0x4eb61ecf // mov v15.16b, v22.16b
+	WORD $0x4e2cceaf // fmla v15.4s, v21.4s, v12.4s
+	WORD $0x4eb71ee2 // mov v2.16b, v23.16b
+	WORD $0x4e20cc62 // fmla v2.4s, v3.4s, v0.4s
+	WORD $0x4eb71ee6 // mov v6.16b, v23.16b
+	WORD $0x4e24cce6 // fmla v6.4s, v7.4s, v4.4s
+	WORD $0x4eb71eea // mov v10.16b, v23.16b
+	WORD $0x4e28cd6a // fmla v10.4s, v11.4s, v8.4s
+	WORD $0x4eb71eee // mov v14.16b, v23.16b
+	WORD $0x4e2ccdee // fmla v14.4s, v15.4s, v12.4s
+	WORD $0x4eb81f03 // mov v3.16b, v24.16b
+	WORD $0x4e20cc43 // fmla v3.4s, v2.4s, v0.4s
+	WORD $0x4eb81f07 // mov v7.16b, v24.16b
+	WORD $0x4e24ccc7 // fmla v7.4s, v6.4s, v4.4s
+	WORD $0x4eb81f0b // mov v11.16b, v24.16b
+	WORD $0x4e28cd4b // fmla v11.4s, v10.4s, v8.4s
+	WORD $0x4eb81f0f // mov v15.16b, v24.16b
+	WORD $0x4e2ccdcf // fmla v15.4s, v14.4s, v12.4s
+	WORD $0x4eb91f22 // mov v2.16b, v25.16b
+	WORD $0x4e20cc62 // fmla v2.4s, v3.4s, v0.4s
+	WORD $0x4eb91f26 // mov v6.16b, v25.16b
+	WORD $0x4e24cce6 // fmla v6.4s, v7.4s, v4.4s
+	WORD $0x4eb91f2a // mov v10.16b, v25.16b
+	WORD $0x4e28cd6a // fmla v10.4s, v11.4s, v8.4s
+	WORD $0x4eb91f2e // mov v14.16b, v25.16b
+	WORD $0x4e2ccdee // fmla v14.4s, v15.4s, v12.4s
+	WORD $0x4eb21e43 // mov v3.16b, v18.16b
+	WORD $0x4e20cc43 // fmla v3.4s, v2.4s, v0.4s
+	WORD $0x4eb21e47 // mov v7.16b, v18.16b
+	WORD $0x4e24ccc7 // fmla v7.4s, v6.4s, v4.4s
+	WORD $0x4eb21e4b // mov v11.16b, v18.16b
+	WORD $0x4e28cd4b // fmla v11.4s, v10.4s, v8.4s
+	WORD $0x4eb21e4f // mov v15.16b, v18.16b
+	WORD $0x4e2ccdcf // fmla v15.4s, v14.4s, v12.4s
+	WORD $0x4eb21e42 // mov v2.16b, v18.16b
+	WORD $0x4e20cc62 // fmla v2.4s, v3.4s, v0.4s
+	WORD $0x4eb21e46 // mov v6.16b, v18.16b
+	WORD $0x4e24cce6 // fmla v6.4s, v7.4s, v4.4s
+	WORD $0x4eb21e4a // mov v10.16b, v18.16b
+	WORD $0x4e28cd6a // fmla v10.4s, v11.4s, v8.4s
+	WORD $0x4eb21e4e // mov v14.16b, v18.16b
+	WORD $0x4e2ccdee // fmla v14.4s, v15.4s, v12.4s
+	WORD $0x6f3f0420 // ushr v0.4s, v1.4s, #1
+	WORD $0x6f3f04a4 // ushr v4.4s, v5.4s, #1
+	WORD $0x6f3f0528 // ushr v8.4s, v9.4s, #1
+	WORD $0x6f3f05ac // ushr v12.4s, v13.4s, #1
+	WORD $0x4f375400 // shl v0.4s, v0.4s, #23
+	WORD $0x4f375484 // shl v4.4s, v4.4s, #23
+	WORD $0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD $0x4f37558c // shl v12.4s, v12.4s, #23
+	WORD $0x4f375421 // shl v1.4s, v1.4s, #23
+	WORD $0x4f3754a5 // shl v5.4s, v5.4s, #23
+	WORD $0x4f375529 // shl v9.4s, v9.4s, #23
+	WORD $0x4f3755ad // shl v13.4s, v13.4s, #23
+	WORD $0x6ea08421 // sub v1.4s, v1.4s, v0.4s
+	WORD $0x6ea484a5 // sub v5.4s, v5.4s, v4.4s
+	WORD $0x6ea88529 // sub v9.4s, v9.4s, v8.4s
+	WORD $0x6eac85ad // sub v13.4s, v13.4s, v12.4s
+	WORD $0x4eb28400 // add v0.4s, v0.4s, v18.4s
+	WORD $0x4eb28484 // add v4.4s, v4.4s, v18.4s
+	WORD $0x4eb28508 // add v8.4s, v8.4s, v18.4s
+	WORD $0x4eb2858c // add v12.4s, v12.4s, v18.4s
+	WORD $0x4eb28421 // add v1.4s, v1.4s, v18.4s
+	WORD $0x4eb284a5 // add v5.4s, v5.4s, v18.4s
+	WORD $0x4eb28529 // add v9.4s, v9.4s, v18.4s
+	WORD $0x4eb285ad // add v13.4s, v13.4s, v18.4s
+	WORD $0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
+	WORD $0x6e24dcc4 // fmul v4.4s, v6.4s, v4.4s
+	WORD $0x6e28dd48 // fmul v8.4s, v10.4s, v8.4s
+	WORD $0x6e2cddcc // fmul v12.4s, v14.4s, v12.4s
+	WORD $0x6e21dc00 // fmul v0.4s, v0.4s, v1.4s
+	WORD $0x6e25dc84 // fmul v4.4s, v4.4s, v5.4s
+	WORD $0x6e29dd08 // fmul v8.4s, v8.4s, v9.4s
+	WORD $0x6e2ddd8c // fmul v12.4s, v12.4s, v13.4s
+	WORD $0x4e32d400 // fadd v0.4s, v0.4s, v18.4s
+	WORD $0x3dc00021 // ldr q1, [x1, #0]
+	WORD $0x6e20fc20 // fdiv v0.4s, v1.4s, v0.4s
+	WORD $0x4e32d484 // fadd v4.4s, v4.4s, v18.4s
+	WORD $0x3dc00425 // ldr q5, [x1, #16]
+	WORD $0x6e24fca4 // fdiv v4.4s, v5.4s, v4.4s
+	WORD $0x4e32d508 // fadd v8.4s, v8.4s, v18.4s
+	WORD $0x3dc00829 // ldr q9, [x1, #32]
+	WORD $0x6e28fd28 // fdiv v8.4s, v9.4s, v8.4s
+	WORD $0x4e32d58c // fadd v12.4s, v12.4s, v18.4s
+	WORD $0x3dc00c2d // ldr q13, [x1, #48]
+	WORD $0x6e2cfdac // fdiv v12.4s, v13.4s, v12.4s
+	WORD $0x3d800000 // str q0, [x0, #0]
+	WORD $0x3d800404 // str q4, [x0, #16]
+	WORD $0x3d800808 // str q8, [x0, #32]
+	WORD $0x3d800c0c // str q12, [x0, #48]
+	ADD $64, R0
+	ADD $64, R1
+	SUB $16, R5
+	JMP again33
+next34:
+again35:
+	CMP $8, R5
+	BLT next36
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x6ea0f800 // fneg v0.4s, v0.4s
+	WORD $0x3dc00424 // ldr q4, [x1, #16]
+	WORD $0x6ea0f884 // fneg v4.4s, v4.4s
+	WORD $0x4e33f400 // fmax v0.4s, v0.4s, v19.4s
+	WORD $0x4e33f484 // fmax v4.4s, v4.4s, v19.4s
+	WORD $0x4eb4f400 // fmin v0.4s, v0.4s, v20.4s
+	WORD $0x4eb4f484 // fmin v4.4s, v4.4s, v20.4s
+	WORD $0x4f909001 // fmul v1.4s, v0.4s, v16.s[0]
+	WORD $0x4f909085 // fmul v5.4s, v4.4s, v16.s[0]
+	WORD $0x4e31d421 // fadd v1.4s, v1.4s, v17.4s
+	WORD $0x4e31d4a5 // fadd v5.4s, v5.4s, v17.4s
+	WORD $0x4eb1d422 // fsub v2.4s, v1.4s, v17.4s
+	WORD $0x4eb1d4a6 // fsub v6.4s, v5.4s, v17.4s
+	WORD $0x4fb05040 // fmls v0.4s, v2.4s, v16.s[1]
+	WORD $0x4fb050c4 // fmls v4.4s, v6.4s, v16.s[1]
+	WORD $0x4f901840 // fmla v0.4s, v2.4s, v16.s[2]
+	WORD $0x4f9018c4 // fmla v4.4s, v6.4s, v16.s[2]
+	WORD $0x4eb61ec3 // mov v3.16b, v22.16b
+	WORD $0x4e20cea3 // fmla v3.4s, v21.4s, v0.4s
+	WORD $0x4eb61ec7 // mov v7.16b, v22.16b
+	WORD $0x4e24cea7 // fmla v7.4s, v21.4s, v4.4s
+	WORD $0x4eb71ee2 // mov v2.16b, v23.16b
+	WORD $0x4e20cc62 // fmla v2.4s, v3.4s, v0.4s
+	WORD $0x4eb71ee6 // mov v6.16b, v23.16b
+	WORD $0x4e24cce6 // fmla v6.4s, v7.4s, v4.4s
+	WORD $0x4eb81f03 // mov v3.16b, v24.16b
+	WORD $0x4e20cc43 // fmla v3.4s, v2.4s, v0.4s
+	WORD $0x4eb81f07 // mov v7.16b, v24.16b
+	WORD $0x4e24ccc7 // fmla v7.4s, v6.4s, v4.4s
+	WORD $0x4eb91f22 // mov v2.16b, v25.16b
+	WORD $0x4e20cc62 // fmla v2.4s, v3.4s, v0.4s
+	WORD $0x4eb91f26 // mov v6.16b, v25.16b
+	WORD $0x4e24cce6 // fmla v6.4s, v7.4s, v4.4s
+	WORD $0x4eb21e43 // mov v3.16b, v18.16b
+	WORD $0x4e20cc43 // fmla v3.4s, v2.4s, v0.4s
+	WORD $0x4eb21e47 // mov v7.16b, v18.16b
+	WORD $0x4e24ccc7 // fmla v7.4s, v6.4s, v4.4s
+	WORD $0x4eb21e42 // mov v2.16b, v18.16b
+	WORD $0x4e20cc62 // fmla v2.4s, v3.4s, v0.4s
+	WORD $0x4eb21e46 // mov v6.16b, v18.16b
+	WORD $0x4e24cce6 // fmla v6.4s, v7.4s, v4.4s
+	WORD $0x6f3f0420 // ushr v0.4s, v1.4s, #1
+	WORD $0x6f3f04a4 // ushr v4.4s, v5.4s, #1
+	WORD $0x4f375400 // shl v0.4s, v0.4s, #23
+	WORD $0x4f375484 // shl v4.4s, v4.4s, #23
+	WORD $0x4f375421 // shl v1.4s, v1.4s, #23
+	WORD $0x4f3754a5 // shl v5.4s, v5.4s, #23
+	WORD $0x6ea08421 // sub v1.4s, v1.4s, v0.4s
+	WORD $0x6ea484a5 // sub v5.4s, v5.4s, v4.4s
+	WORD $0x4eb28400 // add v0.4s, v0.4s, v18.4s
+	WORD $0x4eb28484 // add v4.4s, v4.4s, v18.4s
+	WORD $0x4eb28421 // add v1.4s, v1.4s, v18.4s
+	WORD $0x4eb284a5 // add v5.4s, v5.4s, v18.4s
+	WORD $0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
+	WORD $0x6e24dcc4 // fmul v4.4s, v6.4s, v4.4s
+	WORD $0x6e21dc00 // fmul v0.4s, v0.4s, v1.4s
+	WORD $0x6e25dc84 // fmul v4.4s, v4.4s, v5.4s
+	WORD $0x4e32d400 // fadd v0.4s, v0.4s, v18.4s
+	WORD $0x3dc00021 // ldr q1, [x1, #0]
+	WORD $0x6e20fc20 // fdiv v0.4s, v1.4s, v0.4s
+	WORD $0x4e32d484 // fadd v4.4s, v4.4s, v18.4s
+	WORD $0x3dc00425 // ldr q5, [x1, #16]
+	WORD $0x6e24fca4 // fdiv v4.4s, v5.4s, v4.4s
+	WORD $0x3d800000 // str q0, [x0, #0]
+	WORD $0x3d800404 // str q4, [x0, #16]
+	ADD $32, R0
+	ADD $32, R1
+	SUB $8, R5
+	JMP again35
+next36:
 	RET
 
 // func ropeInterleavedNEON(x *float32, heads int, headDim int, pairs int, cos *float32, sin *float32)
@@ -866,17 +1429,17 @@ TEXT ·ropeInterleavedNEON(SB), NOSPLIT, $0-48
 	MOVD pairs+24(FP), R8
 	MOVD cos+32(FP), R9
 	MOVD sin+40(FP), R10
-head25:
+head37:
 	SUBS $1, R6
-	BLT done26
+	BLT done38
 	MOVD R0, R1
 	ADD R8<<2, R0, R2
 	MOVD R9, R3
 	MOVD R10, R4
 	MOVD R8, R5
-again27:
+again39:
 	CMP $8, R5
-	BLT next28
+	BLT next40
 	WORD $0x3dc00024 // ldr q4, [x1, #0]
 	WORD $0x3dc00425 // ldr q5, [x1, #16]
 	WORD $0x4e851880 // uzp1 v0.4s, v4.4s, v5.4s
@@ -913,11 +1476,11 @@ again27:
 	ADD $32, R3
 	ADD $32, R4
 	SUB $8, R5
-	JMP again27
-next28:
+	JMP again39
+next40:
 	ADD R7<<2, R0
-	JMP head25
-done26:
+	JMP head37
+done38:
 	RET
 
 // func ropeHalfNEON(x *float32, heads int, headDim int, pairs int, cos *float32, sin *float32)
@@ -928,17 +1491,17 @@ TEXT ·ropeHalfNEON(SB), NOSPLIT, $0-48
 	MOVD pairs+24(FP), R8
 	MOVD cos+32(FP), R9
 	MOVD sin+40(FP), R10
-head29:
+head41:
 	SUBS $1, R6
-	BLT done30
+	BLT done42
 	MOVD R0, R1
 	ADD R8<<2, R0, R2
 	MOVD R9, R3
 	MOVD R10, R4
 	MOVD R8, R5
-again31:
+again43:
 	CMP $8, R5
-	BLT next32
+	BLT next44
 	WORD $0x3dc00020 // ldr q0, [x1, #0]
 	WORD $0x3dc00041 // ldr q1, [x2, #0]
 	WORD $0x3dc00062 // ldr q2, [x3, #0]
@@ -968,11 +1531,11 @@ again31:
 	ADD $32, R3
 	ADD $32, R4
 	SUB $8, R5
-	JMP again31
-next32:
+	JMP again43
+next44:
 	ADD R7<<2, R0
-	JMP head29
-done30:
+	JMP head41
+done42:
 	RET
 
 // func largestBitsNEON(x *float32, n int) (ret uint32)
@@ -984,9 +1547,9 @@ TEXT ·largestBitsNEON(SB), NOSPLIT, $0-20
 	WORD $0x4f00e401 // movi v1.16b, #0
 	WORD $0x4f00e402 // movi v2.16b, #0
 	WORD $0x4f00e403 // movi v3.16b, #0
-again33:
+again45:
 	CMP $32, R5
-	BLT next34
+	BLT next46
 	WORD $0x3dc00024 // ldr q4, [x1, #0]
 	WORD $0x3dc00425 // ldr q5, [x1, #16]
 	WORD $0x3dc00826 // ldr q6, [x1, #32]
@@ -1013,11 +1576,11 @@ again33:
 	WORD $0x6eab6463 // umax v3.4s, v3.4s, v11.4s
 	ADD $128, R1
 	SUB $32, R5
-	JMP again33
-next34:
-again35:
+	JMP again45
+next46:
+again47:
 	CMP $8, R5
-	BLT next36
+	BLT next48
 	WORD $0x3dc00024 // ldr q4, [x1, #0]
 	WORD $0x3dc00425 // ldr q5, [x1, #16]
 	WORD $0x4e7f1c84 // bic v4.16b, v4.16b, v31.16b
@@ -1026,8 +1589,8 @@ again35:
 	WORD $0x6ea56421 // umax v1.4s, v1.4s, v5.4s
 	ADD $32, R1
 	SUB $8, R5
-	JMP again35
-next36:
+	JMP again47
+next48:
 	WORD $0x6ea16400 // umax v0.4s, v0.4s, v1.4s
 	WORD $0x6ea36442 // umax v2.4s, v2.4s, v3.4s
 	WORD $0x6ea26400 // umax v0.4s, v0.4s, v2.4s
@@ -1041,9 +1604,9 @@ TEXT ·widenF16NEON(SB), NOSPLIT, $0-24
 	MOVD dst+0(FP), R0
 	MOVD src+8(FP), R1
 	MOVD n+16(FP), R5
-again37:
+again49:
 	CMP $32, R5
-	BLT next38
+	BLT next50
 	WORD $0x3dc00020 // ldr q0, [x1, #0]
 	WORD $0x3dc00421 // ldr q1, [x1, #16]
 	WORD $0x3dc00822 // ldr q2, [x1, #32]
@@ -1067,11 +1630,11 @@ again37:
 	ADD $128, R0
 	ADD $64, R1
 	SUB $32, R5
-	JMP again37
-next38:
-again39:
+	JMP again49
+next50:
+again51:
 	CMP $8, R5
-	BLT next40
+	BLT next52
 	WORD $0x3dc00020 // ldr q0, [x1, #0]
 	WORD $0x0e217808 // fcvtl v8.4s, v0.4h
 	WORD $0x4e217809 // fcvtl2 v9.4s, v0.8h
@@ -1080,8 +1643,8 @@ again39:
 	ADD $32, R0
 	ADD $16, R1
 	SUB $8, R5
-	JMP again39
-next40:
+	JMP again51
+next52:
 	RET
 
 // func widenBF16NEON(dst *float32, src *byte, n int)
@@ -1089,9 +1652,9 @@ TEXT ·widenBF16NEON(SB), NOSPLIT, $0-24
 	MOVD dst+0(FP), R0
 	MOVD src+8(FP), R1
 	MOVD n+16(FP), R5
-again41:
+again53:
 	CMP $32, R5
-	BLT next42
+	BLT next54
 	WORD $0x3dc00020 // ldr q0, [x1, #0]
 	WORD $0x3dc00421 // ldr q1, [x1, #16]
 	WORD $0x3dc00822 // ldr q2, [x1, #32]
@@ -1115,11 +1678,11 @@ again41:
 	ADD $128, R0
 	ADD $64, R1
 	SUB $32, R5
-	JMP again41
-next42:
-again43:
+	JMP again53
+next54:
+again55:
 	CMP $8, R5
-	BLT next44
+	BLT next56
 	WORD $0x3dc00020 // ldr q0, [x1, #0]
 	WORD $0x2e613808 // shll v8.4s, v0.4h, #16
 	WORD $0x6e613809 // shll2 v9.4s, v0.8h, #16
@@ -1128,8 +1691,8 @@ again43:
 	ADD $32, R0
 	ADD $16, R1
 	SUB $8, R5
-	JMP again43
-next44:
+	JMP again55
+next56:
 	RET
 
 // func clampF16NEON(dst *uint16, src *float32, n int)
@@ -1141,9 +1704,9 @@ TEXT ·clampF16NEON(SB), NOSPLIT, $0-24
 	WORD $0x3dc0027f // ldr q31, [x19, #0]
 	MOVD $rows_neon_leastF16<>(SB), R19
 	WORD $0x3dc0027e // ldr q30, [x19, #0]
-again45:
+again57:
 	CMP $32, R5
-	BLT next46
+	BLT next58
 	WORD $0x3dc00020 // ldr q0, [x1, #0]
 	WORD $0x3dc00421 // ldr q1, [x1, #16]
 	WORD $0x3dc00822 // ldr q2, [x1, #32]
@@ -1183,11 +1746,11 @@ again45:
 	ADD $64, R0
 	ADD $128, R1
 	SUB $32, R5
-	JMP again45
-next46:
-again47:
+	JMP again57
+next58:
+again59:
 	CMP $8, R5
-	BLT next48
+	BLT next60
 	WORD $0x3dc00020 // ldr q0, [x1, #0]
 	WORD $0x3dc00421 // ldr q1, [x1, #16]
 	WORD $0x4ebff400 // fmin v0.4s, v0.4s, v31.4s
@@ -1200,8 +1763,8 @@ again47:
 	ADD $16, R0
 	ADD $32, R1
 	SUB $8, R5
-	JMP again47
-next48:
+	JMP again59
+next60:
 	RET
 
 // func largestNEON(x *float32, n int) (ret float32)
@@ -1212,9 +1775,9 @@ TEXT ·largestNEON(SB), NOSPLIT, $0-20
 	WORD $0x3dc00021 // ldr q1, [x1, #0]
 	WORD $0x3dc00022 // ldr q2, [x1, #0]
 	WORD $0x3dc00023 // ldr q3, [x1, #0]
-again49:
+again61:
 	CMP $32, R5
-	BLT next50
+	BLT next62
 	WORD $0x3dc00024 // ldr q4, [x1, #0]
 	WORD $0x3dc00425 // ldr q5, [x1, #16]
 	WORD $0x3dc00826 // ldr q6, [x1, #32]
@@ -1233,19 +1796,19 @@ again49:
 	WORD $0x4e2bf463 // fmax v3.4s, v3.4s, v11.4s
 	ADD $128, R1
 	SUB $32, R5
-	JMP again49
-next50:
-again51:
+	JMP again61
+next62:
+again63:
 	CMP $8, R5
-	BLT next52
+	BLT next64
 	WORD $0x3dc00024 // ldr q4, [x1, #0]
 	WORD $0x3dc00425 // ldr q5, [x1, #16]
 	WORD $0x4e24f400 // fmax v0.4s, v0.4s, v4.4s
 	WORD $0x4e25f421 // fmax v1.4s, v1.4s, v5.4s
 	ADD $32, R1
 	SUB $8, R5
-	JMP again51
-next52:
+	JMP again63
+next64:
 	WORD $0x4e21f400 // fmax v0.4s, v0.4s, v1.4s
 	WORD $0x4e23f442 // fmax v2.4s, v2.4s, v3.4s
 	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
@@ -1260,9 +1823,9 @@ TEXT ·seekNEON(SB), NOSPLIT, $0-32
 	FMOVS least+16(FP), F31
 	WORD $0x4e0407ff // dup v31.4s, v31.s[0]
 	MOVD R5, R6
-again54:
+again66:
 	CMP $32, R5
-	BLT next55
+	BLT next67
 	WORD $0x3dc00020 // ldr q0, [x1, #0]
 	WORD $0x6e3fe400 // fcmge v0.4s, v0.4s, v31.4s
 	WORD $0x3dc00421 // ldr q1, [x1, #16]
@@ -1288,14 +1851,14 @@ again54:
 	WORD $0x4ea11c00 // orr v0.16b, v0.16b, v1.16b
 	WORD $0x6eb0a800 // umaxv s0, v0.4s
 	FMOVS F0, R0
-	CBNZW R0, next55
+	CBNZW R0, next67
 	ADD $128, R1
 	SUB $32, R5
-	JMP again54
-next55:
-again56:
+	JMP again66
+next67:
+again68:
 	CMP $8, R5
-	BLT next57
+	BLT next69
 	WORD $0x3dc00020 // ldr q0, [x1, #0]
 	WORD $0x6e3fe400 // fcmge v0.4s, v0.4s, v31.4s
 	WORD $0x3dc00421 // ldr q1, [x1, #16]
@@ -1303,12 +1866,12 @@ again56:
 	WORD $0x4ea11c00 // orr v0.16b, v0.16b, v1.16b
 	WORD $0x6eb0a800 // umaxv s0, v0.4s
 	FMOVS F0, R0
-	CBNZW R0, found53
+	CBNZW R0, found65
 	ADD $32, R1
 	SUB $8, R5
-	JMP again56
-next57:
-found53:
+	JMP again68
+next69:
+found65:
 	SUB R5, R6, R0
 	MOVD R0, ret+24(FP)
 	RET

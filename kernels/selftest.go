@@ -306,6 +306,25 @@ var selfTests = []selfTest{
 		Scale(dst, dst, 25.298222)
 		s.put(dst...)
 	}},
+	{"gated sigmoid and fused sums", "9c6474900d2c90b4", func(s *selfTestData) {
+		dst := s.floats(100)
+		MulAdd(dst, s.floats(100), s.floats(100))
+		SiLUs(dst, dst)
+		MulSigmoid(dst, s.floats(100), dst)
+		L2Norm(dst, dst, 1e-6)
+		s.put(dst...)
+	}},
+	{"delta rule", "0047abf62c26c148", func(s *selfTestData) {
+		for _, dims := range [][2]int{{32, 32}, {7, 45}, {128, 88}} { // of a key, of a value
+			dk, dv := dims[0], dims[1]
+			m, o := s.floats(dk*dv), make([]float32, dv)
+			for range 3 {
+				DeltaStep(o, m, s.floats(dk), s.floats(dk), s.floats(dv), 0.9375+s.uniform()/16, s.uniform())
+				s.put(o...)
+			}
+			s.put(m...)
+		}
+	}},
 	{"exp, rows", "a294d21bf2d82ffa", func(s *selfTestData) {
 		x := s.floats(1003)
 		for i := range x {

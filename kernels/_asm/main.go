@@ -25,6 +25,8 @@ var units = []struct {
 	{"dense_avx2", "amd64", denseAVX2},
 	{"dense_neon", "arm64", denseNEON},
 	{"dense_avx512", "amd64", denseAVX512},
+	{"delta_avx2", "amd64", deltaAVX2},
+	{"delta_neon", "arm64", deltaNEON},
 	{"matmul_avx2", "amd64", matmulAVX2},
 	{"matmul_avx512", "amd64", matmulAVX512},
 	{"matmul_dotprod", "arm64", matmulDotProd},

@@ -14,8 +14,10 @@ func rowsAVX2(f *file) {
 	r.norm()
 	r.scale()
 	r.add()
+	r.mulAdd()
 	r.exps()
 	r.gates()
+	r.silus()
 	r.ropes()
 	r.finite()
 	r.halves()
@@ -110,6 +112,21 @@ func (f elementsAVX2) add() {
 	f.ret()
 }
 
+func (f elementsAVX2) mulAdd() {
+	f.fnOf("mulAddAVX2", "", "sets dst[i] = FMA(a[i], b[i], dst[i]).", "dst *float32 DI", "a *float32 SI", "b *float32 DX", "n int CX")
+	f.loop(func(vectors int) {
+		for v := range vectors {
+			f.op("VMOVUPS %s, Y%d", at4("SI", v), v)
+			f.op("VMOVUPS %s, Y%d", at4("DI", v), 4+v)
+		}
+		for v := range vectors {
+			f.op("VFMADD231PS %s, Y%d, Y%d", at4("DX", v), v, 4+v)
+			f.op("VMOVUPS Y%d, %s", 4+v, at4("DI", v))
+		}
+	}, 4, 1)
+	f.ret()
+}
+
 func (f elementsAVX2) exps() {
 	f.fnOf("expsAVX2", "", "sets dst[i] = Exp(x[i]).", "dst *float32 DI", "x *float32 SI", "n int CX")
 	f.loop(func(vectors int) {
@@ -127,15 +144,12 @@ func (f elementsAVX2) exps() {
 	f.ret()
 }
 
-// gates writes MulSiLU and MulGELU: x / (1 + exp(−y)), times up, where y is x itself for SiLU.
+// gates writes MulSiLU, MulGELU and MulSigmoid: x / (1 + exp(−y)), times up, where y is x itself for SiLU; Sigmoid has 1
+// for x.
 func (f elementsAVX2) gates() {
 	const c1 = 1.5957691216057308 // of kernels.GELU, as is c3
 	const c3 = 0.044715 * c1
-	for _, gelu := range []bool{false, true} {
-		name := "SiLU"
-		if gelu {
-			name = "GELU"
-		}
+	for _, name := range []string{"SiLU", "GELU", "Sigmoid"} {
 		f.fnOf("mul"+name+"AVX2", "", fmt.Sprintf("sets dst[i] = round(%s(gate[i])·up[i]).", name), "dst *float32 DI", "gate *float32 SI", "up *float32 DX", "n int CX")
 		f.loop(func(vectors int) {
 			var regs []expRegs
@@ -143,20 +157,14 @@ func (f elementsAVX2) gates() {
 				r := expRegs{sprintf("Y%d", 3*v), sprintf("Y%d", 3*v+1), sprintf("Y%d", 3*v+2)}
 				regs = append(regs, r)
 				f.op("VMOVUPS %s, %s", at4("SI", v), r.x)
-				if gelu {
+				if name == "GELU" {
 					f.op("VMULPS %s, %s, %s", r.x, r.x, r.t)
 					f.op("VMOVUPS %s, %s", f.float("gelu1", c1), r.n)
 					f.op("VFMADD132PS %s, %s, %s", f.float("gelu3", c3), r.n, r.t)
 					f.op("VMULPS %s, %s, %s", r.t, r.x, r.x)
 				}
-				f.op("VXORPS %s, %s, %s", f.float("sign", float32(math.Copysign(0, -1))), r.x, r.x)
 			}
-			f.exp(false, regs...)
-			for v, r := range regs {
-				f.op("VADDPS %s, %s, %s", f.float("one", 1), r.x, r.x)
-				f.op("VMOVUPS %s, %s", at4("SI", v), r.t)
-				f.op("VDIVPS %s, %s, %s", r.x, r.t, r.x)
-			}
+			f.logistic(regs, name != "Sigmoid")
 			for v, r := range regs {
 				f.op("VMULPS %s, %s, %s", at4("DX", v), r.x, r.x)
 				f.op("VMOVUPS %s, %s", r.x, at4("DI", v))
@@ -164,6 +172,40 @@ func (f elementsAVX2) gates() {
 		}, 4, 1)
 		f.ret()
 	}
+}
+
+// logistic emits x = numerator / (1 + exp(−x)) over regs; the numerator is the value in memory at SI, or 1.
+func (f elementsAVX2) logistic(regs []expRegs, value bool) {
+	for _, r := range regs {
+		f.op("VXORPS %s, %s, %s", f.float("sign", float32(math.Copysign(0, -1))), r.x, r.x)
+	}
+	f.exp(false, regs...)
+	for v, r := range regs {
+		f.op("VADDPS %s, %s, %s", f.float("one", 1), r.x, r.x)
+		if value {
+			f.op("VMOVUPS %s, %s", at4("SI", v), r.t)
+		} else {
+			f.op("VMOVUPS %s, %s", f.float("one", 1), r.t)
+		}
+		f.op("VDIVPS %s, %s, %s", r.x, r.t, r.x)
+	}
+}
+
+func (f elementsAVX2) silus() {
+	f.fnOf("silusAVX2", "", "sets dst[i] = SiLU(x[i]).", "dst *float32 DI", "x *float32 SI", "n int CX")
+	f.loop(func(vectors int) {
+		var regs []expRegs
+		for v := range vectors {
+			r := expRegs{sprintf("Y%d", 3*v), sprintf("Y%d", 3*v+1), sprintf("Y%d", 3*v+2)}
+			regs = append(regs, r)
+			f.op("VMOVUPS %s, %s", at4("SI", v), r.x)
+		}
+		f.logistic(regs, true)
+		for v, r := range regs {
+			f.op("VMOVUPS %s, %s", r.x, at4("DI", v))
+		}
+	}, 4, 1)
+	f.ret()
 }
 
 // ropes writes the two rotations. The head's pairs are a multiple of 8. SI is the head, R9 its bytes, BX heads left.

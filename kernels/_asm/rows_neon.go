@@ -96,6 +96,20 @@ func (f elementsNEON) products() {
 	}, []pointer{{0, 4}, {1, 4}}, 8, 2)
 	f.ret()
 
+	f.fnOf("mulAddNEON", "", "sets dst[i] = FMA(a[i], b[i], dst[i]).", "dst *float32 R0", "a *float32 R1", "b *float32 R2", "n int R5")
+	f.loop(func(vectors int) {
+		for v := range vectors {
+			f.ldr(v, 1, 16*v)
+			f.ldr(8+v, 2, 16*v)
+			f.ldr(16+v, 0, 16*v)
+		}
+		for v := range vectors {
+			f.three("fmla", "4s", 16+v, v, 8+v)
+			f.str(16+v, 0, 16*v)
+		}
+	}, []pointer{{0, 4}, {1, 4}, {2, 4}}, 8, 2)
+	f.ret()
+
 	f.fnOf("addNEON", "", "sets dst[i] = a[i] + b[i].", "dst *float32 R0", "a *float32 R1", "b *float32 R2", "n int R5")
 	f.loop(func(vectors int) {
 		for v := range vectors {
@@ -110,22 +124,29 @@ func (f elementsNEON) products() {
 	f.ret()
 }
 
-// gates writes MulSiLU and MulGELU: x / (1 + exp(−y)), times up, where y is x itself for SiLU.
+// gates writes MulSiLU, MulGELU and MulSigmoid, and SiLUs: x / (1 + exp(−y)), times up, where y is x itself for SiLU;
+// Sigmoid has 1 for x, SiLUs no up.
 func (f elementsNEON) gates() {
 	const c1 = 1.5957691216057308 // of kernels.GELU, as is c3
 	const c3 = 0.044715 * c1
-	for _, name := range []string{"SiLU", "GELU"} {
-		f.fnOf("mul"+name+"NEON", "", sprintf("sets dst[i] = round(%s(gate[i])·up[i]).", name), "dst *float32 R0", "gate *float32 R1", "up *float32 R2", "n int R5")
+	for _, name := range []string{"mulSiLU", "mulGELU", "mulSigmoid", "silus"} {
+		doc, params, pointers := sprintf("sets dst[i] = round(%s(gate[i])·up[i]).", name[len("mul"):]), []string{"dst *float32 R0", "gate *float32 R1", "up *float32 R2", "n int R5"}, []pointer{{0, 4}, {1, 4}, {2, 4}}
+		if name == "silus" {
+			doc, params, pointers = "sets dst[i] = SiLU(x[i]).", []string{"dst *float32 R0", "x *float32 R1", "n int R5"}, []pointer{{0, 4}, {1, 4}}
+		}
+		f.fnOf(name+"NEON", "", doc, params...)
 		e := f.newExp(16)
-		f.floats(30, "gelu1", c1)
-		f.floats(31, "gelu3", c3)
+		if name == "mulGELU" {
+			f.floats(30, "gelu1", c1)
+			f.floats(31, "gelu3", c3)
+		}
 		f.loop(func(vectors int) {
 			var sets [][4]int
 			for v := range vectors {
 				x, t, n := 4*v, 4*v+1, 4*v+2
 				sets = append(sets, [4]int{x, t, n, 4*v + 3})
 				f.ldr(x, 1, 16*v)
-				if name == "GELU" {
+				if name == "mulGELU" {
 					f.three("fmul", "4s", t, x, x)
 					f.mov(n, 30)
 					f.three("fmla", "4s", n, t, 31)
@@ -136,15 +157,24 @@ func (f elementsNEON) gates() {
 			e.exp(false, sets...)
 			for v, s := range sets {
 				f.three("fadd", "4s", s[0], s[0], e.one)
-				f.ldr(s[1], 1, 16*v)
-				f.ldr(s[2], 2, 16*v)
-				f.three("fdiv", "4s", s[0], s[1], s[0])
+				numerator := s[1]
+				if name == "mulSigmoid" {
+					numerator = e.one
+				} else {
+					f.ldr(numerator, 1, 16*v)
+				}
+				if name != "silus" {
+					f.ldr(s[2], 2, 16*v)
+				}
+				f.three("fdiv", "4s", s[0], numerator, s[0])
 			}
 			for v, s := range sets {
-				f.three("fmul", "4s", s[0], s[0], s[2])
+				if name != "silus" {
+					f.three("fmul", "4s", s[0], s[0], s[2])
+				}
 				f.str(s[0], 0, 16*v)
 			}
-		}, []pointer{{0, 4}, {1, 4}, {2, 4}}, 4, 2)
+		}, pointers, 4, 2)
 		f.ret()
 	}
 }
