@@ -38,6 +38,7 @@ const (
 	passGroups = 4
 	passRows   = 128
 	fewRows    = 8
+	fewGroups  = 16 // of a pass of few rows by packed weights: what is done once a pass would show if done for each group
 )
 
 // packedAhead is how far ahead of use packed weights are fetched, in bytes: enough for memory's latency at its speed.
@@ -54,8 +55,12 @@ func matMulGroups(dst []float32, stride int, w *Matrix, a *Activations, first, l
 	rec := a.form.record()
 	kernel := active.group[w.Type]
 	groups, step := passGroups, 1 // of a pass; superblocks of a call
-	if a.rows <= fewRows {
-		groups, step = 1, supers // there is nothing to reuse: a group is one run of memory
+	few := a.rows <= fewRows
+	switch {
+	case few && w.packed != nil:
+		groups, step = fewGroups, supers // there is nothing to reuse: a group is one run of memory
+	case few:
+		groups, step = 1, supers
 	}
 	if s.panel == nil {
 		s.panel = aligned(nil, panelBytes)
@@ -67,7 +72,7 @@ func matMulGroups(dst []float32, stride int, w *Matrix, a *Activations, first, l
 	s.args = groupArgs{next: a.rows * rec, wNext: groupBytes, panel: &s.panel[0], ahead: packedAhead}
 	args := &s.args
 	atOnce := 1
-	if active.pairs && groups > 1 {
+	if active.pairs && !few {
 		atOnce = 2
 	}
 	for g0 := first / groupRows; g0*groupRows < last; g0 += groups {
