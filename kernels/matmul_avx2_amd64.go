@@ -29,6 +29,16 @@ func groupQ5_1AVX2(a *groupArgs)
 //go:noescape
 func groupQ8_0AVX2(a *groupArgs)
 
+// groupQ2_KAVX2 multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupQ2_KAVX2(a *groupArgs)
+
+// groupQ3_KAVX2 multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupQ3_KAVX2(a *groupArgs)
+
 // groupQ4_KAVX2 multiplies one group of packed rows, see groupArgs.
 //
 //go:noescape
@@ -43,3 +53,18 @@ func groupQ5_KAVX2(a *groupArgs)
 //
 //go:noescape
 func groupQ6_KAVX2(a *groupArgs)
+
+// groupIQ4_NLAVX2 multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupIQ4_NLAVX2(a *groupArgs)
+
+// groupIQ4_XSAVX2 multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupIQ4_XSAVX2(a *groupArgs)
+
+// groupMXFP4AVX2 multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupMXFP4AVX2(a *groupArgs)

@@ -29,6 +29,16 @@ func groupQ5_1AVXVNNI(a *groupArgs)
 //go:noescape
 func groupQ8_0AVXVNNI(a *groupArgs)
 
+// groupQ2_KAVXVNNI multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupQ2_KAVXVNNI(a *groupArgs)
+
+// groupQ3_KAVXVNNI multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupQ3_KAVXVNNI(a *groupArgs)
+
 // groupQ4_KAVXVNNI multiplies one group of packed rows, see groupArgs.
 //
 //go:noescape
@@ -43,3 +53,18 @@ func groupQ5_KAVXVNNI(a *groupArgs)
 //
 //go:noescape
 func groupQ6_KAVXVNNI(a *groupArgs)
+
+// groupIQ4_NLAVXVNNI multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupIQ4_NLAVXVNNI(a *groupArgs)
+
+// groupIQ4_XSAVXVNNI multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupIQ4_XSAVXVNNI(a *groupArgs)
+
+// groupMXFP4AVXVNNI multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupMXFP4AVXVNNI(a *groupArgs)

@@ -14,7 +14,8 @@ func addImplementations() {
 		variant: AVX2,
 		group: [len(geometries)]func(*groupArgs){
 			Q4_0: groupQ4_0AVX2, Q4_1: groupQ4_1AVX2, Q5_0: groupQ5_0AVX2, Q5_1: groupQ5_1AVX2, Q8_0: groupQ8_0AVX2,
-			Q4_K: groupQ4_KAVX2, Q5_K: groupQ5_KAVX2, Q6_K: groupQ6_KAVX2,
+			Q2_K: groupQ2_KAVX2, Q3_K: groupQ3_KAVX2, Q4_K: groupQ4_KAVX2, Q5_K: groupQ5_KAVX2, Q6_K: groupQ6_KAVX2,
+			IQ4_NL: groupIQ4_NLAVX2, IQ4_XS: groupIQ4_XSAVX2, MXFP4: groupMXFP4AVX2,
 		},
 		pack:  packAVX2,
 		store: storeAVX2,
@@ -27,7 +28,8 @@ func addImplementations() {
 		vnni.variant, vnni.unproven = AVXVNNI, true
 		vnni.group = [len(geometries)]func(*groupArgs){
 			Q4_0: groupQ4_0AVXVNNI, Q4_1: groupQ4_1AVXVNNI, Q5_0: groupQ5_0AVXVNNI, Q5_1: groupQ5_1AVXVNNI, Q8_0: groupQ8_0AVXVNNI,
-			Q4_K: groupQ4_KAVXVNNI, Q5_K: groupQ5_KAVXVNNI, Q6_K: groupQ6_KAVXVNNI,
+			Q2_K: groupQ2_KAVXVNNI, Q3_K: groupQ3_KAVXVNNI, Q4_K: groupQ4_KAVXVNNI, Q5_K: groupQ5_KAVXVNNI, Q6_K: groupQ6_KAVXVNNI,
+			IQ4_NL: groupIQ4_NLAVXVNNI, IQ4_XS: groupIQ4_XSAVXVNNI, MXFP4: groupMXFP4AVXVNNI,
 		}
 		vnni.peakInt8 = peakInt8AVXVNNI
 		implementations[AVXVNNI] = &vnni

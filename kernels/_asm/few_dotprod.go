@@ -22,7 +22,7 @@ func (f neonMatMul) fewRows(k kind, done string) {
 	f.op("BGT %s", more)
 	if k.k {
 		f.scalesK(k)
-		f.op("ADD $%d, R1, R20", 32*k.halves)
+		f.op("ADD $%d, R1, R20", 16*k.scale)
 		f.op("ADD $%d, R1", k.bytes())
 	} else {
 		f.unpack32(k, true)

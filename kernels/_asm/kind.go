@@ -1,6 +1,9 @@
 package main
 
-import "strings"
+import (
+	"math/bits"
+	"strings"
+)
 
 // What the Go side knows, too, in kernels/matmul_group.go and kernels/records.go; TestConstants compares.
 const (
@@ -15,7 +18,7 @@ const (
 const (
 	panelScale  = 4096 // K: pairs of scales; others: d, then m, [8][16]float32 each
 	panelM      = panelScale + 512
-	panelMin    = 5120 // Q4_K, Q5_K: pairs of minimums [4][16]; Q6_K: pairs of scales [8][16]
+	panelMin    = 5120 // pairs of minimums, or, for types with a centre, of scales: [4][16], with scales per 16 columns [8][16]
 	panelD      = 5632 // K: d [16]float32
 	panelDmin   = 5696 // K: dmin [16]float32
 	panelTotal  = 5760 // scratch: [4][2] registers
@@ -34,14 +37,15 @@ const (
 // kind describes one quantised weight type to the generator.
 type kind struct {
 	name   string
-	halves int  // d and m (or dmin) at the start of a packed block: [halves][16] binary16
-	dwords int  // dword columns after them: [dwords][16]
-	k      bool // blocks of 256 columns
-	quads  int  // quads of 4 columns whose 16-bit pair sums may be added
-	centre int  // subtracted from every code: 8, 16, 32
-	min    bool // has minimums
-	sub16  bool // scales per 16 columns (Q6_K)
-	signed bool // codes are signed bytes (Q8_0)
+	scale  int    // bytes of a row's scale at the start of a packed block, see kernels/pack.go
+	dwords int    // dword columns after them: [dwords][16]
+	k      bool   // blocks of 256 columns
+	quads  int    // quads of 4 columns whose 16-bit pair sums may be added
+	centre int    // subtracted from every code: 4, 8, 16, 32, 128
+	min    bool   // has minimums
+	sub16  bool   // scales per 16 columns (Q2_K, Q3_K, Q6_K)
+	signed bool   // codes are signed bytes (Q8_0, IQ4_NL, IQ4_XS)
+	book   []int8 // what 4-bit codes stand for
 
 	flipped bool // codes are signed bytes, taken as unsigned ones around 128
 }
@@ -49,17 +53,47 @@ type kind struct {
 // five reports whether codes have a fifth bit apart from the low four.
 func (k kind) five() bool { return strings.HasPrefix(k.name, "Q5") }
 
-func (k kind) bytes() int { return 32*k.halves + 64*k.dwords }
+// three reports whether codes have a third bit apart from the low two, and two whether they have those two.
+func (k kind) three() bool { return k.name == "Q3_K" }
+func (k kind) two() bool   { return k.name == "Q2_K" || k.three() }
+
+// plain reports whether packed blocks have the codes as they are used.
+func (k kind) plain() bool { return k.signed && k.book == nil }
+
+// table returns the bytes that codes of a codebook stand for: with the centre, which makes them unsigned.
+func (k kind) table() []byte {
+	var p []byte
+	for _, v := range k.book {
+		p = append(p, byte(int(v)+k.centre))
+	}
+	return p
+}
+
+// centreBits returns which power of two the centre is.
+func (k kind) centreBits() int { return bits.TrailingZeros(uint(k.centre)) }
+
+func (k kind) bytes() int { return 16*k.scale + 64*k.dwords }
+
+// The codebooks are those of kernels/block_codebook.go.
+var (
+	codesIQ4 = []int8{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
+	codesMX  = []int8{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
+)
 
 var kinds = []kind{
-	{name: "Q4_0", halves: 1, dwords: 4, quads: 8, centre: 8},
-	{name: "Q4_1", halves: 2, dwords: 4, quads: 8, min: true},
-	{name: "Q5_0", halves: 1, dwords: 5, quads: 4, centre: 16},
-	{name: "Q5_1", halves: 2, dwords: 5, quads: 4, min: true},
-	{name: "Q8_0", halves: 1, dwords: 8, quads: 1, signed: true},
-	{name: "Q4_K", halves: 2, dwords: 35, k: true, quads: 8, min: true},
-	{name: "Q5_K", halves: 2, dwords: 43, k: true, quads: 4, min: true},
-	{name: "Q6_K", halves: 1, dwords: 52, k: true, quads: 2, centre: 32, sub16: true},
+	{name: "Q4_0", scale: 2, dwords: 4, quads: 8, centre: 8},
+	{name: "Q4_1", scale: 4, dwords: 4, quads: 8, min: true},
+	{name: "Q5_0", scale: 2, dwords: 5, quads: 4, centre: 16},
+	{name: "Q5_1", scale: 4, dwords: 5, quads: 4, min: true},
+	{name: "Q8_0", scale: 2, dwords: 8, quads: 1, signed: true},
+	{name: "Q2_K", dwords: 21, k: true, quads: 4, min: true, sub16: true},
+	{name: "Q3_K", scale: 2, dwords: 27, k: true, quads: 4, centre: 4, sub16: true},
+	{name: "Q4_K", scale: 4, dwords: 35, k: true, quads: 8, min: true},
+	{name: "Q5_K", scale: 4, dwords: 43, k: true, quads: 4, min: true},
+	{name: "Q6_K", scale: 2, dwords: 52, k: true, quads: 2, centre: 32, sub16: true},
+	{name: "IQ4_NL", scale: 2, dwords: 4, quads: 1, signed: true, book: codesIQ4},
+	{name: "IQ4_XS", scale: 4, dwords: 33, k: true, quads: 1, signed: true, book: codesIQ4},
+	{name: "MXFP4", scale: 1, dwords: 4, quads: 4, centre: 16, book: codesMX},
 }
 
 // K types repeat the same steps in parts of a superblock, except for which of Q5_K's fifth bits they take. parts is their

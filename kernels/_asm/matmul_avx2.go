@@ -47,7 +47,7 @@ func (f avx2) group(k kind) {
 	}
 	f.op("MOVQ groupArgs_ahead(R9), R12")
 	f.unpackScales(k)
-	if !k.signed {
+	if !k.plain() {
 		few := fewRows
 		if k.k && !f.vnni {
 			few = 4 // one tile, or two: more would take their superblocks apart anew
@@ -56,7 +56,7 @@ func (f avx2) group(k kind) {
 		f.op("JGT %s", many)
 	}
 	f.rowLoop(k, true)
-	if !k.signed {
+	if !k.plain() {
 		f.op("JMP %s", next)
 		f.at(many)
 		f.unpackCodes(k)

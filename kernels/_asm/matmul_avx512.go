@@ -24,6 +24,9 @@ const (
 
 func matmulAVX512(f *file) {
 	for _, k := range kinds {
+		if k.two() || k.book != nil {
+			continue
+		}
 		if k.signed { // codes are flipped to unsigned ones
 			k.centre = 128
 		}

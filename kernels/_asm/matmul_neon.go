@@ -49,6 +49,9 @@ func matmulI8MM(f *file)    { writeNEON(neonMatMul{neon{f}, "I8MM", matrixProduc
 
 func writeNEON(f neonMatMul) {
 	for _, k := range kinds {
+		if k.two() || k.book != nil {
+			continue
+		}
 		f.group(k)
 	}
 }
@@ -171,7 +174,7 @@ func (f neonMatMul) unpack32(k kind, direct bool) {
 	f.op("MOVD R2, R8")  // codes
 	f.op("MOVD R2, R11") // scales
 	if direct {
-		f.op("ADD $%d, R1, R20", 32*k.halves)
+		f.op("ADD $%d, R1, R20", 16*k.scale)
 	}
 	f.movi(31, 0x0f)
 	if five && !direct {
@@ -186,10 +189,10 @@ func (f neonMatMul) unpack32(k kind, direct bool) {
 	f.at(again)
 	f.prefetch(k)
 	f.halves(0, 11, neonScale)
-	if k.halves == 2 {
+	if k.min {
 		f.halves(32, 11, neonM)
 	}
-	codes := 32 * k.halves
+	codes := 16 * k.scale
 	for v := range 4 {
 		switch {
 		case direct:
@@ -253,16 +256,16 @@ func (f neonMatMul) unpackK(k kind) {
 	f.prefetch(k)
 	f.scalesK(k)
 	if k.sub16 {
-		f.unpack6(32 * k.halves)
+		f.unpack6(16 * k.scale)
 	} else {
-		f.unpack45(k.five(), 32*k.halves+192)
+		f.unpack45(k.five(), 16*k.scale+192)
 	}
 	f.op("ADD $%d, R1", k.bytes())
 }
 
 // scalesK unpacks all but the codes.
 func (f neonMatMul) scalesK(k kind) {
-	base := 32 * k.halves
+	base := 16 * k.scale
 	f.halves(0, 2, neonD)
 	f.movi(31, 0x0f)
 	if k.sub16 {

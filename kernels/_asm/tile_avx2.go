@@ -12,13 +12,23 @@ type tile struct {
 }
 
 // pairSums emits quads [from, to) of block b: 16-bit pair sums of all rows by two registers of weights, into Y0 up,
-// starting anew. Codes at R13, activations at off(DI).
+// starting anew. Codes at R13, activations at off(DI). Signed codes give their signs to the activations.
 func (t tile) pairSums(b, off, from, to int) {
 	for q := from; q < to; q++ {
 		t.codes(b, q)
+		for v := range 2 {
+			if t.k.signed {
+				t.op("VPABSB Y%d, Y%d", 8+v, 12+v)
+			}
+		}
 		for r := range t.rows {
 			t.op("VPBROADCASTD %d(DI), Y10", t.rec*r+off+4*q)
 			for v := range 2 {
+				if t.k.signed { // one quad at a time
+					t.op("VPSIGNB Y%d, Y10, Y%d", 8+v, 2*r+v)
+					t.op("VPMADDUBSW Y%d, Y%d, Y%d", 2*r+v, 12+v, 2*r+v)
+					continue
+				}
 				if q == from {
 					t.op("VPMADDUBSW Y10, Y%d, Y%d", 8+v, 2*r+v)
 					continue
@@ -152,10 +162,13 @@ func (t tile) block32(b, acts, scales int) {
 // floatStep adds a K superblock's products to the float sums of row r.
 func (t tile) floatStep(r int) {
 	t.op("VBROADCASTSS %d(AX), Y8", recK*r+recKD)
-	// Y2, Y3: the sum over sub-blocks of minimums (or, for Q6_K, of scales) times sums of activations.
+	// Y2, Y3: the sum over sub-blocks of minimums (or, for types with a centre, of scales) times sums of activations.
 	pairs, sums := 4, recKSum32
-	if t.k.sub16 {
+	switch {
+	case t.k.sub16:
 		pairs, sums = 8, recKSum16
+	case t.k.signed:
+		pairs = 0
 	}
 	for p := range pairs {
 		t.op("VPBROADCASTD %d(AX), Y9", recK*r+sums+4*p)
@@ -176,7 +189,7 @@ func (t tile) floatStep(r int) {
 			t.op("VMOVDQU %s, Y10", t.spill(r, v))
 		}
 		if t.k.centre != 0 {
-			t.op("VPSLLD $5, Y%d, Y%d", 2+v, 2+v)
+			t.op("VPSLLD $%d, Y%d, Y%d", t.k.centreBits(), 2+v, 2+v)
 			t.op("VPSUBD Y%d, %s, Y10", 2+v, isum)
 			isum = "Y10"
 		}
@@ -206,7 +219,7 @@ func (t tile) eachBlock(body func()) {
 	t.op("MOVQ %d(BX), R15", panelBlocks)
 	again := t.label("block")
 	t.at(again)
-	if t.packed && (!t.k.signed || t.inRegs()) { // spread, as in superblock; Q8_0 is always packed, also for many rows
+	if t.packed && (!t.k.plain() || t.inRegs()) { // spread, as in superblock; Q8_0 is always packed, also for many rows
 		t.prefetch("R13", 0, (t.k.bytes()+63)/64)
 	}
 	body()
@@ -259,7 +272,7 @@ func (t tile) blocks() {
 				t.op("VBROADCASTSS %d(R14), Y9", rec32*r+rec32Dsum)
 			} else {
 				t.op("VPBROADCASTD %d(R14), Y9", rec32*r+rec32S)
-				t.op("VPSLLD $%d, Y9, Y9", map[int]int{8: 3, 16: 4, 128: 7}[t.k.centre])
+				t.op("VPSLLD $%d, Y9, Y9", t.k.centreBits())
 			}
 			for v := range 2 {
 				acc := 2*r + v
@@ -293,15 +306,22 @@ func (t tile) blocks() {
 	}
 }
 
-// signed is the tile of Q8_0, always straight from the packed blocks: the weights' signs go to the activations, and
-// every pair sum is widened at once.
+// signed is the tile of a legacy type with signed codes, Q8_0's always straight from the packed blocks: the weights' signs
+// go to the activations, and every pair sum is widened at once.
 func (t tile) signed() {
 	t.note("%d rows", t.rows)
-	t.op("VMOVDQU %s, Y15", t.bytes32("ones16", 1, 0))
+	if t.packed {
+		weights{t.avx2, t.k, "R13", "R14"}.masks()
+	}
+	ones := t.bytes32("ones16", 1, 0)
+	if t.k.plain() {
+		t.op("VMOVDQU %s, Y15", ones)
+		ones = "Y15"
+	}
 	t.eachBlock(func() {
 		for q := range 8 {
+			t.codes(0, q)
 			for v := range 2 {
-				t.op("VMOVDQU %d(R13), Y%d", 32*t.k.halves+64*q+32*v, 8+v)
 				t.op("VPABSB Y%d, Y%d", 8+v, 10+v)
 			}
 			for r := range t.rows {
@@ -311,10 +331,10 @@ func (t tile) signed() {
 					t.op("VPSIGNB Y%d, Y12, Y13", 8+v)
 					t.op("VPMADDUBSW Y13, Y%d, Y13", 10+v)
 					if q == 0 {
-						t.op("VPMADDWD Y15, Y13, Y%d", acc)
+						t.op("VPMADDWD %s, Y13, Y%d", ones, acc)
 						continue
 					}
-					t.op("VPMADDWD Y15, Y13, Y13")
+					t.op("VPMADDWD %s, Y13, Y13", ones)
 					t.op("VPADDD Y13, Y%d, Y%d", acc, acc)
 				}
 			}

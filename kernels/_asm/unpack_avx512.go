@@ -101,7 +101,7 @@ func (w weights512) load(pair, q int) []code {
 
 // load32 is load for legacy types.
 func (w weights512) load32(u int) []code {
-	at := 32 * w.k.halves
+	at := 16 * w.k.scale
 	if w.k.signed {
 		for i := range 2 {
 			w.op("VPXORD %d(R13), Z30, Z%d", at+64*(2*u+i), 24+i)
@@ -195,7 +195,7 @@ func (w weights512) scales(panel int) {
 	w.at(again)
 	w.prefetch()
 	w.halves(scale512)
-	if w.k.halves == 2 {
+	if w.k.min {
 		w.halves2(m512)
 	}
 	w.op("ADDQ $%d, R13", w.k.bytes())
