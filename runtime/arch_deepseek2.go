@@ -53,7 +53,7 @@ func readDeepSeek2(set *gguf.Set) (Config, error) {
 	c.readSharedExperts(r)
 	c.Cache = c.cacheOfLatents()
 	c.AttnFlops = float64(2 * c.Heads * (key + value))
-	return c, c.finish(set, r, nil, func(l int) []tensorSpec { return append(c.mlaSpecs(), c.layerSpecs(set, l)...) })
+	return c, c.finish(set, r, nil, func(l int) []tensorSpec { return append(c.mlaSpecs(), c.layerSpecs(set, l, ffnNorm)...) })
 }
 
 // loadDeepSeek2 maps a layer. Its arithmetic, by forwardLayer and mla.mix; y of a layer below leading_dense_block_count is
@@ -68,5 +68,5 @@ func loadDeepSeek2(ld *loader, c *Config, l int) (*layer, error) {
 	if err := a.load(ld, c, l); err != nil {
 		return nil, err
 	}
-	return loadLayer(ld, l, &layer{mixer: a, ffn: ffn{gated: kernels.MulSiLU}})
+	return loadLayer(ld, l, ffnNorm, &layer{mixer: a, ffn: ffn{gated: kernels.MulSiLU}})
 }

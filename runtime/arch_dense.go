@@ -166,13 +166,14 @@ func (c *Config) finishDense(set *gguf.Set, r *reader, whole, extra []tensorSpec
 	c.Cache = c.cacheOfHeads()
 	c.AttnFlops = float64(4 * c.Heads * c.HeadDim)
 	return c.finish(set, r, whole, func(l int) []tensorSpec {
-		return slices.Concat(c.gqaSpecs(), c.layerSpecs(set, l), extra)
+		return slices.Concat(c.gqaSpecs(), c.layerSpecs(set, l, ffnNorm), extra)
 	})
 }
 
-// layerSpecs are the tensors of layer l that all families have, its feed-forward block included.
-func (c *Config) layerSpecs(set *gguf.Set, l int) []tensorSpec {
-	return append(c.ffnSpecs(set, l), tensorSpec{name: "attn_norm.weight", cols: c.Width}, tensorSpec{name: "ffn_norm.weight", cols: c.Width})
+// layerSpecs are the tensors of layer l that all families have, its feed-forward block included. ffnNorm is the name of the
+// norm before that.
+func (c *Config) layerSpecs(set *gguf.Set, l int, ffnNorm string) []tensorSpec {
+	return append(c.ffnSpecs(set, l), tensorSpec{name: "attn_norm.weight", cols: c.Width}, tensorSpec{name: ffnNorm, cols: c.Width})
 }
 
 // costs fills in bytes and operations of a model whose layers have these tensors.

@@ -28,12 +28,8 @@ func readGemma3(set *gguf.Set) (Config, error) {
 	}
 	c.Windows = windows(r, c.Layers)
 	c.LocalRopeBase = r.positive(r.key("rope.freq_base_swa"), 1e12, 10000)
-	return c, c.finishDense(set, r, nil, []tensorSpec{
-		{name: "attn_q_norm.weight", cols: c.HeadDim},
-		{name: "attn_k_norm.weight", cols: c.HeadDim},
-		{name: "post_attention_norm.weight", cols: c.Width},
-		{name: "post_ffw_norm.weight", cols: c.Width},
-	})
+	return c, c.finishDense(set, r, nil, append(c.gqaNormSpecs(),
+		tensorSpec{name: "post_attention_norm.weight", cols: c.Width}, tensorSpec{name: "post_ffw_norm.weight", cols: c.Width}))
 }
 
 // windows reads the window of each layer; 0 where a layer sees everything.
@@ -82,5 +78,5 @@ func loadGemma3(ld *loader, c *Config, l int) (*layer, error) {
 		return nil, err
 	}
 	a := &gqa{rotate: kernels.RopeHalf, window: c.window(l), local: c.window(l) > 0}
-	return loadDense(ld, l, a, w, vectorTensor{"attn_q_norm.weight", &a.qNorm}, vectorTensor{"attn_k_norm.weight", &a.kNorm})
+	return loadDense(ld, l, a, w, a.norms()...)
 }

@@ -13,11 +13,7 @@ func readQwen2(set *gguf.Set) (Config, error) {
 	r := &reader{meta: set.Meta(), arch: archQwen2}
 	c := readDense(r)
 	r.refuse("attention.sliding_window")
-	return c, c.finishDense(set, r, nil, []tensorSpec{
-		{name: "attn_q.bias", cols: c.Heads * c.HeadDim},
-		{name: "attn_k.bias", cols: c.KVHeads * c.HeadDim},
-		{name: "attn_v.bias", cols: c.KVHeads * c.HeadDim},
-	})
+	return c, c.finishDense(set, r, nil, c.gqaBiasSpecs())
 }
 
 // loadQwen2 maps a layer. Its arithmetic, by forwardLayer and gqa.mix:
@@ -30,5 +26,5 @@ func readQwen2(set *gguf.Set) (Config, error) {
 //	h += Wdown (SiLU(Wgate x)·Wup x)
 func loadQwen2(ld *loader, _ *Config, l int) (*layer, error) {
 	w := &gqa{rotate: kernels.RopeHalf}
-	return loadDense(ld, l, w, &layer{ffn: ffn{gated: kernels.MulSiLU}}, vectorTensor{"attn_q.bias", &w.qBias}, vectorTensor{"attn_k.bias", &w.kBias}, vectorTensor{"attn_v.bias", &w.vBias})
+	return loadDense(ld, l, w, &layer{ffn: ffn{gated: kernels.MulSiLU}}, w.biases()...)
 }

@@ -13,10 +13,7 @@ func readQwen3(set *gguf.Set) (Config, error) {
 	r := &reader{meta: set.Meta(), arch: archQwen3}
 	c := readDense(r)
 	r.refuse("attention.sliding_window")
-	return c, c.finishDense(set, r, nil, []tensorSpec{
-		{name: "attn_q_norm.weight", cols: c.HeadDim},
-		{name: "attn_k_norm.weight", cols: c.HeadDim},
-	})
+	return c, c.finishDense(set, r, nil, c.gqaNormSpecs())
 }
 
 // loadQwen3 maps a layer. Its arithmetic, by forwardLayer and gqa.mix:
@@ -31,5 +28,5 @@ func readQwen3(set *gguf.Set) (Config, error) {
 //	h += Wdown (SiLU(Wgate x)·Wup x)
 func loadQwen3(ld *loader, _ *Config, l int) (*layer, error) {
 	w := &gqa{rotate: kernels.RopeHalf}
-	return loadDense(ld, l, w, &layer{ffn: ffn{gated: kernels.MulSiLU}}, vectorTensor{"attn_q_norm.weight", &w.qNorm}, vectorTensor{"attn_k_norm.weight", &w.kNorm})
+	return loadDense(ld, l, w, &layer{ffn: ffn{gated: kernels.MulSiLU}}, w.norms()...)
 }

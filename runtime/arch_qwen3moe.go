@@ -19,10 +19,7 @@ func readQwen3MoE(set *gguf.Set) (Config, error) {
 	}
 	r.refuse("attention.sliding_window", "expert_shared_count", "expert_shared_feed_forward_length", "expert_weights_scale",
 		"expert_group_count", "leading_dense_block_count")
-	return c, c.finishDense(set, r, nil, []tensorSpec{
-		{name: "attn_q_norm.weight", cols: c.HeadDim},
-		{name: "attn_k_norm.weight", cols: c.HeadDim},
-	})
+	return c, c.finishDense(set, r, nil, c.gqaNormSpecs())
 }
 
 // loadQwen3MoE maps a layer. Its arithmetic is loadQwen3's up to the feed-forward block, which is forwardExperts':
@@ -32,5 +29,5 @@ func readQwen3MoE(set *gguf.Set) (Config, error) {
 //	h += Σ over the chosen experts e of p[e]·(Wdown[e] (SiLU(Wgate[e] x)·Wup[e] x))
 func loadQwen3MoE(ld *loader, _ *Config, l int) (*layer, error) {
 	w := &gqa{rotate: kernels.RopeHalf}
-	return loadDense(ld, l, w, &layer{ffn: ffn{gated: kernels.MulSiLU}}, vectorTensor{"attn_q_norm.weight", &w.qNorm}, vectorTensor{"attn_k_norm.weight", &w.kNorm})
+	return loadDense(ld, l, w, &layer{ffn: ffn{gated: kernels.MulSiLU}}, w.norms()...)
 }

@@ -25,6 +25,7 @@ var families = []family{
 	{archQwen3MoE, readQwen3MoE, loadQwen3MoE},
 	{archGemma3, readGemma3, loadGemma3},
 	{archDeepSeek2, readDeepSeek2, loadDeepSeek2},
+	{archGLM4MoE, readGLM4MoE, loadGLM4MoE},
 }
 
 // familyOf returns the family of a general.architecture, or an error that says which there are.

@@ -23,7 +23,7 @@ func TestFamiliesRefuse(t *testing.T) {
 		m    runtimetest.TinyModel
 		want []string // parts of the error
 	}{
-		"a relative":            {runtimetest.TinyModel{Meta: meta("general.architecture", "gemma2")}, []string{`"gemma2"`, "llama, qwen2, qwen3, qwen3moe, gemma3, deepseek2"}},
+		"a relative":            {runtimetest.TinyModel{Meta: meta("general.architecture", "gemma2")}, []string{`"gemma2"`, "llama, qwen2, qwen3, qwen3moe, gemma3, deepseek2, glm4moe"}},
 		"qwen2 without a bias":  {runtimetest.TinyModel{Arch: "qwen2", Drop: "blk.1.attn_k.bias"}, []string{"blk.1.attn_k.bias", "missing"}},
 		"qwen2 with a norm":     {runtimetest.TinyModel{Arch: "qwen2", Extra: extra("blk.0.attn_q_norm.weight", 32)}, []string{"blk.0.attn_q_norm.weight", "qwen2"}},
 		"qwen2 with a window":   {runtimetest.TinyModel{Arch: "qwen2", Meta: meta("qwen2.attention.sliding_window", 100)}, []string{"qwen2.attention.sliding_window"}},
@@ -77,6 +77,13 @@ func TestFamiliesRefuse(t *testing.T) {
 		"no positive scale":     {deepseek("expert_weights_scale", float32(-1)), []string{"deepseek2.expert_weights_scale", "-1"}},
 		"nothing but drafts":    {deepseek("nextn_predict_layers", uint32(3)), []string{"deepseek2.nextn_predict_layers", "3"}},
 		"YaRN's other factor":   {deepseek("rope.scaling.attn_factor", float32(2)), []string{"deepseek2.rope.scaling.attn_factor"}},
+		"glm, half of biases":   {runtimetest.TinyModel{Arch: "glm4moe", Drop: "blk.1.attn_q.bias"}, []string{"blk.1.attn_k.bias", "glm4moe"}},
+		"glm, a bias missing":   {runtimetest.TinyModel{Arch: "glm4moe", Drop: "blk.1.attn_v.bias"}, []string{"blk.1.attn_v.bias", "missing"}},
+		"glm, one norm":         {runtimetest.TinyModel{Arch: "glm4moe", Extra: extra("blk.2.attn_q_norm.weight", 32)}, []string{"blk.2.attn_k_norm.weight", "missing"}},
+		"glm, no second norm":   {runtimetest.TinyModel{Arch: "glm4moe", Drop: "blk.1.post_attention_norm.weight"}, []string{"blk.1.post_attention_norm.weight", "missing"}},
+		"glm, softmax":          {runtimetest.TinyModel{Arch: "glm4moe", Meta: meta("glm4moe.expert_gating_func", 1)}, []string{"glm4moe.expert_gating_func", "sigmoid"}},
+		"glm with eyes":         {runtimetest.TinyModel{Arch: "glm4moe", Meta: meta("glm4moe.rope.dimension_sections", []uint32{8, 4})}, []string{"glm4moe.rope.dimension_sections"}},
+		"glm, all drafts":       {runtimetest.TinyModel{Arch: "glm4moe", Meta: meta("glm4moe.nextn_predict_layers", 3)}, []string{"glm4moe.nextn_predict_layers", "3"}},
 		"gemma3, image tower":   {runtimetest.TinyModel{Arch: "gemma3", Extra: extra("v.patch_embd.bias", 4)}, []string{"v.patch_embd.bias", "gemma3"}},
 	} {
 		_, err := runtime.Inspect(tiny(t, c.m))
@@ -178,7 +185,7 @@ func TestFamilyConfig(t *testing.T) {
 
 // TestFamilyBytes compares what the layers of a family weigh with the tensor table.
 func TestFamilyBytes(t *testing.T) {
-	for _, arch := range []string{"llama", "qwen2", "qwen3", "qwen3moe", "gemma3", "deepseek2"} {
+	for _, arch := range []string{"llama", "qwen2", "qwen3", "qwen3moe", "gemma3", "deepseek2", "glm4moe"} {
 		path := tiny(t, runtimetest.TinyModel{Arch: arch})
 		c, err := runtime.Inspect(path)
 		if err != nil {

@@ -37,6 +37,32 @@ func (c *Config) gqaSpecs() []tensorSpec {
 	}
 }
 
+// gqaBiasSpecs are the biases of queries, keys and values, which some families have.
+func (c *Config) gqaBiasSpecs() []tensorSpec {
+	return []tensorSpec{
+		{name: "attn_q.bias", cols: c.Heads * c.HeadDim},
+		{name: "attn_k.bias", cols: c.KVHeads * c.HeadDim},
+		{name: "attn_v.bias", cols: c.KVHeads * c.HeadDim},
+	}
+}
+
+// gqaNormSpecs are the norms of query and key heads, which some families have.
+func (c *Config) gqaNormSpecs() []tensorSpec {
+	return []tensorSpec{
+		{name: "attn_q_norm.weight", cols: c.HeadDim},
+		{name: "attn_k_norm.weight", cols: c.HeadDim},
+	}
+}
+
+// biases and norms are where those go.
+func (w *gqa) biases() []vectorTensor {
+	return []vectorTensor{{"attn_q.bias", &w.qBias}, {"attn_k.bias", &w.kBias}, {"attn_v.bias", &w.vBias}}
+}
+
+func (w *gqa) norms() []vectorTensor {
+	return []vectorTensor{{"attn_q_norm.weight", &w.qNorm}, {"attn_k_norm.weight", &w.kNorm}}
+}
+
 // load maps the matrices, and vectors that the family has.
 func (w *gqa) load(ld *loader, l int, vectors ...vectorTensor) error {
 	if err := ld.vectors(l, vectors...); err != nil {
@@ -115,5 +141,5 @@ func loadDense(ld *loader, l int, a *gqa, w *layer, vectors ...vectorTensor) (*l
 		return nil, err
 	}
 	w.mixer = a
-	return loadLayer(ld, l, w)
+	return loadLayer(ld, l, ffnNorm, w)
 }

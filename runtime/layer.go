@@ -114,9 +114,13 @@ func (ld *loader) layerMatrices(l int, list ...matrixTensor) (err error) {
 	return nil
 }
 
+// ffnNorm is what most families call the norm before the feed-forward block.
+const ffnNorm = "ffn_norm.weight"
+
 // loadLayer maps the two norms and the feed-forward block that all families have into w, whose mixer and activation are set.
-func loadLayer(ld *loader, l int, w *layer) (*layer, error) {
-	err := ld.vectors(l, vectorTensor{"attn_norm.weight", &w.attnNorm}, vectorTensor{"ffn_norm.weight", &w.ffnNorm})
+// ffnNorm is the second one's name.
+func loadLayer(ld *loader, l int, ffnNorm string, w *layer) (*layer, error) {
+	err := ld.vectors(l, vectorTensor{"attn_norm.weight", &w.attnNorm}, vectorTensor{ffnNorm, &w.ffnNorm})
 	if err == nil {
 		err = w.ffn.load(ld, l)
 	}

@@ -36,6 +36,8 @@ func TestExecutor(t *testing.T) {
 		{kernels.Q6_K, runtime.KVF16, 2, 2, false, "llama"},
 		{kernels.Q8_0, runtime.KVF16, 2, 2, true, "qwen2"},
 		{kernels.Q8_0, runtime.KVF16, 2, 3, true, "gemma3"},
+		{kernels.Q8_0, runtime.KVF16, 2, 2, false, "deepseek2"},
+		{kernels.F16, runtime.KVF32, 1, 2, false, "deepseek2"},
 	} {
 		if raceEnabled && i > 0 {
 			continue

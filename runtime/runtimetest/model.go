@@ -17,9 +17,10 @@ import (
 // TinyModel describes a model with random weights, small enough to be written by every test that needs one. Its
 // tokenizer is that of FakeTokenizer. It has 2 KV heads of 32 elements; with matrices of K types 8 query heads, width 256
 // and 256 hidden elements, otherwise 4, 64 and 96. Of Gemma's layers, every second has a window of 5 positions. DeepSeek's
-// have latents of queries and of keys and values, the first is dense, and experts are in two groups of which one is used.
+// have latents of queries and of keys and values, the first is dense, and experts are in two groups of which one is used. GLM's
+// are as in the Air models, with biases and without norms of heads; the first is dense.
 type TinyModel struct {
-	Arch   string // general.architecture: "llama", which "" stands for, "qwen2", "qwen3", "qwen3moe" (4 experts, 2 used), "gemma3" or "deepseek2"
+	Arch   string // general.architecture: "llama", which "" stands for, "qwen2", "qwen3", "qwen3moe" (4 experts, 2 used), "gemma3", "deepseek2" or "glm4moe"
 	Seed   uint64
 	Layers int          // 0: 3
 	Type   kernels.Type // of all matrices
@@ -98,6 +99,19 @@ func (t TinyModel) Write(path string) error {
 			pair{arch + ".rope.scaling.type", gguf.ValueOf("yarn")}, pair{arch + ".rope.scaling.factor", gguf.ValueOf(float32(4))},
 			pair{arch + ".rope.scaling.yarn_log_multiplier", gguf.ValueOf(float32(0.1))})
 	}
+	if arch == "glm4moe" {
+		for _, n := range []struct {
+			key   string
+			value int
+		}{
+			{"rope.dimension_count", headDim / 2}, {"leading_dense_block_count", 1}, {"expert_count", experts}, {"expert_used_count", 2},
+			{"expert_feed_forward_length", ffn}, {"expert_shared_count", 1}, {"expert_gating_func", 2},
+		} {
+			meta = append(meta, pair{arch + "." + n.key, gguf.ValueOf(uint32(n.value))})
+		}
+		meta = append(meta, pair{arch + ".expert_weights_norm", gguf.ValueOf(true)}, pair{arch + ".expert_weights_scale", gguf.ValueOf(float32(1.5))})
+	}
+	shares := arch == "deepseek2" || arch == "glm4moe" // an expert, in all layers but the first
 	for i, kv := range meta {
 		_, replaced := t.Meta[kv.key]
 		replaced = replaced || slices.ContainsFunc(meta[i+1:], func(later pair) bool { return later.key == kv.key })
@@ -164,14 +178,18 @@ func (t TinyModel) Write(path string) error {
 			matrix(blk("attn_v"), kvHeads*headDim, width)
 			matrix(blk("attn_output"), width, heads*headDim)
 		}
-		norm(blk("ffn_norm"))
-		if arch == "deepseek2" && l > 0 {
+		if arch == "glm4moe" {
+			norm(blk("post_attention_norm"))
+		} else {
+			norm(blk("ffn_norm"))
+		}
+		if shares && l > 0 {
 			vector(fmt.Sprintf("blk.%d.exp_probs_b.bias", l), experts, -0.5)
 			matrix(blk("ffn_gate_shexp"), ffn, width)
 			matrix(blk("ffn_up_shexp"), ffn, width)
 			matrix(blk("ffn_down_shexp"), width, ffn)
 		}
-		if arch == "qwen3moe" || arch == "deepseek2" && l > 0 {
+		if arch == "qwen3moe" || shares && l > 0 {
 			matrix(blk("ffn_gate_inp"), experts, width)
 			if t.Fused {
 				fused(blk("ffn_gate_up_exps"), ffn, width)
@@ -186,7 +204,7 @@ func (t TinyModel) Write(path string) error {
 			matrix(blk("ffn_down"), width, ffn)
 		}
 		switch arch {
-		case "qwen2":
+		case "qwen2", "glm4moe":
 			vector(fmt.Sprintf("blk.%d.attn_q.bias", l), heads*headDim, -0.5)
 			vector(fmt.Sprintf("blk.%d.attn_k.bias", l), kvHeads*headDim, -0.5)
 			vector(fmt.Sprintf("blk.%d.attn_v.bias", l), kvHeads*headDim, -0.5)
