@@ -106,8 +106,11 @@ func compile(op string, operands []string, constants map[string][]byte) func(e *
 	if broadcast || strings.HasPrefix(op, "VPBROADCAST") || op == "VBROADCASTSS" {
 		width = 4
 	}
-	if op == "VCVTPH2PS" || op == "VPMOVZXWD" {
+	switch op {
+	case "VCVTPH2PS", "VPMOVZXWD":
 		width = 32
+	case "VPMOVZXBD":
+		width = 16
 	}
 	dst := register(last)
 	if strings.HasPrefix(op, "VMOV") && dst < 0 { // a store
@@ -200,6 +203,32 @@ func compile(op string, operands []string, constants map[string][]byte) func(e *
 				}
 			}
 			e.v[dst] = vectorOf(out)
+		}
+	case "VPSUBB":
+		x, y := register(operands[0]), register(operands[1])
+		return func(e *emulator) {
+			xs, ys := e.v[x].bytes(), e.v[y].bytes()
+			for i := range ys {
+				ys[i] -= xs[i]
+			}
+			e.v[dst] = vectorOf(ys)
+		}
+	case "VPMOVDW":
+		x := register(operands[0])
+		return func(e *emulator) {
+			var v vector
+			for i, d := range e.v[x] {
+				v[i/2] |= d & 0xffff << (16 * (i % 2))
+			}
+			e.v[dst] = v
+		}
+	case "VPMOVZXBD":
+		x := source(operands[0], width, constants)
+		return func(e *emulator) {
+			v := *x(e)
+			for i := range 16 {
+				e.v[dst][i] = v[i/4] >> (8 * (i % 4)) & 0xff
+			}
 		}
 	case "VPMOVZXWD":
 		x := source(operands[0], width, constants)

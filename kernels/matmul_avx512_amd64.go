@@ -29,6 +29,16 @@ func groupQ5_1AVX512(a *groupArgs)
 //go:noescape
 func groupQ8_0AVX512(a *groupArgs)
 
+// groupQ2_KAVX512 multiplies one or two groups of packed rows, see groupArgs.
+//
+//go:noescape
+func groupQ2_KAVX512(a *groupArgs)
+
+// groupQ3_KAVX512 multiplies one or two groups of packed rows, see groupArgs.
+//
+//go:noescape
+func groupQ3_KAVX512(a *groupArgs)
+
 // groupQ4_KAVX512 multiplies one or two groups of packed rows, see groupArgs.
 //
 //go:noescape
@@ -43,3 +53,18 @@ func groupQ5_KAVX512(a *groupArgs)
 //
 //go:noescape
 func groupQ6_KAVX512(a *groupArgs)
+
+// groupIQ4_NLAVX512 multiplies one or two groups of packed rows, see groupArgs.
+//
+//go:noescape
+func groupIQ4_NLAVX512(a *groupArgs)
+
+// groupIQ4_XSAVX512 multiplies one or two groups of packed rows, see groupArgs.
+//
+//go:noescape
+func groupIQ4_XSAVX512(a *groupArgs)
+
+// groupMXFP4AVX512 multiplies one or two groups of packed rows, see groupArgs.
+//
+//go:noescape
+func groupMXFP4AVX512(a *groupArgs)

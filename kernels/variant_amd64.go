@@ -39,7 +39,8 @@ func addImplementations() {
 		wide.variant, wide.unproven = AVX512, true
 		wide.group = [len(geometries)]func(*groupArgs){
 			Q4_0: groupQ4_0AVX512, Q4_1: groupQ4_1AVX512, Q5_0: groupQ5_0AVX512, Q5_1: groupQ5_1AVX512, Q8_0: groupQ8_0AVX512,
-			Q4_K: groupQ4_KAVX512, Q5_K: groupQ5_KAVX512, Q6_K: groupQ6_KAVX512,
+			Q2_K: groupQ2_KAVX512, Q3_K: groupQ3_KAVX512, Q4_K: groupQ4_KAVX512, Q5_K: groupQ5_KAVX512, Q6_K: groupQ6_KAVX512,
+			IQ4_NL: groupIQ4_NLAVX512, IQ4_XS: groupIQ4_XSAVX512, MXFP4: groupMXFP4AVX512,
 		}
 		wide.pairs = true
 		wide.attnKernels = attnKernelsAVX512

@@ -16,7 +16,7 @@ package main
 const (
 	scale512 = 4096 // K: scales [8 or 16][16]int32; others: d [8][16]float32
 	m512     = scale512 + 512
-	min512   = 5120 // Q4_K, Q5_K: pairs of minimums [4][16]; Q6_K: pairs of scales [8][16]
+	min512   = 5120 // pairs of minimums, or, for types with a centre, of scales: [4][16], with scales per 16 columns [8][16]
 	d512     = 5632 // K: d [16]float32
 	dmin512  = 5696 // K: dmin [16]float32
 	wide512  = 6144
@@ -24,9 +24,6 @@ const (
 
 func matmulAVX512(f *file) {
 	for _, k := range kinds {
-		if k.two() || k.book != nil {
-			continue
-		}
 		if k.signed { // codes are flipped to unsigned ones
 			k.centre = 128
 		}
@@ -157,12 +154,12 @@ func (t tile512) second() {
 }
 
 // zero clears a register. Up to 15 that is a VEX instruction, which is shorter.
-func (t tile512) zero(reg int) {
+func (f avx512) zero(reg int) {
 	if reg < 16 {
-		t.op("VPXOR X%d, X%d, X%d", reg, reg, reg)
+		f.op("VPXOR X%d, X%d, X%d", reg, reg, reg)
 		return
 	}
-	t.op("VPXORD Z%d, Z%d, Z%d", reg, reg, reg)
+	f.op("VPXORD Z%d, Z%d, Z%d", reg, reg, reg)
 }
 
 // panelDots adds quads [from, to) of the panels' block at R13 to the sums. Z24 up to Z27 are lost.
@@ -241,7 +238,7 @@ func (t tile512) floatStep() {
 			t.zero(t.part(r, g))
 		}
 	}
-	// The sum over sub-blocks of minimums (or, for Q6_K, of scales) times sums of activations.
+	// The sum over sub-blocks of minimums (or, for types with a centre, of scales) times sums of activations.
 	for p := range pairs {
 		for g := range t.groups {
 			t.op("VMOVDQA64 %d(BX), Z%d", wide512*g+min512+64*p, 24+g)
@@ -264,7 +261,7 @@ func (t tile512) floatStep() {
 		for g := range t.groups {
 			part, total := t.part(r, g), t.total(r, g)
 			if t.k.centre != 0 {
-				t.op("VPSLLD $5, Z%d, Z%d", part, part)
+				t.op("VPSLLD $%d, Z%d, Z%d", t.k.centreBits(), part, part)
 				t.op("VPSUBD Z%d, Z%d, Z%d", part, total, total)
 			}
 			t.op("VCVTDQ2PS Z%d, Z%d", total, total)
@@ -423,7 +420,7 @@ func (t tile512) startBlock() {
 	for r := range t.rows {
 		first := t.part(r, 0)
 		t.op("VPBROADCASTD %d(R14), Z26", t.rec*r+rec32S)
-		t.op("VPSLLD $%d, Z26, Z26", map[int]int{8: 3, 16: 4, 128: 7}[t.k.centre])
+		t.op("VPSLLD $%d, Z26, Z26", t.k.centreBits())
 		t.op("VPSUBD Z26, Z31, Z%d", first)
 		for g := 1; g < t.groups; g++ {
 			t.op("VMOVDQA64 Z%d, Z%d", first, t.part(r, g))
