@@ -29,6 +29,16 @@ func groupQ5_1DotProd(a *groupArgs)
 //go:noescape
 func groupQ8_0DotProd(a *groupArgs)
 
+// groupQ2_KDotProd multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupQ2_KDotProd(a *groupArgs)
+
+// groupQ3_KDotProd multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupQ3_KDotProd(a *groupArgs)
+
 // groupQ4_KDotProd multiplies one group of packed rows, see groupArgs.
 //
 //go:noescape
@@ -43,3 +53,18 @@ func groupQ5_KDotProd(a *groupArgs)
 //
 //go:noescape
 func groupQ6_KDotProd(a *groupArgs)
+
+// groupIQ4_NLDotProd multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupIQ4_NLDotProd(a *groupArgs)
+
+// groupIQ4_XSDotProd multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupIQ4_XSDotProd(a *groupArgs)
+
+// groupMXFP4DotProd multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupMXFP4DotProd(a *groupArgs)

@@ -53,6 +53,18 @@ DATA matmul_dotprod_words1<>+0(SB)/8, $0xff0eff0aff06ff02
 DATA matmul_dotprod_words1<>+8(SB)/8, $0xff0fff0bff07ff03
 GLOBL matmul_dotprod_words1<>(SB), RODATA|NOPTR, $16
 
+DATA matmul_dotprod_codesIQ4_NL<>+0(SB)/8, $0xf6eaddcfbfad9881
+DATA matmul_dotprod_codesIQ4_NL<>+8(SB)/8, $0x7159453526190d01
+GLOBL matmul_dotprod_codesIQ4_NL<>(SB), RODATA|NOPTR, $16
+
+DATA matmul_dotprod_codesIQ4_XS<>+0(SB)/8, $0xf6eaddcfbfad9881
+DATA matmul_dotprod_codesIQ4_XS<>+8(SB)/8, $0x7159453526190d01
+GLOBL matmul_dotprod_codesIQ4_XS<>(SB), RODATA|NOPTR, $16
+
+DATA matmul_dotprod_codesMXFP4<>+0(SB)/8, $0x0c08060403020100
+DATA matmul_dotprod_codesMXFP4<>+8(SB)/8, $0xf4f8fafcfdfeff00
+GLOBL matmul_dotprod_codesMXFP4<>(SB), RODATA|NOPTR, $16
+
 // func groupQ4_0DotProd(a *groupArgs)
 TEXT ·groupQ4_0DotProd(SB), NOSPLIT, $0-8
 	MOVD a+0(FP), R0
@@ -6360,8 +6372,8 @@ next122:
 done123:
 	RET
 
-// func groupQ4_KDotProd(a *groupArgs)
-TEXT ·groupQ4_KDotProd(SB), NOSPLIT, $0-8
+// func groupQ2_KDotProd(a *groupArgs)
+TEXT ·groupQ2_KDotProd(SB), NOSPLIT, $0-8
 	MOVD a+0(FP), R0
 	MOVD groupArgs_w(R0), R1
 	MOVD groupArgs_panel(R0), R2
@@ -6370,30 +6382,3523 @@ TEXT ·groupQ4_KDotProd(SB), NOSPLIT, $0-8
 super137:
 	CMP $0, R4
 	BLE done139
+	PRFM 8192(R1), PLDL1KEEP
+	PRFM 8256(R1), PLDL1KEEP
+	PRFM 8320(R1), PLDL1KEEP
+	PRFM 8384(R1), PLDL1KEEP
+	PRFM 8448(R1), PLDL1KEEP
+	PRFM 8512(R1), PLDL1KEEP
+	PRFM 8576(R1), PLDL1KEEP
+	PRFM 8640(R1), PLDL1KEEP
+	PRFM 8704(R1), PLDL1KEEP
+	PRFM 8768(R1), PLDL1KEEP
+	PRFM 8832(R1), PLDL1KEEP
+	PRFM 8896(R1), PLDL1KEEP
+	PRFM 8960(R1), PLDL1KEEP
+	PRFM 9024(R1), PLDL1KEEP
+	PRFM 9088(R1), PLDL1KEEP
+	PRFM 9152(R1), PLDL1KEEP
+	PRFM 9216(R1), PLDL1KEEP
+	PRFM 9280(R1), PLDL1KEEP
+	PRFM 9344(R1), PLDL1KEEP
+	PRFM 9408(R1), PLDL1KEEP
+	PRFM 9472(R1), PLDL1KEEP
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	MOVD $matmul_dotprod_extend0<>(SB), R19
+	WORD $0x3dc00278 // ldr q24, [x19, #0]
+	MOVD $matmul_dotprod_extend1<>(SB), R19
+	WORD $0x3dc00279 // ldr q25, [x19, #0]
+	MOVD $matmul_dotprod_extend2<>(SB), R19
+	WORD $0x3dc0027a // ldr q26, [x19, #0]
+	MOVD $matmul_dotprod_extend3<>(SB), R19
+	WORD $0x3dc0027b // ldr q27, [x19, #0]
+	MOVD $matmul_dotprod_words0<>(SB), R19
+	WORD $0x3dc00274 // ldr q20, [x19, #0]
+	MOVD $matmul_dotprod_words1<>(SB), R19
+	WORD $0x3dc00275 // ldr q21, [x19, #0]
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d840045 // str q5, [x2, #4096]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d841045 // str q5, [x2, #4160]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d842045 // str q5, [x2, #4224]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d843045 // str q5, [x2, #4288]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d860045 // str q5, [x2, #6144]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d860445 // str q5, [x2, #6160]
+	WORD $0x3dc01020 // ldr q0, [x1, #64]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d844045 // str q5, [x2, #4352]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d845045 // str q5, [x2, #4416]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d846045 // str q5, [x2, #4480]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d847045 // str q5, [x2, #4544]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d860845 // str q5, [x2, #6176]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d860c45 // str q5, [x2, #6192]
+	WORD $0x3dc02020 // ldr q0, [x1, #128]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d848045 // str q5, [x2, #4608]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d849045 // str q5, [x2, #4672]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d84a045 // str q5, [x2, #4736]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d84b045 // str q5, [x2, #4800]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d861045 // str q5, [x2, #6208]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d861445 // str q5, [x2, #6224]
+	WORD $0x3dc03020 // ldr q0, [x1, #192]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d84c045 // str q5, [x2, #4864]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d84d045 // str q5, [x2, #4928]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d84e045 // str q5, [x2, #4992]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d84f045 // str q5, [x2, #5056]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d861845 // str q5, [x2, #6240]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d861c45 // str q5, [x2, #6256]
+	WORD $0x3dc00420 // ldr q0, [x1, #16]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d840445 // str q5, [x2, #4112]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d841445 // str q5, [x2, #4176]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d842445 // str q5, [x2, #4240]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d843445 // str q5, [x2, #4304]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d862045 // str q5, [x2, #6272]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d862445 // str q5, [x2, #6288]
+	WORD $0x3dc01420 // ldr q0, [x1, #80]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d844445 // str q5, [x2, #4368]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d845445 // str q5, [x2, #4432]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d846445 // str q5, [x2, #4496]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d847445 // str q5, [x2, #4560]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d862845 // str q5, [x2, #6304]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d862c45 // str q5, [x2, #6320]
+	WORD $0x3dc02420 // ldr q0, [x1, #144]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d848445 // str q5, [x2, #4624]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d849445 // str q5, [x2, #4688]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d84a445 // str q5, [x2, #4752]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d84b445 // str q5, [x2, #4816]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d863045 // str q5, [x2, #6336]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d863445 // str q5, [x2, #6352]
+	WORD $0x3dc03420 // ldr q0, [x1, #208]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d84c445 // str q5, [x2, #4880]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d84d445 // str q5, [x2, #4944]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d84e445 // str q5, [x2, #5008]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d84f445 // str q5, [x2, #5072]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d863845 // str q5, [x2, #6368]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d863c45 // str q5, [x2, #6384]
+	WORD $0x3dc00820 // ldr q0, [x1, #32]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d840845 // str q5, [x2, #4128]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d841845 // str q5, [x2, #4192]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d842845 // str q5, [x2, #4256]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d843845 // str q5, [x2, #4320]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d864045 // str q5, [x2, #6400]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d864445 // str q5, [x2, #6416]
+	WORD $0x3dc01820 // ldr q0, [x1, #96]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d844845 // str q5, [x2, #4384]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d845845 // str q5, [x2, #4448]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d846845 // str q5, [x2, #4512]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d847845 // str q5, [x2, #4576]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d864845 // str q5, [x2, #6432]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d864c45 // str q5, [x2, #6448]
+	WORD $0x3dc02820 // ldr q0, [x1, #160]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d848845 // str q5, [x2, #4640]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d849845 // str q5, [x2, #4704]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d84a845 // str q5, [x2, #4768]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d84b845 // str q5, [x2, #4832]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d865045 // str q5, [x2, #6464]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d865445 // str q5, [x2, #6480]
+	WORD $0x3dc03820 // ldr q0, [x1, #224]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d84c845 // str q5, [x2, #4896]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d84d845 // str q5, [x2, #4960]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d84e845 // str q5, [x2, #5024]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d84f845 // str q5, [x2, #5088]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d865845 // str q5, [x2, #6496]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d865c45 // str q5, [x2, #6512]
+	WORD $0x3dc00c20 // ldr q0, [x1, #48]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d840c45 // str q5, [x2, #4144]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d841c45 // str q5, [x2, #4208]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d842c45 // str q5, [x2, #4272]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d843c45 // str q5, [x2, #4336]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d866045 // str q5, [x2, #6528]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d866445 // str q5, [x2, #6544]
+	WORD $0x3dc01c20 // ldr q0, [x1, #112]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d844c45 // str q5, [x2, #4400]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d845c45 // str q5, [x2, #4464]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d846c45 // str q5, [x2, #4528]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d847c45 // str q5, [x2, #4592]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d866845 // str q5, [x2, #6560]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d866c45 // str q5, [x2, #6576]
+	WORD $0x3dc02c20 // ldr q0, [x1, #176]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d848c45 // str q5, [x2, #4656]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d849c45 // str q5, [x2, #4720]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d84ac45 // str q5, [x2, #4784]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d84bc45 // str q5, [x2, #4848]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d867045 // str q5, [x2, #6592]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d867445 // str q5, [x2, #6608]
+	WORD $0x3dc03c20 // ldr q0, [x1, #240]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d84cc45 // str q5, [x2, #4912]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d84dc45 // str q5, [x2, #4976]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d84ec45 // str q5, [x2, #5040]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d84fc45 // str q5, [x2, #5104]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d867845 // str q5, [x2, #6624]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d867c45 // str q5, [x2, #6640]
+	WORD $0x3dc14020 // ldr q0, [x1, #1280]
+	WORD $0x3dc14421 // ldr q1, [x1, #1296]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x0e217843 // fcvtl v3.4s, v2.4h
+	WORD $0x4e217844 // fcvtl2 v4.4s, v2.8h
+	WORD $0x3d868043 // str q3, [x2, #6656]
+	WORD $0x3d868444 // str q4, [x2, #6672]
+	WORD $0x4e415802 // uzp2 v2.8h, v0.8h, v1.8h
+	WORD $0x0e217843 // fcvtl v3.4s, v2.4h
+	WORD $0x4e217844 // fcvtl2 v4.4s, v2.8h
+	WORD $0x3d869043 // str q3, [x2, #6720]
+	WORD $0x3d869444 // str q4, [x2, #6736]
+	WORD $0x3dc14820 // ldr q0, [x1, #1312]
+	WORD $0x3dc14c21 // ldr q1, [x1, #1328]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x0e217843 // fcvtl v3.4s, v2.4h
+	WORD $0x4e217844 // fcvtl2 v4.4s, v2.8h
+	WORD $0x3d868843 // str q3, [x2, #6688]
+	WORD $0x3d868c44 // str q4, [x2, #6704]
+	WORD $0x4e415802 // uzp2 v2.8h, v0.8h, v1.8h
+	WORD $0x0e217843 // fcvtl v3.4s, v2.4h
+	WORD $0x4e217844 // fcvtl2 v4.4s, v2.8h
+	WORD $0x3d869843 // str q3, [x2, #6752]
+	WORD $0x3d869c44 // str q4, [x2, #6768]
+	MOVD R2, R8
+	ADD $256, R1, R9
+	MOVD $2, R13
+	WORD $0x4f00e47f // movi v31.16b, #3
+unpack140:
+	WORD $0x3dc00130 // ldr q16, [x9, #0]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc01130 // ldr q16, [x9, #64]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x3d800100 // str q0, [x8, #0]
+	WORD $0x3d801104 // str q4, [x8, #64]
+	WORD $0x3d808101 // str q1, [x8, #512]
+	WORD $0x3d809105 // str q5, [x8, #576]
+	WORD $0x3d810102 // str q2, [x8, #1024]
+	WORD $0x3d811106 // str q6, [x8, #1088]
+	WORD $0x3d818103 // str q3, [x8, #1536]
+	WORD $0x3d819107 // str q7, [x8, #1600]
+	WORD $0x3dc00530 // ldr q16, [x9, #16]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc01530 // ldr q16, [x9, #80]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x3d800500 // str q0, [x8, #16]
+	WORD $0x3d801504 // str q4, [x8, #80]
+	WORD $0x3d808501 // str q1, [x8, #528]
+	WORD $0x3d809505 // str q5, [x8, #592]
+	WORD $0x3d810502 // str q2, [x8, #1040]
+	WORD $0x3d811506 // str q6, [x8, #1104]
+	WORD $0x3d818503 // str q3, [x8, #1552]
+	WORD $0x3d819507 // str q7, [x8, #1616]
+	WORD $0x3dc00930 // ldr q16, [x9, #32]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc01930 // ldr q16, [x9, #96]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x3d800900 // str q0, [x8, #32]
+	WORD $0x3d801904 // str q4, [x8, #96]
+	WORD $0x3d808901 // str q1, [x8, #544]
+	WORD $0x3d809905 // str q5, [x8, #608]
+	WORD $0x3d810902 // str q2, [x8, #1056]
+	WORD $0x3d811906 // str q6, [x8, #1120]
+	WORD $0x3d818903 // str q3, [x8, #1568]
+	WORD $0x3d819907 // str q7, [x8, #1632]
+	WORD $0x3dc00d30 // ldr q16, [x9, #48]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc01d30 // ldr q16, [x9, #112]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x3d800d00 // str q0, [x8, #48]
+	WORD $0x3d801d04 // str q4, [x8, #112]
+	WORD $0x3d808d01 // str q1, [x8, #560]
+	WORD $0x3d809d05 // str q5, [x8, #624]
+	WORD $0x3d810d02 // str q2, [x8, #1072]
+	WORD $0x3d811d06 // str q6, [x8, #1136]
+	WORD $0x3d818d03 // str q3, [x8, #1584]
+	WORD $0x3d819d07 // str q7, [x8, #1648]
+	WORD $0x3dc02130 // ldr q16, [x9, #128]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc03130 // ldr q16, [x9, #192]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x3d802100 // str q0, [x8, #128]
+	WORD $0x3d803104 // str q4, [x8, #192]
+	WORD $0x3d80a101 // str q1, [x8, #640]
+	WORD $0x3d80b105 // str q5, [x8, #704]
+	WORD $0x3d812102 // str q2, [x8, #1152]
+	WORD $0x3d813106 // str q6, [x8, #1216]
+	WORD $0x3d81a103 // str q3, [x8, #1664]
+	WORD $0x3d81b107 // str q7, [x8, #1728]
+	WORD $0x3dc02530 // ldr q16, [x9, #144]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc03530 // ldr q16, [x9, #208]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x3d802500 // str q0, [x8, #144]
+	WORD $0x3d803504 // str q4, [x8, #208]
+	WORD $0x3d80a501 // str q1, [x8, #656]
+	WORD $0x3d80b505 // str q5, [x8, #720]
+	WORD $0x3d812502 // str q2, [x8, #1168]
+	WORD $0x3d813506 // str q6, [x8, #1232]
+	WORD $0x3d81a503 // str q3, [x8, #1680]
+	WORD $0x3d81b507 // str q7, [x8, #1744]
+	WORD $0x3dc02930 // ldr q16, [x9, #160]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc03930 // ldr q16, [x9, #224]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x3d802900 // str q0, [x8, #160]
+	WORD $0x3d803904 // str q4, [x8, #224]
+	WORD $0x3d80a901 // str q1, [x8, #672]
+	WORD $0x3d80b905 // str q5, [x8, #736]
+	WORD $0x3d812902 // str q2, [x8, #1184]
+	WORD $0x3d813906 // str q6, [x8, #1248]
+	WORD $0x3d81a903 // str q3, [x8, #1696]
+	WORD $0x3d81b907 // str q7, [x8, #1760]
+	WORD $0x3dc02d30 // ldr q16, [x9, #176]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc03d30 // ldr q16, [x9, #240]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x3d802d00 // str q0, [x8, #176]
+	WORD $0x3d803d04 // str q4, [x8, #240]
+	WORD $0x3d80ad01 // str q1, [x8, #688]
+	WORD $0x3d80bd05 // str q5, [x8, #752]
+	WORD $0x3d812d02 // str q2, [x8, #1200]
+	WORD $0x3d813d06 // str q6, [x8, #1264]
+	WORD $0x3d81ad03 // str q3, [x8, #1712]
+	WORD $0x3d81bd07 // str q7, [x8, #1776]
+	WORD $0x3dc04130 // ldr q16, [x9, #256]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc05130 // ldr q16, [x9, #320]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x3d804100 // str q0, [x8, #256]
+	WORD $0x3d805104 // str q4, [x8, #320]
+	WORD $0x3d80c101 // str q1, [x8, #768]
+	WORD $0x3d80d105 // str q5, [x8, #832]
+	WORD $0x3d814102 // str q2, [x8, #1280]
+	WORD $0x3d815106 // str q6, [x8, #1344]
+	WORD $0x3d81c103 // str q3, [x8, #1792]
+	WORD $0x3d81d107 // str q7, [x8, #1856]
+	WORD $0x3dc04530 // ldr q16, [x9, #272]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc05530 // ldr q16, [x9, #336]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x3d804500 // str q0, [x8, #272]
+	WORD $0x3d805504 // str q4, [x8, #336]
+	WORD $0x3d80c501 // str q1, [x8, #784]
+	WORD $0x3d80d505 // str q5, [x8, #848]
+	WORD $0x3d814502 // str q2, [x8, #1296]
+	WORD $0x3d815506 // str q6, [x8, #1360]
+	WORD $0x3d81c503 // str q3, [x8, #1808]
+	WORD $0x3d81d507 // str q7, [x8, #1872]
+	WORD $0x3dc04930 // ldr q16, [x9, #288]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc05930 // ldr q16, [x9, #352]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x3d804900 // str q0, [x8, #288]
+	WORD $0x3d805904 // str q4, [x8, #352]
+	WORD $0x3d80c901 // str q1, [x8, #800]
+	WORD $0x3d80d905 // str q5, [x8, #864]
+	WORD $0x3d814902 // str q2, [x8, #1312]
+	WORD $0x3d815906 // str q6, [x8, #1376]
+	WORD $0x3d81c903 // str q3, [x8, #1824]
+	WORD $0x3d81d907 // str q7, [x8, #1888]
+	WORD $0x3dc04d30 // ldr q16, [x9, #304]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc05d30 // ldr q16, [x9, #368]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x3d804d00 // str q0, [x8, #304]
+	WORD $0x3d805d04 // str q4, [x8, #368]
+	WORD $0x3d80cd01 // str q1, [x8, #816]
+	WORD $0x3d80dd05 // str q5, [x8, #880]
+	WORD $0x3d814d02 // str q2, [x8, #1328]
+	WORD $0x3d815d06 // str q6, [x8, #1392]
+	WORD $0x3d81cd03 // str q3, [x8, #1840]
+	WORD $0x3d81dd07 // str q7, [x8, #1904]
+	WORD $0x3dc06130 // ldr q16, [x9, #384]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc07130 // ldr q16, [x9, #448]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x3d806100 // str q0, [x8, #384]
+	WORD $0x3d807104 // str q4, [x8, #448]
+	WORD $0x3d80e101 // str q1, [x8, #896]
+	WORD $0x3d80f105 // str q5, [x8, #960]
+	WORD $0x3d816102 // str q2, [x8, #1408]
+	WORD $0x3d817106 // str q6, [x8, #1472]
+	WORD $0x3d81e103 // str q3, [x8, #1920]
+	WORD $0x3d81f107 // str q7, [x8, #1984]
+	WORD $0x3dc06530 // ldr q16, [x9, #400]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc07530 // ldr q16, [x9, #464]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x3d806500 // str q0, [x8, #400]
+	WORD $0x3d807504 // str q4, [x8, #464]
+	WORD $0x3d80e501 // str q1, [x8, #912]
+	WORD $0x3d80f505 // str q5, [x8, #976]
+	WORD $0x3d816502 // str q2, [x8, #1424]
+	WORD $0x3d817506 // str q6, [x8, #1488]
+	WORD $0x3d81e503 // str q3, [x8, #1936]
+	WORD $0x3d81f507 // str q7, [x8, #2000]
+	WORD $0x3dc06930 // ldr q16, [x9, #416]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc07930 // ldr q16, [x9, #480]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x3d806900 // str q0, [x8, #416]
+	WORD $0x3d807904 // str q4, [x8, #480]
+	WORD $0x3d80e901 // str q1, [x8, #928]
+	WORD $0x3d80f905 // str q5, [x8, #992]
+	WORD $0x3d816902 // str q2, [x8, #1440]
+	WORD $0x3d817906 // str q6, [x8, #1504]
+	WORD $0x3d81e903 // str q3, [x8, #1952]
+	WORD $0x3d81f907 // str q7, [x8, #2016]
+	WORD $0x3dc06d30 // ldr q16, [x9, #432]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc07d30 // ldr q16, [x9, #496]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x3d806d00 // str q0, [x8, #432]
+	WORD $0x3d807d04 // str q4, [x8, #496]
+	WORD $0x3d80ed01 // str q1, [x8, #944]
+	WORD $0x3d80fd05 // str q5, [x8, #1008]
+	WORD $0x3d816d02 // str q2, [x8, #1456]
+	WORD $0x3d817d06 // str q6, [x8, #1520]
+	WORD $0x3d81ed03 // str q3, [x8, #1968]
+	WORD $0x3d81fd07 // str q7, [x8, #2032]
+	ADD $2048, R8
+	ADD $512, R9
+	SUB $1, R13
+	CBNZ R13, unpack140
+	ADD $1344, R1
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
+rows4_142:
 	CMP $4, R5
-	BGT more140
+	BLT rowsNext141
+	// 4 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass143:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+block144:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc05141 // ldr q1, [x10, #320]
+	WORD $0x3dc0a142 // ldr q2, [x10, #640]
+	WORD $0x3dc0f143 // ldr q3, [x10, #960]
+	WORD $0x3dc00104 // ldr q4, [x8, #0]
+	WORD $0x3dc00505 // ldr q5, [x8, #16]
+	WORD $0x4f80e088 // sdot v8.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0a9 // sdot v9.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e08a // sdot v10.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0ab // sdot v11.4s, v5.16b, v1.4b[0]
+	WORD $0x4f82e08c // sdot v12.4s, v4.16b, v2.4b[0]
+	WORD $0x4f82e0ad // sdot v13.4s, v5.16b, v2.4b[0]
+	WORD $0x4f83e08e // sdot v14.4s, v4.16b, v3.4b[0]
+	WORD $0x4f83e0af // sdot v15.4s, v5.16b, v3.4b[0]
+	WORD $0x3dc01106 // ldr q6, [x8, #64]
+	WORD $0x3dc01507 // ldr q7, [x8, #80]
+	WORD $0x4fa0e0c8 // sdot v8.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0e9 // sdot v9.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa1e0ca // sdot v10.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0eb // sdot v11.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa2e0cc // sdot v12.4s, v6.16b, v2.4b[1]
+	WORD $0x4fa2e0ed // sdot v13.4s, v7.16b, v2.4b[1]
+	WORD $0x4fa3e0ce // sdot v14.4s, v6.16b, v3.4b[1]
+	WORD $0x4fa3e0ef // sdot v15.4s, v7.16b, v3.4b[1]
+	WORD $0x3dc02104 // ldr q4, [x8, #128]
+	WORD $0x3dc02505 // ldr q5, [x8, #144]
+	WORD $0x4f80e888 // sdot v8.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8a9 // sdot v9.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e88a // sdot v10.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8ab // sdot v11.4s, v5.16b, v1.4b[2]
+	WORD $0x4f82e88c // sdot v12.4s, v4.16b, v2.4b[2]
+	WORD $0x4f82e8ad // sdot v13.4s, v5.16b, v2.4b[2]
+	WORD $0x4f83e88e // sdot v14.4s, v4.16b, v3.4b[2]
+	WORD $0x4f83e8af // sdot v15.4s, v5.16b, v3.4b[2]
+	WORD $0x3dc03106 // ldr q6, [x8, #192]
+	WORD $0x3dc03507 // ldr q7, [x8, #208]
+	WORD $0x4fa0e8c8 // sdot v8.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8e9 // sdot v9.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa1e8ca // sdot v10.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8eb // sdot v11.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa2e8cc // sdot v12.4s, v6.16b, v2.4b[3]
+	WORD $0x4fa2e8ed // sdot v13.4s, v7.16b, v2.4b[3]
+	WORD $0x4fa3e8ce // sdot v14.4s, v6.16b, v3.4b[3]
+	WORD $0x4fa3e8ef // sdot v15.4s, v7.16b, v3.4b[3]
+	WORD $0x3dc40164 // ldr q4, [x11, #4096]
+	WORD $0x3dc40565 // ldr q5, [x11, #4112]
+	WORD $0x4ea49510 // mla v16.4s, v8.4s, v4.4s
+	WORD $0x4ea59531 // mla v17.4s, v9.4s, v5.4s
+	WORD $0x4ea49552 // mla v18.4s, v10.4s, v4.4s
+	WORD $0x4ea59573 // mla v19.4s, v11.4s, v5.4s
+	WORD $0x4ea49594 // mla v20.4s, v12.4s, v4.4s
+	WORD $0x4ea595b5 // mla v21.4s, v13.4s, v5.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc05541 // ldr q1, [x10, #336]
+	WORD $0x3dc0a542 // ldr q2, [x10, #656]
+	WORD $0x3dc0f543 // ldr q3, [x10, #976]
+	WORD $0x3dc04104 // ldr q4, [x8, #256]
+	WORD $0x3dc04505 // ldr q5, [x8, #272]
+	WORD $0x4f80e088 // sdot v8.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0a9 // sdot v9.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e08a // sdot v10.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0ab // sdot v11.4s, v5.16b, v1.4b[0]
+	WORD $0x4f82e08c // sdot v12.4s, v4.16b, v2.4b[0]
+	WORD $0x4f82e0ad // sdot v13.4s, v5.16b, v2.4b[0]
+	WORD $0x4f83e08e // sdot v14.4s, v4.16b, v3.4b[0]
+	WORD $0x4f83e0af // sdot v15.4s, v5.16b, v3.4b[0]
+	WORD $0x3dc05106 // ldr q6, [x8, #320]
+	WORD $0x3dc05507 // ldr q7, [x8, #336]
+	WORD $0x4fa0e0c8 // sdot v8.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0e9 // sdot v9.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa1e0ca // sdot v10.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0eb // sdot v11.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa2e0cc // sdot v12.4s, v6.16b, v2.4b[1]
+	WORD $0x4fa2e0ed // sdot v13.4s, v7.16b, v2.4b[1]
+	WORD $0x4fa3e0ce // sdot v14.4s, v6.16b, v3.4b[1]
+	WORD $0x4fa3e0ef // sdot v15.4s, v7.16b, v3.4b[1]
+	WORD $0x3dc06104 // ldr q4, [x8, #384]
+	WORD $0x3dc06505 // ldr q5, [x8, #400]
+	WORD $0x4f80e888 // sdot v8.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8a9 // sdot v9.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e88a // sdot v10.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8ab // sdot v11.4s, v5.16b, v1.4b[2]
+	WORD $0x4f82e88c // sdot v12.4s, v4.16b, v2.4b[2]
+	WORD $0x4f82e8ad // sdot v13.4s, v5.16b, v2.4b[2]
+	WORD $0x4f83e88e // sdot v14.4s, v4.16b, v3.4b[2]
+	WORD $0x4f83e8af // sdot v15.4s, v5.16b, v3.4b[2]
+	WORD $0x3dc07106 // ldr q6, [x8, #448]
+	WORD $0x3dc07507 // ldr q7, [x8, #464]
+	WORD $0x4fa0e8c8 // sdot v8.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8e9 // sdot v9.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa1e8ca // sdot v10.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8eb // sdot v11.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa2e8cc // sdot v12.4s, v6.16b, v2.4b[3]
+	WORD $0x4fa2e8ed // sdot v13.4s, v7.16b, v2.4b[3]
+	WORD $0x4fa3e8ce // sdot v14.4s, v6.16b, v3.4b[3]
+	WORD $0x4fa3e8ef // sdot v15.4s, v7.16b, v3.4b[3]
+	WORD $0x3dc41164 // ldr q4, [x11, #4160]
+	WORD $0x3dc41565 // ldr q5, [x11, #4176]
+	WORD $0x4ea49510 // mla v16.4s, v8.4s, v4.4s
+	WORD $0x4ea59531 // mla v17.4s, v9.4s, v5.4s
+	WORD $0x4ea49552 // mla v18.4s, v10.4s, v4.4s
+	WORD $0x4ea59573 // mla v19.4s, v11.4s, v5.4s
+	WORD $0x4ea49594 // mla v20.4s, v12.4s, v4.4s
+	WORD $0x4ea595b5 // mla v21.4s, v13.4s, v5.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block144
+	WORD $0x3dc040c0 // ldr q0, [x6, #256]
+	WORD $0x3dc090c1 // ldr q1, [x6, #576]
+	WORD $0x3dc0e0c2 // ldr q2, [x6, #896]
+	WORD $0x3dc130c3 // ldr q3, [x6, #1216]
+	WORD $0x3dc60324 // ldr q4, [x25, #6144]
+	WORD $0x0f40a085 // smull v5.4s, v4.4h, v0.h[0]
+	WORD $0x4f502085 // smlal2 v5.4s, v4.8h, v0.h[1]
+	WORD $0x0f41a087 // smull v7.4s, v4.4h, v1.h[0]
+	WORD $0x4f512087 // smlal2 v7.4s, v4.8h, v1.h[1]
+	WORD $0x0f42a089 // smull v9.4s, v4.4h, v2.h[0]
+	WORD $0x4f522089 // smlal2 v9.4s, v4.8h, v2.h[1]
+	WORD $0x0f43a08b // smull v11.4s, v4.4h, v3.h[0]
+	WORD $0x4f53208b // smlal2 v11.4s, v4.8h, v3.h[1]
+	WORD $0x3dc62324 // ldr q4, [x25, #6272]
+	WORD $0x0f40a086 // smull v6.4s, v4.4h, v0.h[0]
+	WORD $0x4f502086 // smlal2 v6.4s, v4.8h, v0.h[1]
+	WORD $0x0f41a088 // smull v8.4s, v4.4h, v1.h[0]
+	WORD $0x4f512088 // smlal2 v8.4s, v4.8h, v1.h[1]
+	WORD $0x0f42a08a // smull v10.4s, v4.4h, v2.h[0]
+	WORD $0x4f52208a // smlal2 v10.4s, v4.8h, v2.h[1]
+	WORD $0x0f43a08c // smull v12.4s, v4.4h, v3.h[0]
+	WORD $0x4f53208c // smlal2 v12.4s, v4.8h, v3.h[1]
+	WORD $0x3dc60724 // ldr q4, [x25, #6160]
+	WORD $0x0f602085 // smlal v5.4s, v4.4h, v0.h[2]
+	WORD $0x4f702085 // smlal2 v5.4s, v4.8h, v0.h[3]
+	WORD $0x0f612087 // smlal v7.4s, v4.4h, v1.h[2]
+	WORD $0x4f712087 // smlal2 v7.4s, v4.8h, v1.h[3]
+	WORD $0x0f622089 // smlal v9.4s, v4.4h, v2.h[2]
+	WORD $0x4f722089 // smlal2 v9.4s, v4.8h, v2.h[3]
+	WORD $0x0f63208b // smlal v11.4s, v4.4h, v3.h[2]
+	WORD $0x4f73208b // smlal2 v11.4s, v4.8h, v3.h[3]
+	WORD $0x3dc62724 // ldr q4, [x25, #6288]
+	WORD $0x0f602086 // smlal v6.4s, v4.4h, v0.h[2]
+	WORD $0x4f702086 // smlal2 v6.4s, v4.8h, v0.h[3]
+	WORD $0x0f612088 // smlal v8.4s, v4.4h, v1.h[2]
+	WORD $0x4f712088 // smlal2 v8.4s, v4.8h, v1.h[3]
+	WORD $0x0f62208a // smlal v10.4s, v4.4h, v2.h[2]
+	WORD $0x4f72208a // smlal2 v10.4s, v4.8h, v2.h[3]
+	WORD $0x0f63208c // smlal v12.4s, v4.4h, v3.h[2]
+	WORD $0x4f73208c // smlal2 v12.4s, v4.8h, v3.h[3]
+	WORD $0x3dc60b24 // ldr q4, [x25, #6176]
+	WORD $0x0f402885 // smlal v5.4s, v4.4h, v0.h[4]
+	WORD $0x4f502885 // smlal2 v5.4s, v4.8h, v0.h[5]
+	WORD $0x0f412887 // smlal v7.4s, v4.4h, v1.h[4]
+	WORD $0x4f512887 // smlal2 v7.4s, v4.8h, v1.h[5]
+	WORD $0x0f422889 // smlal v9.4s, v4.4h, v2.h[4]
+	WORD $0x4f522889 // smlal2 v9.4s, v4.8h, v2.h[5]
+	WORD $0x0f43288b // smlal v11.4s, v4.4h, v3.h[4]
+	WORD $0x4f53288b // smlal2 v11.4s, v4.8h, v3.h[5]
+	WORD $0x3dc62b24 // ldr q4, [x25, #6304]
+	WORD $0x0f402886 // smlal v6.4s, v4.4h, v0.h[4]
+	WORD $0x4f502886 // smlal2 v6.4s, v4.8h, v0.h[5]
+	WORD $0x0f412888 // smlal v8.4s, v4.4h, v1.h[4]
+	WORD $0x4f512888 // smlal2 v8.4s, v4.8h, v1.h[5]
+	WORD $0x0f42288a // smlal v10.4s, v4.4h, v2.h[4]
+	WORD $0x4f52288a // smlal2 v10.4s, v4.8h, v2.h[5]
+	WORD $0x0f43288c // smlal v12.4s, v4.4h, v3.h[4]
+	WORD $0x4f53288c // smlal2 v12.4s, v4.8h, v3.h[5]
+	WORD $0x3dc60f24 // ldr q4, [x25, #6192]
+	WORD $0x0f602885 // smlal v5.4s, v4.4h, v0.h[6]
+	WORD $0x4f702885 // smlal2 v5.4s, v4.8h, v0.h[7]
+	WORD $0x0f612887 // smlal v7.4s, v4.4h, v1.h[6]
+	WORD $0x4f712887 // smlal2 v7.4s, v4.8h, v1.h[7]
+	WORD $0x0f622889 // smlal v9.4s, v4.4h, v2.h[6]
+	WORD $0x4f722889 // smlal2 v9.4s, v4.8h, v2.h[7]
+	WORD $0x0f63288b // smlal v11.4s, v4.4h, v3.h[6]
+	WORD $0x4f73288b // smlal2 v11.4s, v4.8h, v3.h[7]
+	WORD $0x3dc62f24 // ldr q4, [x25, #6320]
+	WORD $0x0f602886 // smlal v6.4s, v4.4h, v0.h[6]
+	WORD $0x4f702886 // smlal2 v6.4s, v4.8h, v0.h[7]
+	WORD $0x0f612888 // smlal v8.4s, v4.4h, v1.h[6]
+	WORD $0x4f712888 // smlal2 v8.4s, v4.8h, v1.h[7]
+	WORD $0x0f62288a // smlal v10.4s, v4.4h, v2.h[6]
+	WORD $0x4f72288a // smlal2 v10.4s, v4.8h, v2.h[7]
+	WORD $0x0f63288c // smlal v12.4s, v4.4h, v3.h[6]
+	WORD $0x4f73288c // smlal2 v12.4s, v4.8h, v3.h[7]
+	WORD $0x3dc044c0 // ldr q0, [x6, #272]
+	WORD $0x3dc094c1 // ldr q1, [x6, #592]
+	WORD $0x3dc0e4c2 // ldr q2, [x6, #912]
+	WORD $0x3dc134c3 // ldr q3, [x6, #1232]
+	WORD $0x3dc61324 // ldr q4, [x25, #6208]
+	WORD $0x0f402085 // smlal v5.4s, v4.4h, v0.h[0]
+	WORD $0x4f502085 // smlal2 v5.4s, v4.8h, v0.h[1]
+	WORD $0x0f412087 // smlal v7.4s, v4.4h, v1.h[0]
+	WORD $0x4f512087 // smlal2 v7.4s, v4.8h, v1.h[1]
+	WORD $0x0f422089 // smlal v9.4s, v4.4h, v2.h[0]
+	WORD $0x4f522089 // smlal2 v9.4s, v4.8h, v2.h[1]
+	WORD $0x0f43208b // smlal v11.4s, v4.4h, v3.h[0]
+	WORD $0x4f53208b // smlal2 v11.4s, v4.8h, v3.h[1]
+	WORD $0x3dc63324 // ldr q4, [x25, #6336]
+	WORD $0x0f402086 // smlal v6.4s, v4.4h, v0.h[0]
+	WORD $0x4f502086 // smlal2 v6.4s, v4.8h, v0.h[1]
+	WORD $0x0f412088 // smlal v8.4s, v4.4h, v1.h[0]
+	WORD $0x4f512088 // smlal2 v8.4s, v4.8h, v1.h[1]
+	WORD $0x0f42208a // smlal v10.4s, v4.4h, v2.h[0]
+	WORD $0x4f52208a // smlal2 v10.4s, v4.8h, v2.h[1]
+	WORD $0x0f43208c // smlal v12.4s, v4.4h, v3.h[0]
+	WORD $0x4f53208c // smlal2 v12.4s, v4.8h, v3.h[1]
+	WORD $0x3dc61724 // ldr q4, [x25, #6224]
+	WORD $0x0f602085 // smlal v5.4s, v4.4h, v0.h[2]
+	WORD $0x4f702085 // smlal2 v5.4s, v4.8h, v0.h[3]
+	WORD $0x0f612087 // smlal v7.4s, v4.4h, v1.h[2]
+	WORD $0x4f712087 // smlal2 v7.4s, v4.8h, v1.h[3]
+	WORD $0x0f622089 // smlal v9.4s, v4.4h, v2.h[2]
+	WORD $0x4f722089 // smlal2 v9.4s, v4.8h, v2.h[3]
+	WORD $0x0f63208b // smlal v11.4s, v4.4h, v3.h[2]
+	WORD $0x4f73208b // smlal2 v11.4s, v4.8h, v3.h[3]
+	WORD $0x3dc63724 // ldr q4, [x25, #6352]
+	WORD $0x0f602086 // smlal v6.4s, v4.4h, v0.h[2]
+	WORD $0x4f702086 // smlal2 v6.4s, v4.8h, v0.h[3]
+	WORD $0x0f612088 // smlal v8.4s, v4.4h, v1.h[2]
+	WORD $0x4f712088 // smlal2 v8.4s, v4.8h, v1.h[3]
+	WORD $0x0f62208a // smlal v10.4s, v4.4h, v2.h[2]
+	WORD $0x4f72208a // smlal2 v10.4s, v4.8h, v2.h[3]
+	WORD $0x0f63208c // smlal v12.4s, v4.4h, v3.h[2]
+	WORD $0x4f73208c // smlal2 v12.4s, v4.8h, v3.h[3]
+	WORD $0x3dc61b24 // ldr q4, [x25, #6240]
+	WORD $0x0f402885 // smlal v5.4s, v4.4h, v0.h[4]
+	WORD $0x4f502885 // smlal2 v5.4s, v4.8h, v0.h[5]
+	WORD $0x0f412887 // smlal v7.4s, v4.4h, v1.h[4]
+	WORD $0x4f512887 // smlal2 v7.4s, v4.8h, v1.h[5]
+	WORD $0x0f422889 // smlal v9.4s, v4.4h, v2.h[4]
+	WORD $0x4f522889 // smlal2 v9.4s, v4.8h, v2.h[5]
+	WORD $0x0f43288b // smlal v11.4s, v4.4h, v3.h[4]
+	WORD $0x4f53288b // smlal2 v11.4s, v4.8h, v3.h[5]
+	WORD $0x3dc63b24 // ldr q4, [x25, #6368]
+	WORD $0x0f402886 // smlal v6.4s, v4.4h, v0.h[4]
+	WORD $0x4f502886 // smlal2 v6.4s, v4.8h, v0.h[5]
+	WORD $0x0f412888 // smlal v8.4s, v4.4h, v1.h[4]
+	WORD $0x4f512888 // smlal2 v8.4s, v4.8h, v1.h[5]
+	WORD $0x0f42288a // smlal v10.4s, v4.4h, v2.h[4]
+	WORD $0x4f52288a // smlal2 v10.4s, v4.8h, v2.h[5]
+	WORD $0x0f43288c // smlal v12.4s, v4.4h, v3.h[4]
+	WORD $0x4f53288c // smlal2 v12.4s, v4.8h, v3.h[5]
+	WORD $0x3dc61f24 // ldr q4, [x25, #6256]
+	WORD $0x0f602885 // smlal v5.4s, v4.4h, v0.h[6]
+	WORD $0x4f702885 // smlal2 v5.4s, v4.8h, v0.h[7]
+	WORD $0x0f612887 // smlal v7.4s, v4.4h, v1.h[6]
+	WORD $0x4f712887 // smlal2 v7.4s, v4.8h, v1.h[7]
+	WORD $0x0f622889 // smlal v9.4s, v4.4h, v2.h[6]
+	WORD $0x4f722889 // smlal2 v9.4s, v4.8h, v2.h[7]
+	WORD $0x0f63288b // smlal v11.4s, v4.4h, v3.h[6]
+	WORD $0x4f73288b // smlal2 v11.4s, v4.8h, v3.h[7]
+	WORD $0x3dc63f24 // ldr q4, [x25, #6384]
+	WORD $0x0f602886 // smlal v6.4s, v4.4h, v0.h[6]
+	WORD $0x4f702886 // smlal2 v6.4s, v4.8h, v0.h[7]
+	WORD $0x0f612888 // smlal v8.4s, v4.4h, v1.h[6]
+	WORD $0x4f712888 // smlal2 v8.4s, v4.8h, v1.h[7]
+	WORD $0x0f62288a // smlal v10.4s, v4.4h, v2.h[6]
+	WORD $0x4f72288a // smlal2 v10.4s, v4.8h, v2.h[7]
+	WORD $0x0f63288c // smlal v12.4s, v4.4h, v3.h[6]
+	WORD $0x4f73288c // smlal2 v12.4s, v4.8h, v3.h[7]
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
+	WORD $0xbd44f0c3 // ldr s3, [x6, #1264]
+	WORD $0x3dc682e4 // ldr q4, [x23, #6656]
+	WORD $0x3dc692ef // ldr q15, [x23, #6720]
+	WORD $0x3dc002ce // ldr q14, [x22, #0]
+	WORD $0x4f80908d // fmul v13.4s, v4.4s, v0.s[0]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e30cdae // fmla v14.4s, v13.4s, v16.4s
+	WORD $0x4f8091ed // fmul v13.4s, v15.4s, v0.s[0]
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4ea5cdae // fmls v14.4s, v13.4s, v5.4s
+	WORD $0x3d8002ce // str q14, [x22, #0]
+	WORD $0x3dc012ce // ldr q14, [x22, #64]
+	WORD $0x4f81908d // fmul v13.4s, v4.4s, v1.s[0]
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4e32cdae // fmla v14.4s, v13.4s, v18.4s
+	WORD $0x4f8191ed // fmul v13.4s, v15.4s, v1.s[0]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4ea7cdae // fmls v14.4s, v13.4s, v7.4s
+	WORD $0x3d8012ce // str q14, [x22, #64]
+	WORD $0x3dc022ce // ldr q14, [x22, #128]
+	WORD $0x4f82908d // fmul v13.4s, v4.4s, v2.s[0]
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x4e34cdae // fmla v14.4s, v13.4s, v20.4s
+	WORD $0x4f8291ed // fmul v13.4s, v15.4s, v2.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4ea9cdae // fmls v14.4s, v13.4s, v9.4s
+	WORD $0x3d8022ce // str q14, [x22, #128]
+	WORD $0x3dc032ce // ldr q14, [x22, #192]
+	WORD $0x4f83908d // fmul v13.4s, v4.4s, v3.s[0]
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x4e36cdae // fmla v14.4s, v13.4s, v22.4s
+	WORD $0x4f8391ed // fmul v13.4s, v15.4s, v3.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4eabcdae // fmls v14.4s, v13.4s, v11.4s
+	WORD $0x3d8032ce // str q14, [x22, #192]
+	WORD $0x3dc686e4 // ldr q4, [x23, #6672]
+	WORD $0x3dc696ef // ldr q15, [x23, #6736]
+	WORD $0x3dc006ce // ldr q14, [x22, #16]
+	WORD $0x4f80908d // fmul v13.4s, v4.4s, v0.s[0]
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4e31cdae // fmla v14.4s, v13.4s, v17.4s
+	WORD $0x4f8091ed // fmul v13.4s, v15.4s, v0.s[0]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4ea6cdae // fmls v14.4s, v13.4s, v6.4s
+	WORD $0x3d8006ce // str q14, [x22, #16]
+	WORD $0x3dc016ce // ldr q14, [x22, #80]
+	WORD $0x4f81908d // fmul v13.4s, v4.4s, v1.s[0]
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4e33cdae // fmla v14.4s, v13.4s, v19.4s
+	WORD $0x4f8191ed // fmul v13.4s, v15.4s, v1.s[0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4ea8cdae // fmls v14.4s, v13.4s, v8.4s
+	WORD $0x3d8016ce // str q14, [x22, #80]
+	WORD $0x3dc026ce // ldr q14, [x22, #144]
+	WORD $0x4f82908d // fmul v13.4s, v4.4s, v2.s[0]
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4e35cdae // fmla v14.4s, v13.4s, v21.4s
+	WORD $0x4f8291ed // fmul v13.4s, v15.4s, v2.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4eaacdae // fmls v14.4s, v13.4s, v10.4s
+	WORD $0x3d8026ce // str q14, [x22, #144]
+	WORD $0x3dc036ce // ldr q14, [x22, #208]
+	WORD $0x4f83908d // fmul v13.4s, v4.4s, v3.s[0]
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x4e37cdae // fmla v14.4s, v13.4s, v23.4s
+	WORD $0x4f8391ed // fmul v13.4s, v15.4s, v3.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4eaccdae // fmls v14.4s, v13.4s, v12.4s
+	WORD $0x3d8036ce // str q14, [x22, #208]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $256, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass143
+	ADD $1280, R6
+	ADD $256, R7
+	SUB $4, R5
+	JMP rows4_142
+rowsNext141:
+rows2_146:
+	CMP $2, R5
+	BLT rowsNext145
+	// 2 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+block148:
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc05141 // ldr q1, [x10, #320]
+	WORD $0x3dc00102 // ldr q2, [x8, #0]
+	WORD $0x3dc00503 // ldr q3, [x8, #16]
+	WORD $0x3dc00904 // ldr q4, [x8, #32]
+	WORD $0x3dc00d05 // ldr q5, [x8, #48]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0ad // sdot v13.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e04e // sdot v14.4s, v2.16b, v1.4b[0]
+	WORD $0x4f81e06f // sdot v15.4s, v3.16b, v1.4b[0]
+	WORD $0x4f81e090 // sdot v16.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0b1 // sdot v17.4s, v5.16b, v1.4b[0]
+	WORD $0x3dc01106 // ldr q6, [x8, #64]
+	WORD $0x3dc01507 // ldr q7, [x8, #80]
+	WORD $0x3dc01908 // ldr q8, [x8, #96]
+	WORD $0x3dc01d09 // ldr q9, [x8, #112]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x4fa0e12d // sdot v13.4s, v9.16b, v0.4b[1]
+	WORD $0x4fa1e0ce // sdot v14.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0ef // sdot v15.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa1e110 // sdot v16.4s, v8.16b, v1.4b[1]
+	WORD $0x4fa1e131 // sdot v17.4s, v9.16b, v1.4b[1]
+	WORD $0x3dc02102 // ldr q2, [x8, #128]
+	WORD $0x3dc02503 // ldr q3, [x8, #144]
+	WORD $0x3dc02904 // ldr q4, [x8, #160]
+	WORD $0x3dc02d05 // ldr q5, [x8, #176]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8ad // sdot v13.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e84e // sdot v14.4s, v2.16b, v1.4b[2]
+	WORD $0x4f81e86f // sdot v15.4s, v3.16b, v1.4b[2]
+	WORD $0x4f81e890 // sdot v16.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8b1 // sdot v17.4s, v5.16b, v1.4b[2]
+	WORD $0x3dc03106 // ldr q6, [x8, #192]
+	WORD $0x3dc03507 // ldr q7, [x8, #208]
+	WORD $0x3dc03908 // ldr q8, [x8, #224]
+	WORD $0x3dc03d09 // ldr q9, [x8, #240]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0x4fa0e92d // sdot v13.4s, v9.16b, v0.4b[3]
+	WORD $0x4fa1e8ce // sdot v14.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8ef // sdot v15.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa1e910 // sdot v16.4s, v8.16b, v1.4b[3]
+	WORD $0x4fa1e931 // sdot v17.4s, v9.16b, v1.4b[3]
+	WORD $0x3dc40162 // ldr q2, [x11, #4096]
+	WORD $0x3dc40563 // ldr q3, [x11, #4112]
+	WORD $0x3dc40964 // ldr q4, [x11, #4128]
+	WORD $0x3dc40d65 // ldr q5, [x11, #4144]
+	WORD $0x4ea29552 // mla v18.4s, v10.4s, v2.4s
+	WORD $0x4ea39573 // mla v19.4s, v11.4s, v3.4s
+	WORD $0x4ea49594 // mla v20.4s, v12.4s, v4.4s
+	WORD $0x4ea595b5 // mla v21.4s, v13.4s, v5.4s
+	WORD $0x4ea295d6 // mla v22.4s, v14.4s, v2.4s
+	WORD $0x4ea395f7 // mla v23.4s, v15.4s, v3.4s
+	WORD $0x4ea49618 // mla v24.4s, v16.4s, v4.4s
+	WORD $0x4ea59639 // mla v25.4s, v17.4s, v5.4s
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc05541 // ldr q1, [x10, #336]
+	WORD $0x3dc04102 // ldr q2, [x8, #256]
+	WORD $0x3dc04503 // ldr q3, [x8, #272]
+	WORD $0x3dc04904 // ldr q4, [x8, #288]
+	WORD $0x3dc04d05 // ldr q5, [x8, #304]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0ad // sdot v13.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e04e // sdot v14.4s, v2.16b, v1.4b[0]
+	WORD $0x4f81e06f // sdot v15.4s, v3.16b, v1.4b[0]
+	WORD $0x4f81e090 // sdot v16.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0b1 // sdot v17.4s, v5.16b, v1.4b[0]
+	WORD $0x3dc05106 // ldr q6, [x8, #320]
+	WORD $0x3dc05507 // ldr q7, [x8, #336]
+	WORD $0x3dc05908 // ldr q8, [x8, #352]
+	WORD $0x3dc05d09 // ldr q9, [x8, #368]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x4fa0e12d // sdot v13.4s, v9.16b, v0.4b[1]
+	WORD $0x4fa1e0ce // sdot v14.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0ef // sdot v15.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa1e110 // sdot v16.4s, v8.16b, v1.4b[1]
+	WORD $0x4fa1e131 // sdot v17.4s, v9.16b, v1.4b[1]
+	WORD $0x3dc06102 // ldr q2, [x8, #384]
+	WORD $0x3dc06503 // ldr q3, [x8, #400]
+	WORD $0x3dc06904 // ldr q4, [x8, #416]
+	WORD $0x3dc06d05 // ldr q5, [x8, #432]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8ad // sdot v13.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e84e // sdot v14.4s, v2.16b, v1.4b[2]
+	WORD $0x4f81e86f // sdot v15.4s, v3.16b, v1.4b[2]
+	WORD $0x4f81e890 // sdot v16.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8b1 // sdot v17.4s, v5.16b, v1.4b[2]
+	WORD $0x3dc07106 // ldr q6, [x8, #448]
+	WORD $0x3dc07507 // ldr q7, [x8, #464]
+	WORD $0x3dc07908 // ldr q8, [x8, #480]
+	WORD $0x3dc07d09 // ldr q9, [x8, #496]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0x4fa0e92d // sdot v13.4s, v9.16b, v0.4b[3]
+	WORD $0x4fa1e8ce // sdot v14.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8ef // sdot v15.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa1e910 // sdot v16.4s, v8.16b, v1.4b[3]
+	WORD $0x4fa1e931 // sdot v17.4s, v9.16b, v1.4b[3]
+	WORD $0x3dc41162 // ldr q2, [x11, #4160]
+	WORD $0x3dc41563 // ldr q3, [x11, #4176]
+	WORD $0x3dc41964 // ldr q4, [x11, #4192]
+	WORD $0x3dc41d65 // ldr q5, [x11, #4208]
+	WORD $0x4ea29552 // mla v18.4s, v10.4s, v2.4s
+	WORD $0x4ea39573 // mla v19.4s, v11.4s, v3.4s
+	WORD $0x4ea49594 // mla v20.4s, v12.4s, v4.4s
+	WORD $0x4ea595b5 // mla v21.4s, v13.4s, v5.4s
+	WORD $0x4ea295d6 // mla v22.4s, v14.4s, v2.4s
+	WORD $0x4ea395f7 // mla v23.4s, v15.4s, v3.4s
+	WORD $0x4ea49618 // mla v24.4s, v16.4s, v4.4s
+	WORD $0x4ea59639 // mla v25.4s, v17.4s, v5.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block148
+	WORD $0x3dc040c0 // ldr q0, [x6, #256]
+	WORD $0x3dc090c1 // ldr q1, [x6, #576]
+	WORD $0x3dc60322 // ldr q2, [x25, #6144]
+	WORD $0x0f40a043 // smull v3.4s, v2.4h, v0.h[0]
+	WORD $0x4f502043 // smlal2 v3.4s, v2.8h, v0.h[1]
+	WORD $0x0f41a047 // smull v7.4s, v2.4h, v1.h[0]
+	WORD $0x4f512047 // smlal2 v7.4s, v2.8h, v1.h[1]
+	WORD $0x3dc62322 // ldr q2, [x25, #6272]
+	WORD $0x0f40a044 // smull v4.4s, v2.4h, v0.h[0]
+	WORD $0x4f502044 // smlal2 v4.4s, v2.8h, v0.h[1]
+	WORD $0x0f41a048 // smull v8.4s, v2.4h, v1.h[0]
+	WORD $0x4f512048 // smlal2 v8.4s, v2.8h, v1.h[1]
+	WORD $0x3dc64322 // ldr q2, [x25, #6400]
+	WORD $0x0f40a045 // smull v5.4s, v2.4h, v0.h[0]
+	WORD $0x4f502045 // smlal2 v5.4s, v2.8h, v0.h[1]
+	WORD $0x0f41a049 // smull v9.4s, v2.4h, v1.h[0]
+	WORD $0x4f512049 // smlal2 v9.4s, v2.8h, v1.h[1]
+	WORD $0x3dc66322 // ldr q2, [x25, #6528]
+	WORD $0x0f40a046 // smull v6.4s, v2.4h, v0.h[0]
+	WORD $0x4f502046 // smlal2 v6.4s, v2.8h, v0.h[1]
+	WORD $0x0f41a04a // smull v10.4s, v2.4h, v1.h[0]
+	WORD $0x4f51204a // smlal2 v10.4s, v2.8h, v1.h[1]
+	WORD $0x3dc60722 // ldr q2, [x25, #6160]
+	WORD $0x0f602043 // smlal v3.4s, v2.4h, v0.h[2]
+	WORD $0x4f702043 // smlal2 v3.4s, v2.8h, v0.h[3]
+	WORD $0x0f612047 // smlal v7.4s, v2.4h, v1.h[2]
+	WORD $0x4f712047 // smlal2 v7.4s, v2.8h, v1.h[3]
+	WORD $0x3dc62722 // ldr q2, [x25, #6288]
+	WORD $0x0f602044 // smlal v4.4s, v2.4h, v0.h[2]
+	WORD $0x4f702044 // smlal2 v4.4s, v2.8h, v0.h[3]
+	WORD $0x0f612048 // smlal v8.4s, v2.4h, v1.h[2]
+	WORD $0x4f712048 // smlal2 v8.4s, v2.8h, v1.h[3]
+	WORD $0x3dc64722 // ldr q2, [x25, #6416]
+	WORD $0x0f602045 // smlal v5.4s, v2.4h, v0.h[2]
+	WORD $0x4f702045 // smlal2 v5.4s, v2.8h, v0.h[3]
+	WORD $0x0f612049 // smlal v9.4s, v2.4h, v1.h[2]
+	WORD $0x4f712049 // smlal2 v9.4s, v2.8h, v1.h[3]
+	WORD $0x3dc66722 // ldr q2, [x25, #6544]
+	WORD $0x0f602046 // smlal v6.4s, v2.4h, v0.h[2]
+	WORD $0x4f702046 // smlal2 v6.4s, v2.8h, v0.h[3]
+	WORD $0x0f61204a // smlal v10.4s, v2.4h, v1.h[2]
+	WORD $0x4f71204a // smlal2 v10.4s, v2.8h, v1.h[3]
+	WORD $0x3dc60b22 // ldr q2, [x25, #6176]
+	WORD $0x0f402843 // smlal v3.4s, v2.4h, v0.h[4]
+	WORD $0x4f502843 // smlal2 v3.4s, v2.8h, v0.h[5]
+	WORD $0x0f412847 // smlal v7.4s, v2.4h, v1.h[4]
+	WORD $0x4f512847 // smlal2 v7.4s, v2.8h, v1.h[5]
+	WORD $0x3dc62b22 // ldr q2, [x25, #6304]
+	WORD $0x0f402844 // smlal v4.4s, v2.4h, v0.h[4]
+	WORD $0x4f502844 // smlal2 v4.4s, v2.8h, v0.h[5]
+	WORD $0x0f412848 // smlal v8.4s, v2.4h, v1.h[4]
+	WORD $0x4f512848 // smlal2 v8.4s, v2.8h, v1.h[5]
+	WORD $0x3dc64b22 // ldr q2, [x25, #6432]
+	WORD $0x0f402845 // smlal v5.4s, v2.4h, v0.h[4]
+	WORD $0x4f502845 // smlal2 v5.4s, v2.8h, v0.h[5]
+	WORD $0x0f412849 // smlal v9.4s, v2.4h, v1.h[4]
+	WORD $0x4f512849 // smlal2 v9.4s, v2.8h, v1.h[5]
+	WORD $0x3dc66b22 // ldr q2, [x25, #6560]
+	WORD $0x0f402846 // smlal v6.4s, v2.4h, v0.h[4]
+	WORD $0x4f502846 // smlal2 v6.4s, v2.8h, v0.h[5]
+	WORD $0x0f41284a // smlal v10.4s, v2.4h, v1.h[4]
+	WORD $0x4f51284a // smlal2 v10.4s, v2.8h, v1.h[5]
+	WORD $0x3dc60f22 // ldr q2, [x25, #6192]
+	WORD $0x0f602843 // smlal v3.4s, v2.4h, v0.h[6]
+	WORD $0x4f702843 // smlal2 v3.4s, v2.8h, v0.h[7]
+	WORD $0x0f612847 // smlal v7.4s, v2.4h, v1.h[6]
+	WORD $0x4f712847 // smlal2 v7.4s, v2.8h, v1.h[7]
+	WORD $0x3dc62f22 // ldr q2, [x25, #6320]
+	WORD $0x0f602844 // smlal v4.4s, v2.4h, v0.h[6]
+	WORD $0x4f702844 // smlal2 v4.4s, v2.8h, v0.h[7]
+	WORD $0x0f612848 // smlal v8.4s, v2.4h, v1.h[6]
+	WORD $0x4f712848 // smlal2 v8.4s, v2.8h, v1.h[7]
+	WORD $0x3dc64f22 // ldr q2, [x25, #6448]
+	WORD $0x0f602845 // smlal v5.4s, v2.4h, v0.h[6]
+	WORD $0x4f702845 // smlal2 v5.4s, v2.8h, v0.h[7]
+	WORD $0x0f612849 // smlal v9.4s, v2.4h, v1.h[6]
+	WORD $0x4f712849 // smlal2 v9.4s, v2.8h, v1.h[7]
+	WORD $0x3dc66f22 // ldr q2, [x25, #6576]
+	WORD $0x0f602846 // smlal v6.4s, v2.4h, v0.h[6]
+	WORD $0x4f702846 // smlal2 v6.4s, v2.8h, v0.h[7]
+	WORD $0x0f61284a // smlal v10.4s, v2.4h, v1.h[6]
+	WORD $0x4f71284a // smlal2 v10.4s, v2.8h, v1.h[7]
+	WORD $0x3dc044c0 // ldr q0, [x6, #272]
+	WORD $0x3dc094c1 // ldr q1, [x6, #592]
+	WORD $0x3dc61322 // ldr q2, [x25, #6208]
+	WORD $0x0f402043 // smlal v3.4s, v2.4h, v0.h[0]
+	WORD $0x4f502043 // smlal2 v3.4s, v2.8h, v0.h[1]
+	WORD $0x0f412047 // smlal v7.4s, v2.4h, v1.h[0]
+	WORD $0x4f512047 // smlal2 v7.4s, v2.8h, v1.h[1]
+	WORD $0x3dc63322 // ldr q2, [x25, #6336]
+	WORD $0x0f402044 // smlal v4.4s, v2.4h, v0.h[0]
+	WORD $0x4f502044 // smlal2 v4.4s, v2.8h, v0.h[1]
+	WORD $0x0f412048 // smlal v8.4s, v2.4h, v1.h[0]
+	WORD $0x4f512048 // smlal2 v8.4s, v2.8h, v1.h[1]
+	WORD $0x3dc65322 // ldr q2, [x25, #6464]
+	WORD $0x0f402045 // smlal v5.4s, v2.4h, v0.h[0]
+	WORD $0x4f502045 // smlal2 v5.4s, v2.8h, v0.h[1]
+	WORD $0x0f412049 // smlal v9.4s, v2.4h, v1.h[0]
+	WORD $0x4f512049 // smlal2 v9.4s, v2.8h, v1.h[1]
+	WORD $0x3dc67322 // ldr q2, [x25, #6592]
+	WORD $0x0f402046 // smlal v6.4s, v2.4h, v0.h[0]
+	WORD $0x4f502046 // smlal2 v6.4s, v2.8h, v0.h[1]
+	WORD $0x0f41204a // smlal v10.4s, v2.4h, v1.h[0]
+	WORD $0x4f51204a // smlal2 v10.4s, v2.8h, v1.h[1]
+	WORD $0x3dc61722 // ldr q2, [x25, #6224]
+	WORD $0x0f602043 // smlal v3.4s, v2.4h, v0.h[2]
+	WORD $0x4f702043 // smlal2 v3.4s, v2.8h, v0.h[3]
+	WORD $0x0f612047 // smlal v7.4s, v2.4h, v1.h[2]
+	WORD $0x4f712047 // smlal2 v7.4s, v2.8h, v1.h[3]
+	WORD $0x3dc63722 // ldr q2, [x25, #6352]
+	WORD $0x0f602044 // smlal v4.4s, v2.4h, v0.h[2]
+	WORD $0x4f702044 // smlal2 v4.4s, v2.8h, v0.h[3]
+	WORD $0x0f612048 // smlal v8.4s, v2.4h, v1.h[2]
+	WORD $0x4f712048 // smlal2 v8.4s, v2.8h, v1.h[3]
+	WORD $0x3dc65722 // ldr q2, [x25, #6480]
+	WORD $0x0f602045 // smlal v5.4s, v2.4h, v0.h[2]
+	WORD $0x4f702045 // smlal2 v5.4s, v2.8h, v0.h[3]
+	WORD $0x0f612049 // smlal v9.4s, v2.4h, v1.h[2]
+	WORD $0x4f712049 // smlal2 v9.4s, v2.8h, v1.h[3]
+	WORD $0x3dc67722 // ldr q2, [x25, #6608]
+	WORD $0x0f602046 // smlal v6.4s, v2.4h, v0.h[2]
+	WORD $0x4f702046 // smlal2 v6.4s, v2.8h, v0.h[3]
+	WORD $0x0f61204a // smlal v10.4s, v2.4h, v1.h[2]
+	WORD $0x4f71204a // smlal2 v10.4s, v2.8h, v1.h[3]
+	WORD $0x3dc61b22 // ldr q2, [x25, #6240]
+	WORD $0x0f402843 // smlal v3.4s, v2.4h, v0.h[4]
+	WORD $0x4f502843 // smlal2 v3.4s, v2.8h, v0.h[5]
+	WORD $0x0f412847 // smlal v7.4s, v2.4h, v1.h[4]
+	WORD $0x4f512847 // smlal2 v7.4s, v2.8h, v1.h[5]
+	WORD $0x3dc63b22 // ldr q2, [x25, #6368]
+	WORD $0x0f402844 // smlal v4.4s, v2.4h, v0.h[4]
+	WORD $0x4f502844 // smlal2 v4.4s, v2.8h, v0.h[5]
+	WORD $0x0f412848 // smlal v8.4s, v2.4h, v1.h[4]
+	WORD $0x4f512848 // smlal2 v8.4s, v2.8h, v1.h[5]
+	WORD $0x3dc65b22 // ldr q2, [x25, #6496]
+	WORD $0x0f402845 // smlal v5.4s, v2.4h, v0.h[4]
+	WORD $0x4f502845 // smlal2 v5.4s, v2.8h, v0.h[5]
+	WORD $0x0f412849 // smlal v9.4s, v2.4h, v1.h[4]
+	WORD $0x4f512849 // smlal2 v9.4s, v2.8h, v1.h[5]
+	WORD $0x3dc67b22 // ldr q2, [x25, #6624]
+	WORD $0x0f402846 // smlal v6.4s, v2.4h, v0.h[4]
+	WORD $0x4f502846 // smlal2 v6.4s, v2.8h, v0.h[5]
+	WORD $0x0f41284a // smlal v10.4s, v2.4h, v1.h[4]
+	WORD $0x4f51284a // smlal2 v10.4s, v2.8h, v1.h[5]
+	WORD $0x3dc61f22 // ldr q2, [x25, #6256]
+	WORD $0x0f602843 // smlal v3.4s, v2.4h, v0.h[6]
+	WORD $0x4f702843 // smlal2 v3.4s, v2.8h, v0.h[7]
+	WORD $0x0f612847 // smlal v7.4s, v2.4h, v1.h[6]
+	WORD $0x4f712847 // smlal2 v7.4s, v2.8h, v1.h[7]
+	WORD $0x3dc63f22 // ldr q2, [x25, #6384]
+	WORD $0x0f602844 // smlal v4.4s, v2.4h, v0.h[6]
+	WORD $0x4f702844 // smlal2 v4.4s, v2.8h, v0.h[7]
+	WORD $0x0f612848 // smlal v8.4s, v2.4h, v1.h[6]
+	WORD $0x4f712848 // smlal2 v8.4s, v2.8h, v1.h[7]
+	WORD $0x3dc65f22 // ldr q2, [x25, #6512]
+	WORD $0x0f602845 // smlal v5.4s, v2.4h, v0.h[6]
+	WORD $0x4f702845 // smlal2 v5.4s, v2.8h, v0.h[7]
+	WORD $0x0f612849 // smlal v9.4s, v2.4h, v1.h[6]
+	WORD $0x4f712849 // smlal2 v9.4s, v2.8h, v1.h[7]
+	WORD $0x3dc67f22 // ldr q2, [x25, #6640]
+	WORD $0x0f602846 // smlal v6.4s, v2.4h, v0.h[6]
+	WORD $0x4f702846 // smlal2 v6.4s, v2.8h, v0.h[7]
+	WORD $0x0f61284a // smlal v10.4s, v2.4h, v1.h[6]
+	WORD $0x4f71284a // smlal2 v10.4s, v2.8h, v1.h[7]
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0x3dc682e2 // ldr q2, [x23, #6656]
+	WORD $0x3dc692ed // ldr q13, [x23, #6720]
+	WORD $0x3dc002cc // ldr q12, [x22, #0]
+	WORD $0x4f80904b // fmul v11.4s, v2.4s, v0.s[0]
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4e32cd6c // fmla v12.4s, v11.4s, v18.4s
+	WORD $0x4f8091ab // fmul v11.4s, v13.4s, v0.s[0]
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4ea3cd6c // fmls v12.4s, v11.4s, v3.4s
+	WORD $0x3d8002cc // str q12, [x22, #0]
+	WORD $0x3dc012cc // ldr q12, [x22, #64]
+	WORD $0x4f81904b // fmul v11.4s, v2.4s, v1.s[0]
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x4e36cd6c // fmla v12.4s, v11.4s, v22.4s
+	WORD $0x4f8191ab // fmul v11.4s, v13.4s, v1.s[0]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4ea7cd6c // fmls v12.4s, v11.4s, v7.4s
+	WORD $0x3d8012cc // str q12, [x22, #64]
+	WORD $0x3dc686e2 // ldr q2, [x23, #6672]
+	WORD $0x3dc696ed // ldr q13, [x23, #6736]
+	WORD $0x3dc006cc // ldr q12, [x22, #16]
+	WORD $0x4f80904b // fmul v11.4s, v2.4s, v0.s[0]
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4e33cd6c // fmla v12.4s, v11.4s, v19.4s
+	WORD $0x4f8091ab // fmul v11.4s, v13.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4ea4cd6c // fmls v12.4s, v11.4s, v4.4s
+	WORD $0x3d8006cc // str q12, [x22, #16]
+	WORD $0x3dc016cc // ldr q12, [x22, #80]
+	WORD $0x4f81904b // fmul v11.4s, v2.4s, v1.s[0]
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x4e37cd6c // fmla v12.4s, v11.4s, v23.4s
+	WORD $0x4f8191ab // fmul v11.4s, v13.4s, v1.s[0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4ea8cd6c // fmls v12.4s, v11.4s, v8.4s
+	WORD $0x3d8016cc // str q12, [x22, #80]
+	WORD $0x3dc68ae2 // ldr q2, [x23, #6688]
+	WORD $0x3dc69aed // ldr q13, [x23, #6752]
+	WORD $0x3dc00acc // ldr q12, [x22, #32]
+	WORD $0x4f80904b // fmul v11.4s, v2.4s, v0.s[0]
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x4e34cd6c // fmla v12.4s, v11.4s, v20.4s
+	WORD $0x4f8091ab // fmul v11.4s, v13.4s, v0.s[0]
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4ea5cd6c // fmls v12.4s, v11.4s, v5.4s
+	WORD $0x3d800acc // str q12, [x22, #32]
+	WORD $0x3dc01acc // ldr q12, [x22, #96]
+	WORD $0x4f81904b // fmul v11.4s, v2.4s, v1.s[0]
+	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
+	WORD $0x4e38cd6c // fmla v12.4s, v11.4s, v24.4s
+	WORD $0x4f8191ab // fmul v11.4s, v13.4s, v1.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4ea9cd6c // fmls v12.4s, v11.4s, v9.4s
+	WORD $0x3d801acc // str q12, [x22, #96]
+	WORD $0x3dc68ee2 // ldr q2, [x23, #6704]
+	WORD $0x3dc69eed // ldr q13, [x23, #6768]
+	WORD $0x3dc00ecc // ldr q12, [x22, #48]
+	WORD $0x4f80904b // fmul v11.4s, v2.4s, v0.s[0]
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4e35cd6c // fmla v12.4s, v11.4s, v21.4s
+	WORD $0x4f8091ab // fmul v11.4s, v13.4s, v0.s[0]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4ea6cd6c // fmls v12.4s, v11.4s, v6.4s
+	WORD $0x3d800ecc // str q12, [x22, #48]
+	WORD $0x3dc01ecc // ldr q12, [x22, #112]
+	WORD $0x4f81904b // fmul v11.4s, v2.4s, v1.s[0]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x4e39cd6c // fmla v12.4s, v11.4s, v25.4s
+	WORD $0x4f8191ab // fmul v11.4s, v13.4s, v1.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4eaacd6c // fmls v12.4s, v11.4s, v10.4s
+	WORD $0x3d801ecc // str q12, [x22, #112]
+	ADD $640, R6
+	ADD $128, R7
+	SUB $2, R5
+	JMP rows2_146
+rowsNext145:
+rows1_150:
+	CMP $1, R5
+	BLT rowsNext149
+	// 1 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+block152:
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00101 // ldr q1, [x8, #0]
+	WORD $0x3dc00502 // ldr q2, [x8, #16]
+	WORD $0x3dc00903 // ldr q3, [x8, #32]
+	WORD $0x3dc00d04 // ldr q4, [x8, #48]
+	WORD $0x4f80e029 // sdot v9.4s, v1.16b, v0.4b[0]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x3dc01105 // ldr q5, [x8, #64]
+	WORD $0x3dc01506 // ldr q6, [x8, #80]
+	WORD $0x3dc01907 // ldr q7, [x8, #96]
+	WORD $0x3dc01d08 // ldr q8, [x8, #112]
+	WORD $0x4fa0e0a9 // sdot v9.4s, v5.16b, v0.4b[1]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x3dc02101 // ldr q1, [x8, #128]
+	WORD $0x3dc02502 // ldr q2, [x8, #144]
+	WORD $0x3dc02903 // ldr q3, [x8, #160]
+	WORD $0x3dc02d04 // ldr q4, [x8, #176]
+	WORD $0x4f80e829 // sdot v9.4s, v1.16b, v0.4b[2]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x3dc03105 // ldr q5, [x8, #192]
+	WORD $0x3dc03506 // ldr q6, [x8, #208]
+	WORD $0x3dc03907 // ldr q7, [x8, #224]
+	WORD $0x3dc03d08 // ldr q8, [x8, #240]
+	WORD $0x4fa0e8a9 // sdot v9.4s, v5.16b, v0.4b[3]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0x3dc40161 // ldr q1, [x11, #4096]
+	WORD $0x3dc40562 // ldr q2, [x11, #4112]
+	WORD $0x3dc40963 // ldr q3, [x11, #4128]
+	WORD $0x3dc40d64 // ldr q4, [x11, #4144]
+	WORD $0x4ea1952d // mla v13.4s, v9.4s, v1.4s
+	WORD $0x4ea2954e // mla v14.4s, v10.4s, v2.4s
+	WORD $0x4ea3956f // mla v15.4s, v11.4s, v3.4s
+	WORD $0x4ea49590 // mla v16.4s, v12.4s, v4.4s
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc04101 // ldr q1, [x8, #256]
+	WORD $0x3dc04502 // ldr q2, [x8, #272]
+	WORD $0x3dc04903 // ldr q3, [x8, #288]
+	WORD $0x3dc04d04 // ldr q4, [x8, #304]
+	WORD $0x4f80e029 // sdot v9.4s, v1.16b, v0.4b[0]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x3dc05105 // ldr q5, [x8, #320]
+	WORD $0x3dc05506 // ldr q6, [x8, #336]
+	WORD $0x3dc05907 // ldr q7, [x8, #352]
+	WORD $0x3dc05d08 // ldr q8, [x8, #368]
+	WORD $0x4fa0e0a9 // sdot v9.4s, v5.16b, v0.4b[1]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x3dc06101 // ldr q1, [x8, #384]
+	WORD $0x3dc06502 // ldr q2, [x8, #400]
+	WORD $0x3dc06903 // ldr q3, [x8, #416]
+	WORD $0x3dc06d04 // ldr q4, [x8, #432]
+	WORD $0x4f80e829 // sdot v9.4s, v1.16b, v0.4b[2]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x3dc07105 // ldr q5, [x8, #448]
+	WORD $0x3dc07506 // ldr q6, [x8, #464]
+	WORD $0x3dc07907 // ldr q7, [x8, #480]
+	WORD $0x3dc07d08 // ldr q8, [x8, #496]
+	WORD $0x4fa0e8a9 // sdot v9.4s, v5.16b, v0.4b[3]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0x3dc41161 // ldr q1, [x11, #4160]
+	WORD $0x3dc41562 // ldr q2, [x11, #4176]
+	WORD $0x3dc41963 // ldr q3, [x11, #4192]
+	WORD $0x3dc41d64 // ldr q4, [x11, #4208]
+	WORD $0x4ea1952d // mla v13.4s, v9.4s, v1.4s
+	WORD $0x4ea2954e // mla v14.4s, v10.4s, v2.4s
+	WORD $0x4ea3956f // mla v15.4s, v11.4s, v3.4s
+	WORD $0x4ea49590 // mla v16.4s, v12.4s, v4.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block152
+	WORD $0x3dc040c0 // ldr q0, [x6, #256]
+	WORD $0x3dc60321 // ldr q1, [x25, #6144]
+	WORD $0x0f40a022 // smull v2.4s, v1.4h, v0.h[0]
+	WORD $0x4f502022 // smlal2 v2.4s, v1.8h, v0.h[1]
+	WORD $0x3dc62321 // ldr q1, [x25, #6272]
+	WORD $0x0f40a023 // smull v3.4s, v1.4h, v0.h[0]
+	WORD $0x4f502023 // smlal2 v3.4s, v1.8h, v0.h[1]
+	WORD $0x3dc64321 // ldr q1, [x25, #6400]
+	WORD $0x0f40a024 // smull v4.4s, v1.4h, v0.h[0]
+	WORD $0x4f502024 // smlal2 v4.4s, v1.8h, v0.h[1]
+	WORD $0x3dc66321 // ldr q1, [x25, #6528]
+	WORD $0x0f40a025 // smull v5.4s, v1.4h, v0.h[0]
+	WORD $0x4f502025 // smlal2 v5.4s, v1.8h, v0.h[1]
+	WORD $0x3dc60721 // ldr q1, [x25, #6160]
+	WORD $0x0f602022 // smlal v2.4s, v1.4h, v0.h[2]
+	WORD $0x4f702022 // smlal2 v2.4s, v1.8h, v0.h[3]
+	WORD $0x3dc62721 // ldr q1, [x25, #6288]
+	WORD $0x0f602023 // smlal v3.4s, v1.4h, v0.h[2]
+	WORD $0x4f702023 // smlal2 v3.4s, v1.8h, v0.h[3]
+	WORD $0x3dc64721 // ldr q1, [x25, #6416]
+	WORD $0x0f602024 // smlal v4.4s, v1.4h, v0.h[2]
+	WORD $0x4f702024 // smlal2 v4.4s, v1.8h, v0.h[3]
+	WORD $0x3dc66721 // ldr q1, [x25, #6544]
+	WORD $0x0f602025 // smlal v5.4s, v1.4h, v0.h[2]
+	WORD $0x4f702025 // smlal2 v5.4s, v1.8h, v0.h[3]
+	WORD $0x3dc60b21 // ldr q1, [x25, #6176]
+	WORD $0x0f402822 // smlal v2.4s, v1.4h, v0.h[4]
+	WORD $0x4f502822 // smlal2 v2.4s, v1.8h, v0.h[5]
+	WORD $0x3dc62b21 // ldr q1, [x25, #6304]
+	WORD $0x0f402823 // smlal v3.4s, v1.4h, v0.h[4]
+	WORD $0x4f502823 // smlal2 v3.4s, v1.8h, v0.h[5]
+	WORD $0x3dc64b21 // ldr q1, [x25, #6432]
+	WORD $0x0f402824 // smlal v4.4s, v1.4h, v0.h[4]
+	WORD $0x4f502824 // smlal2 v4.4s, v1.8h, v0.h[5]
+	WORD $0x3dc66b21 // ldr q1, [x25, #6560]
+	WORD $0x0f402825 // smlal v5.4s, v1.4h, v0.h[4]
+	WORD $0x4f502825 // smlal2 v5.4s, v1.8h, v0.h[5]
+	WORD $0x3dc60f21 // ldr q1, [x25, #6192]
+	WORD $0x0f602822 // smlal v2.4s, v1.4h, v0.h[6]
+	WORD $0x4f702822 // smlal2 v2.4s, v1.8h, v0.h[7]
+	WORD $0x3dc62f21 // ldr q1, [x25, #6320]
+	WORD $0x0f602823 // smlal v3.4s, v1.4h, v0.h[6]
+	WORD $0x4f702823 // smlal2 v3.4s, v1.8h, v0.h[7]
+	WORD $0x3dc64f21 // ldr q1, [x25, #6448]
+	WORD $0x0f602824 // smlal v4.4s, v1.4h, v0.h[6]
+	WORD $0x4f702824 // smlal2 v4.4s, v1.8h, v0.h[7]
+	WORD $0x3dc66f21 // ldr q1, [x25, #6576]
+	WORD $0x0f602825 // smlal v5.4s, v1.4h, v0.h[6]
+	WORD $0x4f702825 // smlal2 v5.4s, v1.8h, v0.h[7]
+	WORD $0x3dc044c0 // ldr q0, [x6, #272]
+	WORD $0x3dc61321 // ldr q1, [x25, #6208]
+	WORD $0x0f402022 // smlal v2.4s, v1.4h, v0.h[0]
+	WORD $0x4f502022 // smlal2 v2.4s, v1.8h, v0.h[1]
+	WORD $0x3dc63321 // ldr q1, [x25, #6336]
+	WORD $0x0f402023 // smlal v3.4s, v1.4h, v0.h[0]
+	WORD $0x4f502023 // smlal2 v3.4s, v1.8h, v0.h[1]
+	WORD $0x3dc65321 // ldr q1, [x25, #6464]
+	WORD $0x0f402024 // smlal v4.4s, v1.4h, v0.h[0]
+	WORD $0x4f502024 // smlal2 v4.4s, v1.8h, v0.h[1]
+	WORD $0x3dc67321 // ldr q1, [x25, #6592]
+	WORD $0x0f402025 // smlal v5.4s, v1.4h, v0.h[0]
+	WORD $0x4f502025 // smlal2 v5.4s, v1.8h, v0.h[1]
+	WORD $0x3dc61721 // ldr q1, [x25, #6224]
+	WORD $0x0f602022 // smlal v2.4s, v1.4h, v0.h[2]
+	WORD $0x4f702022 // smlal2 v2.4s, v1.8h, v0.h[3]
+	WORD $0x3dc63721 // ldr q1, [x25, #6352]
+	WORD $0x0f602023 // smlal v3.4s, v1.4h, v0.h[2]
+	WORD $0x4f702023 // smlal2 v3.4s, v1.8h, v0.h[3]
+	WORD $0x3dc65721 // ldr q1, [x25, #6480]
+	WORD $0x0f602024 // smlal v4.4s, v1.4h, v0.h[2]
+	WORD $0x4f702024 // smlal2 v4.4s, v1.8h, v0.h[3]
+	WORD $0x3dc67721 // ldr q1, [x25, #6608]
+	WORD $0x0f602025 // smlal v5.4s, v1.4h, v0.h[2]
+	WORD $0x4f702025 // smlal2 v5.4s, v1.8h, v0.h[3]
+	WORD $0x3dc61b21 // ldr q1, [x25, #6240]
+	WORD $0x0f402822 // smlal v2.4s, v1.4h, v0.h[4]
+	WORD $0x4f502822 // smlal2 v2.4s, v1.8h, v0.h[5]
+	WORD $0x3dc63b21 // ldr q1, [x25, #6368]
+	WORD $0x0f402823 // smlal v3.4s, v1.4h, v0.h[4]
+	WORD $0x4f502823 // smlal2 v3.4s, v1.8h, v0.h[5]
+	WORD $0x3dc65b21 // ldr q1, [x25, #6496]
+	WORD $0x0f402824 // smlal v4.4s, v1.4h, v0.h[4]
+	WORD $0x4f502824 // smlal2 v4.4s, v1.8h, v0.h[5]
+	WORD $0x3dc67b21 // ldr q1, [x25, #6624]
+	WORD $0x0f402825 // smlal v5.4s, v1.4h, v0.h[4]
+	WORD $0x4f502825 // smlal2 v5.4s, v1.8h, v0.h[5]
+	WORD $0x3dc61f21 // ldr q1, [x25, #6256]
+	WORD $0x0f602822 // smlal v2.4s, v1.4h, v0.h[6]
+	WORD $0x4f702822 // smlal2 v2.4s, v1.8h, v0.h[7]
+	WORD $0x3dc63f21 // ldr q1, [x25, #6384]
+	WORD $0x0f602823 // smlal v3.4s, v1.4h, v0.h[6]
+	WORD $0x4f702823 // smlal2 v3.4s, v1.8h, v0.h[7]
+	WORD $0x3dc65f21 // ldr q1, [x25, #6512]
+	WORD $0x0f602824 // smlal v4.4s, v1.4h, v0.h[6]
+	WORD $0x4f702824 // smlal2 v4.4s, v1.8h, v0.h[7]
+	WORD $0x3dc67f21 // ldr q1, [x25, #6640]
+	WORD $0x0f602825 // smlal v5.4s, v1.4h, v0.h[6]
+	WORD $0x4f702825 // smlal2 v5.4s, v1.8h, v0.h[7]
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
+	WORD $0x3dc692e8 // ldr q8, [x23, #6720]
+	WORD $0x3dc002c7 // ldr q7, [x22, #0]
+	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dccc7 // fmla v7.4s, v6.4s, v13.4s
+	WORD $0x4f809106 // fmul v6.4s, v8.4s, v0.s[0]
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4ea2ccc7 // fmls v7.4s, v6.4s, v2.4s
+	WORD $0x3d8002c7 // str q7, [x22, #0]
+	WORD $0x3dc686e1 // ldr q1, [x23, #6672]
+	WORD $0x3dc696e8 // ldr q8, [x23, #6736]
+	WORD $0x3dc006c7 // ldr q7, [x22, #16]
+	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2eccc7 // fmla v7.4s, v6.4s, v14.4s
+	WORD $0x4f809106 // fmul v6.4s, v8.4s, v0.s[0]
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4ea3ccc7 // fmls v7.4s, v6.4s, v3.4s
+	WORD $0x3d8006c7 // str q7, [x22, #16]
+	WORD $0x3dc68ae1 // ldr q1, [x23, #6688]
+	WORD $0x3dc69ae8 // ldr q8, [x23, #6752]
+	WORD $0x3dc00ac7 // ldr q7, [x22, #32]
+	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fccc7 // fmla v7.4s, v6.4s, v15.4s
+	WORD $0x4f809106 // fmul v6.4s, v8.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4ea4ccc7 // fmls v7.4s, v6.4s, v4.4s
+	WORD $0x3d800ac7 // str q7, [x22, #32]
+	WORD $0x3dc68ee1 // ldr q1, [x23, #6704]
+	WORD $0x3dc69ee8 // ldr q8, [x23, #6768]
+	WORD $0x3dc00ec7 // ldr q7, [x22, #48]
+	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e30ccc7 // fmla v7.4s, v6.4s, v16.4s
+	WORD $0x4f809106 // fmul v6.4s, v8.4s, v0.s[0]
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4ea5ccc7 // fmls v7.4s, v6.4s, v5.4s
+	WORD $0x3d800ec7 // str q7, [x22, #48]
+	ADD $320, R6
+	ADD $64, R7
+	SUB $1, R5
+rowsNext149:
+next138:
+	MOVD groupArgs_next(R0), R8
+	ADD R8, R3
+	SUB $1, R4
+	JMP super137
+done139:
+	RET
+
+// func groupQ3_KDotProd(a *groupArgs)
+TEXT ·groupQ3_KDotProd(SB), NOSPLIT, $0-8
+	MOVD a+0(FP), R0
+	MOVD groupArgs_w(R0), R1
+	MOVD groupArgs_panel(R0), R2
+	MOVD groupArgs_acts(R0), R3
+	MOVD groupArgs_blocks(R0), R4
+super153:
+	CMP $0, R4
+	BLE done155
+	PRFM 8192(R1), PLDL1KEEP
+	PRFM 8256(R1), PLDL1KEEP
+	PRFM 8320(R1), PLDL1KEEP
+	PRFM 8384(R1), PLDL1KEEP
+	PRFM 8448(R1), PLDL1KEEP
+	PRFM 8512(R1), PLDL1KEEP
+	PRFM 8576(R1), PLDL1KEEP
+	PRFM 8640(R1), PLDL1KEEP
+	PRFM 8704(R1), PLDL1KEEP
+	PRFM 8768(R1), PLDL1KEEP
+	PRFM 8832(R1), PLDL1KEEP
+	PRFM 8896(R1), PLDL1KEEP
+	PRFM 8960(R1), PLDL1KEEP
+	PRFM 9024(R1), PLDL1KEEP
+	PRFM 9088(R1), PLDL1KEEP
+	PRFM 9152(R1), PLDL1KEEP
+	PRFM 9216(R1), PLDL1KEEP
+	PRFM 9280(R1), PLDL1KEEP
+	PRFM 9344(R1), PLDL1KEEP
+	PRFM 9408(R1), PLDL1KEEP
+	PRFM 9472(R1), PLDL1KEEP
+	PRFM 9536(R1), PLDL1KEEP
+	PRFM 9600(R1), PLDL1KEEP
+	PRFM 9664(R1), PLDL1KEEP
+	PRFM 9728(R1), PLDL1KEEP
+	PRFM 9792(R1), PLDL1KEEP
+	PRFM 9856(R1), PLDL1KEEP
+	PRFM 9920(R1), PLDL1KEEP
 	WORD $0x3dc00020 // ldr q0, [x1, #0]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d864041 // str q1, [x2, #6400]
-	WORD $0x3d864442 // str q2, [x2, #6416]
+	WORD $0x3d868041 // str q1, [x2, #6656]
+	WORD $0x3d868442 // str q2, [x2, #6672]
 	WORD $0x3dc00420 // ldr q0, [x1, #16]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d864841 // str q1, [x2, #6432]
-	WORD $0x3d864c42 // str q2, [x2, #6448]
+	WORD $0x3d868841 // str q1, [x2, #6688]
+	WORD $0x3d868c42 // str q2, [x2, #6704]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	WORD $0x4f01e61e // movi v30.16b, #48
+	WORD $0x4f01e41d // movi v29.16b, #32
+	WORD $0x3dc1a822 // ldr q2, [x1, #1696]
+	WORD $0x3dc18820 // ldr q0, [x1, #1568]
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4f0c5443 // shl v3.16b, v2.16b, #4
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840041 // str q1, [x2, #4096]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841041 // str q1, [x2, #4160]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842041 // str q1, [x2, #4224]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843041 // str q1, [x2, #4288]
+	WORD $0x3dc19820 // ldr q0, [x1, #1632]
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4f0a5443 // shl v3.16b, v2.16b, #2
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844041 // str q1, [x2, #4352]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845041 // str q1, [x2, #4416]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846041 // str q1, [x2, #4480]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847041 // str q1, [x2, #4544]
+	WORD $0x3dc18820 // ldr q0, [x1, #1568]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, #4
+	WORD $0x4e3e1c43 // and v3.16b, v2.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848041 // str q1, [x2, #4608]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849041 // str q1, [x2, #4672]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84a041 // str q1, [x2, #4736]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84b041 // str q1, [x2, #4800]
+	WORD $0x3dc19820 // ldr q0, [x1, #1632]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, #4
+	WORD $0x6f0e0443 // ushr v3.16b, v2.16b, #2
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84c041 // str q1, [x2, #4864]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84d041 // str q1, [x2, #4928]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84e041 // str q1, [x2, #4992]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84f041 // str q1, [x2, #5056]
+	WORD $0x3dc1ac22 // ldr q2, [x1, #1712]
+	WORD $0x3dc18c20 // ldr q0, [x1, #1584]
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4f0c5443 // shl v3.16b, v2.16b, #4
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840441 // str q1, [x2, #4112]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841441 // str q1, [x2, #4176]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842441 // str q1, [x2, #4240]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843441 // str q1, [x2, #4304]
+	WORD $0x3dc19c20 // ldr q0, [x1, #1648]
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4f0a5443 // shl v3.16b, v2.16b, #2
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844441 // str q1, [x2, #4368]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845441 // str q1, [x2, #4432]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846441 // str q1, [x2, #4496]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847441 // str q1, [x2, #4560]
+	WORD $0x3dc18c20 // ldr q0, [x1, #1584]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, #4
+	WORD $0x4e3e1c43 // and v3.16b, v2.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848441 // str q1, [x2, #4624]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849441 // str q1, [x2, #4688]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84a441 // str q1, [x2, #4752]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84b441 // str q1, [x2, #4816]
+	WORD $0x3dc19c20 // ldr q0, [x1, #1648]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, #4
+	WORD $0x6f0e0443 // ushr v3.16b, v2.16b, #2
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84c441 // str q1, [x2, #4880]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84d441 // str q1, [x2, #4944]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84e441 // str q1, [x2, #5008]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84f441 // str q1, [x2, #5072]
+	WORD $0x3dc1b022 // ldr q2, [x1, #1728]
+	WORD $0x3dc19020 // ldr q0, [x1, #1600]
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4f0c5443 // shl v3.16b, v2.16b, #4
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840841 // str q1, [x2, #4128]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841841 // str q1, [x2, #4192]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842841 // str q1, [x2, #4256]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843841 // str q1, [x2, #4320]
+	WORD $0x3dc1a020 // ldr q0, [x1, #1664]
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4f0a5443 // shl v3.16b, v2.16b, #2
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844841 // str q1, [x2, #4384]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845841 // str q1, [x2, #4448]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846841 // str q1, [x2, #4512]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847841 // str q1, [x2, #4576]
+	WORD $0x3dc19020 // ldr q0, [x1, #1600]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, #4
+	WORD $0x4e3e1c43 // and v3.16b, v2.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848841 // str q1, [x2, #4640]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849841 // str q1, [x2, #4704]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84a841 // str q1, [x2, #4768]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84b841 // str q1, [x2, #4832]
+	WORD $0x3dc1a020 // ldr q0, [x1, #1664]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, #4
+	WORD $0x6f0e0443 // ushr v3.16b, v2.16b, #2
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84c841 // str q1, [x2, #4896]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84d841 // str q1, [x2, #4960]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84e841 // str q1, [x2, #5024]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84f841 // str q1, [x2, #5088]
+	WORD $0x3dc1b422 // ldr q2, [x1, #1744]
+	WORD $0x3dc19420 // ldr q0, [x1, #1616]
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4f0c5443 // shl v3.16b, v2.16b, #4
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840c41 // str q1, [x2, #4144]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841c41 // str q1, [x2, #4208]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842c41 // str q1, [x2, #4272]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843c41 // str q1, [x2, #4336]
+	WORD $0x3dc1a420 // ldr q0, [x1, #1680]
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4f0a5443 // shl v3.16b, v2.16b, #2
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844c41 // str q1, [x2, #4400]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845c41 // str q1, [x2, #4464]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846c41 // str q1, [x2, #4528]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847c41 // str q1, [x2, #4592]
+	WORD $0x3dc19420 // ldr q0, [x1, #1616]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, #4
+	WORD $0x4e3e1c43 // and v3.16b, v2.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848c41 // str q1, [x2, #4656]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849c41 // str q1, [x2, #4720]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84ac41 // str q1, [x2, #4784]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84bc41 // str q1, [x2, #4848]
+	WORD $0x3dc1a420 // ldr q0, [x1, #1680]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, #4
+	WORD $0x6f0e0443 // ushr v3.16b, v2.16b, #2
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84cc41 // str q1, [x2, #4912]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84dc41 // str q1, [x2, #4976]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84ec41 // str q1, [x2, #5040]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84fc41 // str q1, [x2, #5104]
+	MOVD R2, R8
+	ADD $544, R1, R9
+	MOVD $2, R13
+	WORD $0x4f00e47f // movi v31.16b, #3
+	ADD $32, R1, R10
+	WORD $0x4f07e79e // movi v30.16b, #252
+	WORD $0x4f00e438 // movi v24.16b, #1
+	WORD $0x4f00e459 // movi v25.16b, #2
+	WORD $0x4f00e49a // movi v26.16b, #4
+	WORD $0x4f00e51b // movi v27.16b, #8
+unpack156:
+	WORD $0x3dc00130 // ldr q16, [x9, #0]
+	WORD $0x3dc00151 // ldr q17, [x10, #0]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc01130 // ldr q16, [x9, #64]
+	WORD $0x3dc01151 // ldr q17, [x10, #64]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3d800100 // str q0, [x8, #0]
+	WORD $0x3d801104 // str q4, [x8, #64]
+	WORD $0x3d808101 // str q1, [x8, #512]
+	WORD $0x3d809105 // str q5, [x8, #576]
+	WORD $0x3d810102 // str q2, [x8, #1024]
+	WORD $0x3d811106 // str q6, [x8, #1088]
+	WORD $0x3d818103 // str q3, [x8, #1536]
+	WORD $0x3d819107 // str q7, [x8, #1600]
+	WORD $0x3dc00530 // ldr q16, [x9, #16]
+	WORD $0x3dc00551 // ldr q17, [x10, #16]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc01530 // ldr q16, [x9, #80]
+	WORD $0x3dc01551 // ldr q17, [x10, #80]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3d800500 // str q0, [x8, #16]
+	WORD $0x3d801504 // str q4, [x8, #80]
+	WORD $0x3d808501 // str q1, [x8, #528]
+	WORD $0x3d809505 // str q5, [x8, #592]
+	WORD $0x3d810502 // str q2, [x8, #1040]
+	WORD $0x3d811506 // str q6, [x8, #1104]
+	WORD $0x3d818503 // str q3, [x8, #1552]
+	WORD $0x3d819507 // str q7, [x8, #1616]
+	WORD $0x3dc00930 // ldr q16, [x9, #32]
+	WORD $0x3dc00951 // ldr q17, [x10, #32]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc01930 // ldr q16, [x9, #96]
+	WORD $0x3dc01951 // ldr q17, [x10, #96]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3d800900 // str q0, [x8, #32]
+	WORD $0x3d801904 // str q4, [x8, #96]
+	WORD $0x3d808901 // str q1, [x8, #544]
+	WORD $0x3d809905 // str q5, [x8, #608]
+	WORD $0x3d810902 // str q2, [x8, #1056]
+	WORD $0x3d811906 // str q6, [x8, #1120]
+	WORD $0x3d818903 // str q3, [x8, #1568]
+	WORD $0x3d819907 // str q7, [x8, #1632]
+	WORD $0x3dc00d30 // ldr q16, [x9, #48]
+	WORD $0x3dc00d51 // ldr q17, [x10, #48]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc01d30 // ldr q16, [x9, #112]
+	WORD $0x3dc01d51 // ldr q17, [x10, #112]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3d800d00 // str q0, [x8, #48]
+	WORD $0x3d801d04 // str q4, [x8, #112]
+	WORD $0x3d808d01 // str q1, [x8, #560]
+	WORD $0x3d809d05 // str q5, [x8, #624]
+	WORD $0x3d810d02 // str q2, [x8, #1072]
+	WORD $0x3d811d06 // str q6, [x8, #1136]
+	WORD $0x3d818d03 // str q3, [x8, #1584]
+	WORD $0x3d819d07 // str q7, [x8, #1648]
+	WORD $0x3dc02130 // ldr q16, [x9, #128]
+	WORD $0x3dc02151 // ldr q17, [x10, #128]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc03130 // ldr q16, [x9, #192]
+	WORD $0x3dc03151 // ldr q17, [x10, #192]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3d802100 // str q0, [x8, #128]
+	WORD $0x3d803104 // str q4, [x8, #192]
+	WORD $0x3d80a101 // str q1, [x8, #640]
+	WORD $0x3d80b105 // str q5, [x8, #704]
+	WORD $0x3d812102 // str q2, [x8, #1152]
+	WORD $0x3d813106 // str q6, [x8, #1216]
+	WORD $0x3d81a103 // str q3, [x8, #1664]
+	WORD $0x3d81b107 // str q7, [x8, #1728]
+	WORD $0x3dc02530 // ldr q16, [x9, #144]
+	WORD $0x3dc02551 // ldr q17, [x10, #144]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc03530 // ldr q16, [x9, #208]
+	WORD $0x3dc03551 // ldr q17, [x10, #208]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3d802500 // str q0, [x8, #144]
+	WORD $0x3d803504 // str q4, [x8, #208]
+	WORD $0x3d80a501 // str q1, [x8, #656]
+	WORD $0x3d80b505 // str q5, [x8, #720]
+	WORD $0x3d812502 // str q2, [x8, #1168]
+	WORD $0x3d813506 // str q6, [x8, #1232]
+	WORD $0x3d81a503 // str q3, [x8, #1680]
+	WORD $0x3d81b507 // str q7, [x8, #1744]
+	WORD $0x3dc02930 // ldr q16, [x9, #160]
+	WORD $0x3dc02951 // ldr q17, [x10, #160]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc03930 // ldr q16, [x9, #224]
+	WORD $0x3dc03951 // ldr q17, [x10, #224]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3d802900 // str q0, [x8, #160]
+	WORD $0x3d803904 // str q4, [x8, #224]
+	WORD $0x3d80a901 // str q1, [x8, #672]
+	WORD $0x3d80b905 // str q5, [x8, #736]
+	WORD $0x3d812902 // str q2, [x8, #1184]
+	WORD $0x3d813906 // str q6, [x8, #1248]
+	WORD $0x3d81a903 // str q3, [x8, #1696]
+	WORD $0x3d81b907 // str q7, [x8, #1760]
+	WORD $0x3dc02d30 // ldr q16, [x9, #176]
+	WORD $0x3dc02d51 // ldr q17, [x10, #176]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc03d30 // ldr q16, [x9, #240]
+	WORD $0x3dc03d51 // ldr q17, [x10, #240]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3d802d00 // str q0, [x8, #176]
+	WORD $0x3d803d04 // str q4, [x8, #240]
+	WORD $0x3d80ad01 // str q1, [x8, #688]
+	WORD $0x3d80bd05 // str q5, [x8, #752]
+	WORD $0x3d812d02 // str q2, [x8, #1200]
+	WORD $0x3d813d06 // str q6, [x8, #1264]
+	WORD $0x3d81ad03 // str q3, [x8, #1712]
+	WORD $0x3d81bd07 // str q7, [x8, #1776]
+	WORD $0x3dc04130 // ldr q16, [x9, #256]
+	WORD $0x3dc04151 // ldr q17, [x10, #256]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc05130 // ldr q16, [x9, #320]
+	WORD $0x3dc05151 // ldr q17, [x10, #320]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3d804100 // str q0, [x8, #256]
+	WORD $0x3d805104 // str q4, [x8, #320]
+	WORD $0x3d80c101 // str q1, [x8, #768]
+	WORD $0x3d80d105 // str q5, [x8, #832]
+	WORD $0x3d814102 // str q2, [x8, #1280]
+	WORD $0x3d815106 // str q6, [x8, #1344]
+	WORD $0x3d81c103 // str q3, [x8, #1792]
+	WORD $0x3d81d107 // str q7, [x8, #1856]
+	WORD $0x3dc04530 // ldr q16, [x9, #272]
+	WORD $0x3dc04551 // ldr q17, [x10, #272]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc05530 // ldr q16, [x9, #336]
+	WORD $0x3dc05551 // ldr q17, [x10, #336]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3d804500 // str q0, [x8, #272]
+	WORD $0x3d805504 // str q4, [x8, #336]
+	WORD $0x3d80c501 // str q1, [x8, #784]
+	WORD $0x3d80d505 // str q5, [x8, #848]
+	WORD $0x3d814502 // str q2, [x8, #1296]
+	WORD $0x3d815506 // str q6, [x8, #1360]
+	WORD $0x3d81c503 // str q3, [x8, #1808]
+	WORD $0x3d81d507 // str q7, [x8, #1872]
+	WORD $0x3dc04930 // ldr q16, [x9, #288]
+	WORD $0x3dc04951 // ldr q17, [x10, #288]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc05930 // ldr q16, [x9, #352]
+	WORD $0x3dc05951 // ldr q17, [x10, #352]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3d804900 // str q0, [x8, #288]
+	WORD $0x3d805904 // str q4, [x8, #352]
+	WORD $0x3d80c901 // str q1, [x8, #800]
+	WORD $0x3d80d905 // str q5, [x8, #864]
+	WORD $0x3d814902 // str q2, [x8, #1312]
+	WORD $0x3d815906 // str q6, [x8, #1376]
+	WORD $0x3d81c903 // str q3, [x8, #1824]
+	WORD $0x3d81d907 // str q7, [x8, #1888]
+	WORD $0x3dc04d30 // ldr q16, [x9, #304]
+	WORD $0x3dc04d51 // ldr q17, [x10, #304]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc05d30 // ldr q16, [x9, #368]
+	WORD $0x3dc05d51 // ldr q17, [x10, #368]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3d804d00 // str q0, [x8, #304]
+	WORD $0x3d805d04 // str q4, [x8, #368]
+	WORD $0x3d80cd01 // str q1, [x8, #816]
+	WORD $0x3d80dd05 // str q5, [x8, #880]
+	WORD $0x3d814d02 // str q2, [x8, #1328]
+	WORD $0x3d815d06 // str q6, [x8, #1392]
+	WORD $0x3d81cd03 // str q3, [x8, #1840]
+	WORD $0x3d81dd07 // str q7, [x8, #1904]
+	WORD $0x3dc06130 // ldr q16, [x9, #384]
+	WORD $0x3dc06151 // ldr q17, [x10, #384]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc07130 // ldr q16, [x9, #448]
+	WORD $0x3dc07151 // ldr q17, [x10, #448]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3d806100 // str q0, [x8, #384]
+	WORD $0x3d807104 // str q4, [x8, #448]
+	WORD $0x3d80e101 // str q1, [x8, #896]
+	WORD $0x3d80f105 // str q5, [x8, #960]
+	WORD $0x3d816102 // str q2, [x8, #1408]
+	WORD $0x3d817106 // str q6, [x8, #1472]
+	WORD $0x3d81e103 // str q3, [x8, #1920]
+	WORD $0x3d81f107 // str q7, [x8, #1984]
+	WORD $0x3dc06530 // ldr q16, [x9, #400]
+	WORD $0x3dc06551 // ldr q17, [x10, #400]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc07530 // ldr q16, [x9, #464]
+	WORD $0x3dc07551 // ldr q17, [x10, #464]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3d806500 // str q0, [x8, #400]
+	WORD $0x3d807504 // str q4, [x8, #464]
+	WORD $0x3d80e501 // str q1, [x8, #912]
+	WORD $0x3d80f505 // str q5, [x8, #976]
+	WORD $0x3d816502 // str q2, [x8, #1424]
+	WORD $0x3d817506 // str q6, [x8, #1488]
+	WORD $0x3d81e503 // str q3, [x8, #1936]
+	WORD $0x3d81f507 // str q7, [x8, #2000]
+	WORD $0x3dc06930 // ldr q16, [x9, #416]
+	WORD $0x3dc06951 // ldr q17, [x10, #416]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc07930 // ldr q16, [x9, #480]
+	WORD $0x3dc07951 // ldr q17, [x10, #480]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3d806900 // str q0, [x8, #416]
+	WORD $0x3d807904 // str q4, [x8, #480]
+	WORD $0x3d80e901 // str q1, [x8, #928]
+	WORD $0x3d80f905 // str q5, [x8, #992]
+	WORD $0x3d816902 // str q2, [x8, #1440]
+	WORD $0x3d817906 // str q6, [x8, #1504]
+	WORD $0x3d81e903 // str q3, [x8, #1952]
+	WORD $0x3d81f907 // str q7, [x8, #2016]
+	WORD $0x3dc06d30 // ldr q16, [x9, #432]
+	WORD $0x3dc06d51 // ldr q17, [x10, #432]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc07d30 // ldr q16, [x9, #496]
+	WORD $0x3dc07d51 // ldr q17, [x10, #496]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3d806d00 // str q0, [x8, #432]
+	WORD $0x3d807d04 // str q4, [x8, #496]
+	WORD $0x3d80ed01 // str q1, [x8, #944]
+	WORD $0x3d80fd05 // str q5, [x8, #1008]
+	WORD $0x3d816d02 // str q2, [x8, #1456]
+	WORD $0x3d817d06 // str q6, [x8, #1520]
+	WORD $0x3d81ed03 // str q3, [x8, #1968]
+	WORD $0x3d81fd07 // str q7, [x8, #2032]
+	WORD $0x4f0c5718 // shl v24.16b, v24.16b, #4
+	WORD $0x4f0c5739 // shl v25.16b, v25.16b, #4
+	WORD $0x4f0c575a // shl v26.16b, v26.16b, #4
+	WORD $0x4f0c577b // shl v27.16b, v27.16b, #4
+	ADD $2048, R8
+	ADD $512, R9
+	SUB $1, R13
+	CBNZ R13, unpack156
+	ADD $1760, R1
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	MOVD groupArgs_rows(R0), R5
+rows4_158:
+	CMP $4, R5
+	BLT rowsNext157
+	// 4 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass159:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+block160:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc05141 // ldr q1, [x10, #320]
+	WORD $0x3dc0a142 // ldr q2, [x10, #640]
+	WORD $0x3dc0f143 // ldr q3, [x10, #960]
+	WORD $0x3dc00104 // ldr q4, [x8, #0]
+	WORD $0x3dc00505 // ldr q5, [x8, #16]
+	WORD $0x4f80e088 // sdot v8.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0a9 // sdot v9.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e08a // sdot v10.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0ab // sdot v11.4s, v5.16b, v1.4b[0]
+	WORD $0x4f82e08c // sdot v12.4s, v4.16b, v2.4b[0]
+	WORD $0x4f82e0ad // sdot v13.4s, v5.16b, v2.4b[0]
+	WORD $0x4f83e08e // sdot v14.4s, v4.16b, v3.4b[0]
+	WORD $0x4f83e0af // sdot v15.4s, v5.16b, v3.4b[0]
+	WORD $0x3dc01106 // ldr q6, [x8, #64]
+	WORD $0x3dc01507 // ldr q7, [x8, #80]
+	WORD $0x4fa0e0c8 // sdot v8.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0e9 // sdot v9.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa1e0ca // sdot v10.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0eb // sdot v11.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa2e0cc // sdot v12.4s, v6.16b, v2.4b[1]
+	WORD $0x4fa2e0ed // sdot v13.4s, v7.16b, v2.4b[1]
+	WORD $0x4fa3e0ce // sdot v14.4s, v6.16b, v3.4b[1]
+	WORD $0x4fa3e0ef // sdot v15.4s, v7.16b, v3.4b[1]
+	WORD $0x3dc02104 // ldr q4, [x8, #128]
+	WORD $0x3dc02505 // ldr q5, [x8, #144]
+	WORD $0x4f80e888 // sdot v8.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8a9 // sdot v9.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e88a // sdot v10.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8ab // sdot v11.4s, v5.16b, v1.4b[2]
+	WORD $0x4f82e88c // sdot v12.4s, v4.16b, v2.4b[2]
+	WORD $0x4f82e8ad // sdot v13.4s, v5.16b, v2.4b[2]
+	WORD $0x4f83e88e // sdot v14.4s, v4.16b, v3.4b[2]
+	WORD $0x4f83e8af // sdot v15.4s, v5.16b, v3.4b[2]
+	WORD $0x3dc03106 // ldr q6, [x8, #192]
+	WORD $0x3dc03507 // ldr q7, [x8, #208]
+	WORD $0x4fa0e8c8 // sdot v8.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8e9 // sdot v9.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa1e8ca // sdot v10.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8eb // sdot v11.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa2e8cc // sdot v12.4s, v6.16b, v2.4b[3]
+	WORD $0x4fa2e8ed // sdot v13.4s, v7.16b, v2.4b[3]
+	WORD $0x4fa3e8ce // sdot v14.4s, v6.16b, v3.4b[3]
+	WORD $0x4fa3e8ef // sdot v15.4s, v7.16b, v3.4b[3]
+	WORD $0x3dc40164 // ldr q4, [x11, #4096]
+	WORD $0x3dc40565 // ldr q5, [x11, #4112]
+	WORD $0x4ea49510 // mla v16.4s, v8.4s, v4.4s
+	WORD $0x4ea59531 // mla v17.4s, v9.4s, v5.4s
+	WORD $0x4ea49552 // mla v18.4s, v10.4s, v4.4s
+	WORD $0x4ea59573 // mla v19.4s, v11.4s, v5.4s
+	WORD $0x4ea49594 // mla v20.4s, v12.4s, v4.4s
+	WORD $0x4ea595b5 // mla v21.4s, v13.4s, v5.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc05541 // ldr q1, [x10, #336]
+	WORD $0x3dc0a542 // ldr q2, [x10, #656]
+	WORD $0x3dc0f543 // ldr q3, [x10, #976]
+	WORD $0x3dc04104 // ldr q4, [x8, #256]
+	WORD $0x3dc04505 // ldr q5, [x8, #272]
+	WORD $0x4f80e088 // sdot v8.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0a9 // sdot v9.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e08a // sdot v10.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0ab // sdot v11.4s, v5.16b, v1.4b[0]
+	WORD $0x4f82e08c // sdot v12.4s, v4.16b, v2.4b[0]
+	WORD $0x4f82e0ad // sdot v13.4s, v5.16b, v2.4b[0]
+	WORD $0x4f83e08e // sdot v14.4s, v4.16b, v3.4b[0]
+	WORD $0x4f83e0af // sdot v15.4s, v5.16b, v3.4b[0]
+	WORD $0x3dc05106 // ldr q6, [x8, #320]
+	WORD $0x3dc05507 // ldr q7, [x8, #336]
+	WORD $0x4fa0e0c8 // sdot v8.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0e9 // sdot v9.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa1e0ca // sdot v10.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0eb // sdot v11.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa2e0cc // sdot v12.4s, v6.16b, v2.4b[1]
+	WORD $0x4fa2e0ed // sdot v13.4s, v7.16b, v2.4b[1]
+	WORD $0x4fa3e0ce // sdot v14.4s, v6.16b, v3.4b[1]
+	WORD $0x4fa3e0ef // sdot v15.4s, v7.16b, v3.4b[1]
+	WORD $0x3dc06104 // ldr q4, [x8, #384]
+	WORD $0x3dc06505 // ldr q5, [x8, #400]
+	WORD $0x4f80e888 // sdot v8.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8a9 // sdot v9.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e88a // sdot v10.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8ab // sdot v11.4s, v5.16b, v1.4b[2]
+	WORD $0x4f82e88c // sdot v12.4s, v4.16b, v2.4b[2]
+	WORD $0x4f82e8ad // sdot v13.4s, v5.16b, v2.4b[2]
+	WORD $0x4f83e88e // sdot v14.4s, v4.16b, v3.4b[2]
+	WORD $0x4f83e8af // sdot v15.4s, v5.16b, v3.4b[2]
+	WORD $0x3dc07106 // ldr q6, [x8, #448]
+	WORD $0x3dc07507 // ldr q7, [x8, #464]
+	WORD $0x4fa0e8c8 // sdot v8.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8e9 // sdot v9.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa1e8ca // sdot v10.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8eb // sdot v11.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa2e8cc // sdot v12.4s, v6.16b, v2.4b[3]
+	WORD $0x4fa2e8ed // sdot v13.4s, v7.16b, v2.4b[3]
+	WORD $0x4fa3e8ce // sdot v14.4s, v6.16b, v3.4b[3]
+	WORD $0x4fa3e8ef // sdot v15.4s, v7.16b, v3.4b[3]
+	WORD $0x3dc41164 // ldr q4, [x11, #4160]
+	WORD $0x3dc41565 // ldr q5, [x11, #4176]
+	WORD $0x4ea49510 // mla v16.4s, v8.4s, v4.4s
+	WORD $0x4ea59531 // mla v17.4s, v9.4s, v5.4s
+	WORD $0x4ea49552 // mla v18.4s, v10.4s, v4.4s
+	WORD $0x4ea59573 // mla v19.4s, v11.4s, v5.4s
+	WORD $0x4ea49594 // mla v20.4s, v12.4s, v4.4s
+	WORD $0x4ea595b5 // mla v21.4s, v13.4s, v5.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block160
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
+	WORD $0xbd44f0c3 // ldr s3, [x6, #1264]
+	WORD $0x3dc682e4 // ldr q4, [x23, #6656]
+	WORD $0x3dc002c6 // ldr q6, [x22, #0]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e30cca6 // fmla v6.4s, v5.4s, v16.4s
+	WORD $0x3d8002c6 // str q6, [x22, #0]
+	WORD $0x3dc012c6 // ldr q6, [x22, #64]
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4e32cca6 // fmla v6.4s, v5.4s, v18.4s
+	WORD $0x3d8012c6 // str q6, [x22, #64]
+	WORD $0x3dc022c6 // ldr q6, [x22, #128]
+	WORD $0x4f829085 // fmul v5.4s, v4.4s, v2.s[0]
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x4e34cca6 // fmla v6.4s, v5.4s, v20.4s
+	WORD $0x3d8022c6 // str q6, [x22, #128]
+	WORD $0x3dc032c6 // ldr q6, [x22, #192]
+	WORD $0x4f839085 // fmul v5.4s, v4.4s, v3.s[0]
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x4e36cca6 // fmla v6.4s, v5.4s, v22.4s
+	WORD $0x3d8032c6 // str q6, [x22, #192]
+	WORD $0x3dc686e4 // ldr q4, [x23, #6672]
+	WORD $0x3dc006c6 // ldr q6, [x22, #16]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4e31cca6 // fmla v6.4s, v5.4s, v17.4s
+	WORD $0x3d8006c6 // str q6, [x22, #16]
+	WORD $0x3dc016c6 // ldr q6, [x22, #80]
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4e33cca6 // fmla v6.4s, v5.4s, v19.4s
+	WORD $0x3d8016c6 // str q6, [x22, #80]
+	WORD $0x3dc026c6 // ldr q6, [x22, #144]
+	WORD $0x4f829085 // fmul v5.4s, v4.4s, v2.s[0]
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4e35cca6 // fmla v6.4s, v5.4s, v21.4s
+	WORD $0x3d8026c6 // str q6, [x22, #144]
+	WORD $0x3dc036c6 // ldr q6, [x22, #208]
+	WORD $0x4f839085 // fmul v5.4s, v4.4s, v3.s[0]
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x4e37cca6 // fmla v6.4s, v5.4s, v23.4s
+	WORD $0x3d8036c6 // str q6, [x22, #208]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $256, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass159
+	ADD $1280, R6
+	ADD $256, R7
+	SUB $4, R5
+	JMP rows4_158
+rowsNext157:
+rows2_162:
+	CMP $2, R5
+	BLT rowsNext161
+	// 2 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+block164:
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc05141 // ldr q1, [x10, #320]
+	WORD $0x3dc00102 // ldr q2, [x8, #0]
+	WORD $0x3dc00503 // ldr q3, [x8, #16]
+	WORD $0x3dc00904 // ldr q4, [x8, #32]
+	WORD $0x3dc00d05 // ldr q5, [x8, #48]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0ad // sdot v13.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e04e // sdot v14.4s, v2.16b, v1.4b[0]
+	WORD $0x4f81e06f // sdot v15.4s, v3.16b, v1.4b[0]
+	WORD $0x4f81e090 // sdot v16.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0b1 // sdot v17.4s, v5.16b, v1.4b[0]
+	WORD $0x3dc01106 // ldr q6, [x8, #64]
+	WORD $0x3dc01507 // ldr q7, [x8, #80]
+	WORD $0x3dc01908 // ldr q8, [x8, #96]
+	WORD $0x3dc01d09 // ldr q9, [x8, #112]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x4fa0e12d // sdot v13.4s, v9.16b, v0.4b[1]
+	WORD $0x4fa1e0ce // sdot v14.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0ef // sdot v15.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa1e110 // sdot v16.4s, v8.16b, v1.4b[1]
+	WORD $0x4fa1e131 // sdot v17.4s, v9.16b, v1.4b[1]
+	WORD $0x3dc02102 // ldr q2, [x8, #128]
+	WORD $0x3dc02503 // ldr q3, [x8, #144]
+	WORD $0x3dc02904 // ldr q4, [x8, #160]
+	WORD $0x3dc02d05 // ldr q5, [x8, #176]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8ad // sdot v13.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e84e // sdot v14.4s, v2.16b, v1.4b[2]
+	WORD $0x4f81e86f // sdot v15.4s, v3.16b, v1.4b[2]
+	WORD $0x4f81e890 // sdot v16.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8b1 // sdot v17.4s, v5.16b, v1.4b[2]
+	WORD $0x3dc03106 // ldr q6, [x8, #192]
+	WORD $0x3dc03507 // ldr q7, [x8, #208]
+	WORD $0x3dc03908 // ldr q8, [x8, #224]
+	WORD $0x3dc03d09 // ldr q9, [x8, #240]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0x4fa0e92d // sdot v13.4s, v9.16b, v0.4b[3]
+	WORD $0x4fa1e8ce // sdot v14.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8ef // sdot v15.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa1e910 // sdot v16.4s, v8.16b, v1.4b[3]
+	WORD $0x4fa1e931 // sdot v17.4s, v9.16b, v1.4b[3]
+	WORD $0x3dc40162 // ldr q2, [x11, #4096]
+	WORD $0x3dc40563 // ldr q3, [x11, #4112]
+	WORD $0x3dc40964 // ldr q4, [x11, #4128]
+	WORD $0x3dc40d65 // ldr q5, [x11, #4144]
+	WORD $0x4ea29552 // mla v18.4s, v10.4s, v2.4s
+	WORD $0x4ea39573 // mla v19.4s, v11.4s, v3.4s
+	WORD $0x4ea49594 // mla v20.4s, v12.4s, v4.4s
+	WORD $0x4ea595b5 // mla v21.4s, v13.4s, v5.4s
+	WORD $0x4ea295d6 // mla v22.4s, v14.4s, v2.4s
+	WORD $0x4ea395f7 // mla v23.4s, v15.4s, v3.4s
+	WORD $0x4ea49618 // mla v24.4s, v16.4s, v4.4s
+	WORD $0x4ea59639 // mla v25.4s, v17.4s, v5.4s
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc05541 // ldr q1, [x10, #336]
+	WORD $0x3dc04102 // ldr q2, [x8, #256]
+	WORD $0x3dc04503 // ldr q3, [x8, #272]
+	WORD $0x3dc04904 // ldr q4, [x8, #288]
+	WORD $0x3dc04d05 // ldr q5, [x8, #304]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0ad // sdot v13.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e04e // sdot v14.4s, v2.16b, v1.4b[0]
+	WORD $0x4f81e06f // sdot v15.4s, v3.16b, v1.4b[0]
+	WORD $0x4f81e090 // sdot v16.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0b1 // sdot v17.4s, v5.16b, v1.4b[0]
+	WORD $0x3dc05106 // ldr q6, [x8, #320]
+	WORD $0x3dc05507 // ldr q7, [x8, #336]
+	WORD $0x3dc05908 // ldr q8, [x8, #352]
+	WORD $0x3dc05d09 // ldr q9, [x8, #368]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x4fa0e12d // sdot v13.4s, v9.16b, v0.4b[1]
+	WORD $0x4fa1e0ce // sdot v14.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0ef // sdot v15.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa1e110 // sdot v16.4s, v8.16b, v1.4b[1]
+	WORD $0x4fa1e131 // sdot v17.4s, v9.16b, v1.4b[1]
+	WORD $0x3dc06102 // ldr q2, [x8, #384]
+	WORD $0x3dc06503 // ldr q3, [x8, #400]
+	WORD $0x3dc06904 // ldr q4, [x8, #416]
+	WORD $0x3dc06d05 // ldr q5, [x8, #432]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8ad // sdot v13.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e84e // sdot v14.4s, v2.16b, v1.4b[2]
+	WORD $0x4f81e86f // sdot v15.4s, v3.16b, v1.4b[2]
+	WORD $0x4f81e890 // sdot v16.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8b1 // sdot v17.4s, v5.16b, v1.4b[2]
+	WORD $0x3dc07106 // ldr q6, [x8, #448]
+	WORD $0x3dc07507 // ldr q7, [x8, #464]
+	WORD $0x3dc07908 // ldr q8, [x8, #480]
+	WORD $0x3dc07d09 // ldr q9, [x8, #496]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0x4fa0e92d // sdot v13.4s, v9.16b, v0.4b[3]
+	WORD $0x4fa1e8ce // sdot v14.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8ef // sdot v15.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa1e910 // sdot v16.4s, v8.16b, v1.4b[3]
+	WORD $0x4fa1e931 // sdot v17.4s, v9.16b, v1.4b[3]
+	WORD $0x3dc41162 // ldr q2, [x11, #4160]
+	WORD $0x3dc41563 // ldr q3, [x11, #4176]
+	WORD $0x3dc41964 // ldr q4, [x11, #4192]
+	WORD $0x3dc41d65 // ldr q5, [x11, #4208]
+	WORD $0x4ea29552 // mla v18.4s, v10.4s, v2.4s
+	WORD $0x4ea39573 // mla v19.4s, v11.4s, v3.4s
+	WORD $0x4ea49594 // mla v20.4s, v12.4s, v4.4s
+	WORD $0x4ea595b5 // mla v21.4s, v13.4s, v5.4s
+	WORD $0x4ea295d6 // mla v22.4s, v14.4s, v2.4s
+	WORD $0x4ea395f7 // mla v23.4s, v15.4s, v3.4s
+	WORD $0x4ea49618 // mla v24.4s, v16.4s, v4.4s
+	WORD $0x4ea59639 // mla v25.4s, v17.4s, v5.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block164
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0x3dc682e2 // ldr q2, [x23, #6656]
+	WORD $0x3dc002c4 // ldr q4, [x22, #0]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4e32cc64 // fmla v4.4s, v3.4s, v18.4s
+	WORD $0x3d8002c4 // str q4, [x22, #0]
+	WORD $0x3dc012c4 // ldr q4, [x22, #64]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x4e36cc64 // fmla v4.4s, v3.4s, v22.4s
+	WORD $0x3d8012c4 // str q4, [x22, #64]
+	WORD $0x3dc686e2 // ldr q2, [x23, #6672]
+	WORD $0x3dc006c4 // ldr q4, [x22, #16]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4e33cc64 // fmla v4.4s, v3.4s, v19.4s
+	WORD $0x3d8006c4 // str q4, [x22, #16]
+	WORD $0x3dc016c4 // ldr q4, [x22, #80]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x4e37cc64 // fmla v4.4s, v3.4s, v23.4s
+	WORD $0x3d8016c4 // str q4, [x22, #80]
+	WORD $0x3dc68ae2 // ldr q2, [x23, #6688]
+	WORD $0x3dc00ac4 // ldr q4, [x22, #32]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x4e34cc64 // fmla v4.4s, v3.4s, v20.4s
+	WORD $0x3d800ac4 // str q4, [x22, #32]
+	WORD $0x3dc01ac4 // ldr q4, [x22, #96]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
+	WORD $0x4e38cc64 // fmla v4.4s, v3.4s, v24.4s
+	WORD $0x3d801ac4 // str q4, [x22, #96]
+	WORD $0x3dc68ee2 // ldr q2, [x23, #6704]
+	WORD $0x3dc00ec4 // ldr q4, [x22, #48]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4e35cc64 // fmla v4.4s, v3.4s, v21.4s
+	WORD $0x3d800ec4 // str q4, [x22, #48]
+	WORD $0x3dc01ec4 // ldr q4, [x22, #112]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x4e39cc64 // fmla v4.4s, v3.4s, v25.4s
+	WORD $0x3d801ec4 // str q4, [x22, #112]
+	ADD $640, R6
+	ADD $128, R7
+	SUB $2, R5
+	JMP rows2_162
+rowsNext161:
+rows1_166:
+	CMP $1, R5
+	BLT rowsNext165
+	// 1 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+block168:
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00101 // ldr q1, [x8, #0]
+	WORD $0x3dc00502 // ldr q2, [x8, #16]
+	WORD $0x3dc00903 // ldr q3, [x8, #32]
+	WORD $0x3dc00d04 // ldr q4, [x8, #48]
+	WORD $0x4f80e029 // sdot v9.4s, v1.16b, v0.4b[0]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x3dc01105 // ldr q5, [x8, #64]
+	WORD $0x3dc01506 // ldr q6, [x8, #80]
+	WORD $0x3dc01907 // ldr q7, [x8, #96]
+	WORD $0x3dc01d08 // ldr q8, [x8, #112]
+	WORD $0x4fa0e0a9 // sdot v9.4s, v5.16b, v0.4b[1]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x3dc02101 // ldr q1, [x8, #128]
+	WORD $0x3dc02502 // ldr q2, [x8, #144]
+	WORD $0x3dc02903 // ldr q3, [x8, #160]
+	WORD $0x3dc02d04 // ldr q4, [x8, #176]
+	WORD $0x4f80e829 // sdot v9.4s, v1.16b, v0.4b[2]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x3dc03105 // ldr q5, [x8, #192]
+	WORD $0x3dc03506 // ldr q6, [x8, #208]
+	WORD $0x3dc03907 // ldr q7, [x8, #224]
+	WORD $0x3dc03d08 // ldr q8, [x8, #240]
+	WORD $0x4fa0e8a9 // sdot v9.4s, v5.16b, v0.4b[3]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0x3dc40161 // ldr q1, [x11, #4096]
+	WORD $0x3dc40562 // ldr q2, [x11, #4112]
+	WORD $0x3dc40963 // ldr q3, [x11, #4128]
+	WORD $0x3dc40d64 // ldr q4, [x11, #4144]
+	WORD $0x4ea1952d // mla v13.4s, v9.4s, v1.4s
+	WORD $0x4ea2954e // mla v14.4s, v10.4s, v2.4s
+	WORD $0x4ea3956f // mla v15.4s, v11.4s, v3.4s
+	WORD $0x4ea49590 // mla v16.4s, v12.4s, v4.4s
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc04101 // ldr q1, [x8, #256]
+	WORD $0x3dc04502 // ldr q2, [x8, #272]
+	WORD $0x3dc04903 // ldr q3, [x8, #288]
+	WORD $0x3dc04d04 // ldr q4, [x8, #304]
+	WORD $0x4f80e029 // sdot v9.4s, v1.16b, v0.4b[0]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x3dc05105 // ldr q5, [x8, #320]
+	WORD $0x3dc05506 // ldr q6, [x8, #336]
+	WORD $0x3dc05907 // ldr q7, [x8, #352]
+	WORD $0x3dc05d08 // ldr q8, [x8, #368]
+	WORD $0x4fa0e0a9 // sdot v9.4s, v5.16b, v0.4b[1]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x3dc06101 // ldr q1, [x8, #384]
+	WORD $0x3dc06502 // ldr q2, [x8, #400]
+	WORD $0x3dc06903 // ldr q3, [x8, #416]
+	WORD $0x3dc06d04 // ldr q4, [x8, #432]
+	WORD $0x4f80e829 // sdot v9.4s, v1.16b, v0.4b[2]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x3dc07105 // ldr q5, [x8, #448]
+	WORD $0x3dc07506 // ldr q6, [x8, #464]
+	WORD $0x3dc07907 // ldr q7, [x8, #480]
+	WORD $0x3dc07d08 // ldr q8, [x8, #496]
+	WORD $0x4fa0e8a9 // sdot v9.4s, v5.16b, v0.4b[3]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0x3dc41161 // ldr q1, [x11, #4160]
+	WORD $0x3dc41562 // ldr q2, [x11, #4176]
+	WORD $0x3dc41963 // ldr q3, [x11, #4192]
+	WORD $0x3dc41d64 // ldr q4, [x11, #4208]
+	WORD $0x4ea1952d // mla v13.4s, v9.4s, v1.4s
+	WORD $0x4ea2954e // mla v14.4s, v10.4s, v2.4s
+	WORD $0x4ea3956f // mla v15.4s, v11.4s, v3.4s
+	WORD $0x4ea49590 // mla v16.4s, v12.4s, v4.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block168
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
+	WORD $0x3dc002c3 // ldr q3, [x22, #0]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dcc43 // fmla v3.4s, v2.4s, v13.4s
+	WORD $0x3d8002c3 // str q3, [x22, #0]
+	WORD $0x3dc686e1 // ldr q1, [x23, #6672]
+	WORD $0x3dc006c3 // ldr q3, [x22, #16]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2ecc43 // fmla v3.4s, v2.4s, v14.4s
+	WORD $0x3d8006c3 // str q3, [x22, #16]
+	WORD $0x3dc68ae1 // ldr q1, [x23, #6688]
+	WORD $0x3dc00ac3 // ldr q3, [x22, #32]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fcc43 // fmla v3.4s, v2.4s, v15.4s
+	WORD $0x3d800ac3 // str q3, [x22, #32]
+	WORD $0x3dc68ee1 // ldr q1, [x23, #6704]
+	WORD $0x3dc00ec3 // ldr q3, [x22, #48]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e30cc43 // fmla v3.4s, v2.4s, v16.4s
+	WORD $0x3d800ec3 // str q3, [x22, #48]
+	ADD $320, R6
+	ADD $64, R7
+	SUB $1, R5
+rowsNext165:
+next154:
+	MOVD groupArgs_next(R0), R8
+	ADD R8, R3
+	SUB $1, R4
+	JMP super153
+done155:
+	RET
+
+// func groupQ4_KDotProd(a *groupArgs)
+TEXT ·groupQ4_KDotProd(SB), NOSPLIT, $0-8
+	MOVD a+0(FP), R0
+	MOVD groupArgs_w(R0), R1
+	MOVD groupArgs_panel(R0), R2
+	MOVD groupArgs_acts(R0), R3
+	MOVD groupArgs_blocks(R0), R4
+super169:
+	CMP $0, R4
+	BLE done171
+	MOVD groupArgs_rows(R0), R5
+	CMP $4, R5
+	BGT more172
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d868041 // str q1, [x2, #6656]
+	WORD $0x3d868442 // str q2, [x2, #6672]
+	WORD $0x3dc00420 // ldr q0, [x1, #16]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d868841 // str q1, [x2, #6688]
+	WORD $0x3d868c42 // str q2, [x2, #6704]
 	WORD $0x4f00e5ff // movi v31.16b, #15
 	WORD $0x3dc00820 // ldr q0, [x1, #32]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d865041 // str q1, [x2, #6464]
-	WORD $0x3d865442 // str q2, [x2, #6480]
+	WORD $0x3d869041 // str q1, [x2, #6720]
+	WORD $0x3d869442 // str q2, [x2, #6736]
 	WORD $0x3dc00c20 // ldr q0, [x1, #48]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d865841 // str q1, [x2, #6496]
-	WORD $0x3d865c42 // str q2, [x2, #6512]
+	WORD $0x3d869841 // str q1, [x2, #6752]
+	WORD $0x3d869c42 // str q2, [x2, #6768]
 	WORD $0x4f01e7fe // movi v30.16b, #63
 	WORD $0x4f01e61d // movi v29.16b, #48
 	MOVD $matmul_dotprod_extend0<>(SB), R19
@@ -6561,7 +10066,7 @@ super137:
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	CMP $4, R5
-	BNE rowsNext141
+	BNE rowsNext173
 	// 4 rows
 	MOVD R20, R21
 	MOVD R7, R22
@@ -6569,7 +10074,7 @@ super137:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $4, R24
-pass142:
+pass174:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -6580,7 +10085,7 @@ pass142:
 	WORD $0x4f00e5ff // movi v31.16b, #15
 	ADD $192, R21, R8
 	MOVD $4, R13
-block143:
+block175:
 	WORD $0x4f00e408 // movi v8.16b, #0
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
@@ -6715,7 +10220,7 @@ block143:
 	ADD $64, R10
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block143
+	CBNZ R13, block175
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
 	WORD $0x3dc0e8c2 // ldr q2, [x6, #928]
@@ -6760,8 +10265,8 @@ block143:
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
 	WORD $0xbd44f0c3 // ldr s3, [x6, #1264]
-	WORD $0x3dc642e4 // ldr q4, [x23, #6400]
-	WORD $0x3dc652eb // ldr q11, [x23, #6464]
+	WORD $0x3dc682e4 // ldr q4, [x23, #6656]
+	WORD $0x3dc692eb // ldr q11, [x23, #6720]
 	WORD $0x3dc002ca // ldr q10, [x22, #0]
 	WORD $0x4f809089 // fmul v9.4s, v4.4s, v0.s[0]
 	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
@@ -6800,11 +10305,11 @@ block143:
 	ADD $64, R25
 	ADD $16, R26
 	SUB $1, R24
-	CBNZ R24, pass142
-	JMP next138
-rowsNext141:
+	CBNZ R24, pass174
+	JMP next170
+rowsNext173:
 	CMP $3, R5
-	BNE rowsNext144
+	BNE rowsNext176
 	// 3 rows
 	MOVD R20, R21
 	MOVD R7, R22
@@ -6812,7 +10317,7 @@ rowsNext141:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $4, R24
-pass145:
+pass177:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -6822,7 +10327,7 @@ pass145:
 	WORD $0x4f00e5ff // movi v31.16b, #15
 	ADD $192, R21, R8
 	MOVD $4, R13
-block146:
+block178:
 	WORD $0x4f00e406 // movi v6.16b, #0
 	WORD $0x4f00e407 // movi v7.16b, #0
 	WORD $0x4f00e408 // movi v8.16b, #0
@@ -6933,7 +10438,7 @@ block146:
 	ADD $64, R10
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block146
+	CBNZ R13, block178
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
 	WORD $0x3dc0e8c2 // ldr q2, [x6, #928]
@@ -6968,8 +10473,8 @@ block146:
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
-	WORD $0x3dc642e3 // ldr q3, [x23, #6400]
-	WORD $0x3dc652e9 // ldr q9, [x23, #6464]
+	WORD $0x3dc682e3 // ldr q3, [x23, #6656]
+	WORD $0x3dc692e9 // ldr q9, [x23, #6720]
 	WORD $0x3dc002c8 // ldr q8, [x22, #0]
 	WORD $0x4f809067 // fmul v7.4s, v3.4s, v0.s[0]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
@@ -7000,11 +10505,11 @@ block146:
 	ADD $64, R25
 	ADD $16, R26
 	SUB $1, R24
-	CBNZ R24, pass145
-	JMP next138
-rowsNext144:
+	CBNZ R24, pass177
+	JMP next170
+rowsNext176:
 	CMP $2, R5
-	BNE rowsNext147
+	BNE rowsNext179
 	// 2 rows
 	MOVD R20, R21
 	MOVD R7, R22
@@ -7012,7 +10517,7 @@ rowsNext144:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass148:
+pass180:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -7023,7 +10528,7 @@ pass148:
 	WORD $0x4f00e5ff // movi v31.16b, #15
 	ADD $192, R21, R8
 	MOVD $4, R13
-block149:
+block181:
 	WORD $0x4f00e404 // movi v4.16b, #0
 	WORD $0x4f00e405 // movi v5.16b, #0
 	WORD $0x4f00e406 // movi v6.16b, #0
@@ -7176,7 +10681,7 @@ block149:
 	ADD $64, R10
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block149
+	CBNZ R13, block181
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
 	WORD $0x3dc60322 // ldr q2, [x25, #6144]
@@ -7221,8 +10726,8 @@ block149:
 	WORD $0x4f712846 // smlal2 v6.4s, v2.8h, v1.h[7]
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
-	WORD $0x3dc642e2 // ldr q2, [x23, #6400]
-	WORD $0x3dc652e9 // ldr q9, [x23, #6464]
+	WORD $0x3dc682e2 // ldr q2, [x23, #6656]
+	WORD $0x3dc692e9 // ldr q9, [x23, #6720]
 	WORD $0x3dc002c8 // ldr q8, [x22, #0]
 	WORD $0x4f809047 // fmul v7.4s, v2.4s, v0.s[0]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
@@ -7239,8 +10744,8 @@ block149:
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
 	WORD $0x4ea5cce8 // fmls v8.4s, v7.4s, v5.4s
 	WORD $0x3d8012c8 // str q8, [x22, #64]
-	WORD $0x3dc646e2 // ldr q2, [x23, #6416]
-	WORD $0x3dc656e9 // ldr q9, [x23, #6480]
+	WORD $0x3dc686e2 // ldr q2, [x23, #6672]
+	WORD $0x3dc696e9 // ldr q9, [x23, #6736]
 	WORD $0x3dc006c8 // ldr q8, [x22, #16]
 	WORD $0x4f809047 // fmul v7.4s, v2.4s, v0.s[0]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
@@ -7263,11 +10768,11 @@ block149:
 	ADD $128, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass148
-	JMP next138
-rowsNext147:
+	CBNZ R24, pass180
+	JMP next170
+rowsNext179:
 	CMP $1, R5
-	BNE rowsNext150
+	BNE rowsNext182
 	// 1 rows
 	MOVD R20, R21
 	MOVD R7, R22
@@ -7284,7 +10789,7 @@ rowsNext147:
 	WORD $0x4f00e5ff // movi v31.16b, #15
 	ADD $192, R21, R8
 	MOVD $4, R13
-block152:
+block184:
 	WORD $0x4f00e402 // movi v2.16b, #0
 	WORD $0x4f00e403 // movi v3.16b, #0
 	WORD $0x4f00e404 // movi v4.16b, #0
@@ -7485,7 +10990,7 @@ block152:
 	ADD $64, R10
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block152
+	CBNZ R13, block184
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc60321 // ldr q1, [x25, #6144]
 	WORD $0x0f40a022 // smull v2.4s, v1.4h, v0.h[0]
@@ -7536,8 +11041,8 @@ block152:
 	WORD $0x0f602825 // smlal v5.4s, v1.4h, v0.h[6]
 	WORD $0x4f702825 // smlal2 v5.4s, v1.8h, v0.h[7]
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
-	WORD $0x3dc642e1 // ldr q1, [x23, #6400]
-	WORD $0x3dc652e8 // ldr q8, [x23, #6464]
+	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
+	WORD $0x3dc692e8 // ldr q8, [x23, #6720]
 	WORD $0x3dc002c7 // ldr q7, [x22, #0]
 	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
@@ -7546,8 +11051,8 @@ block152:
 	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
 	WORD $0x4ea2ccc7 // fmls v7.4s, v6.4s, v2.4s
 	WORD $0x3d8002c7 // str q7, [x22, #0]
-	WORD $0x3dc646e1 // ldr q1, [x23, #6416]
-	WORD $0x3dc656e8 // ldr q8, [x23, #6480]
+	WORD $0x3dc686e1 // ldr q1, [x23, #6672]
+	WORD $0x3dc696e8 // ldr q8, [x23, #6736]
 	WORD $0x3dc006c7 // ldr q7, [x22, #16]
 	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
@@ -7556,8 +11061,8 @@ block152:
 	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
 	WORD $0x4ea3ccc7 // fmls v7.4s, v6.4s, v3.4s
 	WORD $0x3d8006c7 // str q7, [x22, #16]
-	WORD $0x3dc64ae1 // ldr q1, [x23, #6432]
-	WORD $0x3dc65ae8 // ldr q8, [x23, #6496]
+	WORD $0x3dc68ae1 // ldr q1, [x23, #6688]
+	WORD $0x3dc69ae8 // ldr q8, [x23, #6752]
 	WORD $0x3dc00ac7 // ldr q7, [x22, #32]
 	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
@@ -7566,8 +11071,8 @@ block152:
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
 	WORD $0x4ea4ccc7 // fmls v7.4s, v6.4s, v4.4s
 	WORD $0x3d800ac7 // str q7, [x22, #32]
-	WORD $0x3dc64ee1 // ldr q1, [x23, #6448]
-	WORD $0x3dc65ee8 // ldr q8, [x23, #6512]
+	WORD $0x3dc68ee1 // ldr q1, [x23, #6704]
+	WORD $0x3dc69ee8 // ldr q8, [x23, #6768]
 	WORD $0x3dc00ec7 // ldr q7, [x22, #48]
 	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
@@ -7576,9 +11081,9 @@ block152:
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
 	WORD $0x4ea5ccc7 // fmls v7.4s, v6.4s, v5.4s
 	WORD $0x3d800ec7 // str q7, [x22, #48]
-	JMP next138
-rowsNext150:
-more140:
+	JMP next170
+rowsNext182:
+more172:
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -7618,24 +11123,24 @@ more140:
 	WORD $0x3dc00020 // ldr q0, [x1, #0]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d864041 // str q1, [x2, #6400]
-	WORD $0x3d864442 // str q2, [x2, #6416]
+	WORD $0x3d868041 // str q1, [x2, #6656]
+	WORD $0x3d868442 // str q2, [x2, #6672]
 	WORD $0x3dc00420 // ldr q0, [x1, #16]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d864841 // str q1, [x2, #6432]
-	WORD $0x3d864c42 // str q2, [x2, #6448]
+	WORD $0x3d868841 // str q1, [x2, #6688]
+	WORD $0x3d868c42 // str q2, [x2, #6704]
 	WORD $0x4f00e5ff // movi v31.16b, #15
 	WORD $0x3dc00820 // ldr q0, [x1, #32]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d865041 // str q1, [x2, #6464]
-	WORD $0x3d865442 // str q2, [x2, #6480]
+	WORD $0x3d869041 // str q1, [x2, #6720]
+	WORD $0x3d869442 // str q2, [x2, #6736]
 	WORD $0x3dc00c20 // ldr q0, [x1, #48]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d865841 // str q1, [x2, #6496]
-	WORD $0x3d865c42 // str q2, [x2, #6512]
+	WORD $0x3d869841 // str q1, [x2, #6752]
+	WORD $0x3d869c42 // str q2, [x2, #6768]
 	WORD $0x4f01e7fe // movi v30.16b, #63
 	WORD $0x4f01e61d // movi v29.16b, #48
 	MOVD $matmul_dotprod_extend0<>(SB), R19
@@ -7801,7 +11306,7 @@ more140:
 	MOVD R2, R8
 	ADD $256, R1, R9
 	MOVD $4, R13
-unpack153:
+unpack185:
 	WORD $0x3dc00125 // ldr q5, [x9, #0]
 	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
 	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
@@ -7965,14 +11470,14 @@ unpack153:
 	ADD $1024, R8
 	ADD $512, R9
 	SUB $1, R13
-	CBNZ R13, unpack153
+	CBNZ R13, unpack185
 	ADD $2304, R1
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_155:
+rows4_187:
 	CMP $4, R5
-	BLT rowsNext154
+	BLT rowsNext186
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -7980,7 +11485,7 @@ rows4_155:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass156:
+pass188:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -7993,7 +11498,7 @@ pass156:
 	WORD $0x4f00e415 // movi v21.16b, #0
 	WORD $0x4f00e416 // movi v22.16b, #0
 	WORD $0x4f00e417 // movi v23.16b, #0
-block157:
+block189:
 	WORD $0x4f00e408 // movi v8.16b, #0
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
@@ -8104,7 +11609,7 @@ block157:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block157
+	CBNZ R13, block189
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
 	WORD $0x3dc0e8c2 // ldr q2, [x6, #928]
@@ -8185,8 +11690,8 @@ block157:
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
 	WORD $0xbd44f0c3 // ldr s3, [x6, #1264]
-	WORD $0x3dc642e4 // ldr q4, [x23, #6400]
-	WORD $0x3dc652ef // ldr q15, [x23, #6464]
+	WORD $0x3dc682e4 // ldr q4, [x23, #6656]
+	WORD $0x3dc692ef // ldr q15, [x23, #6720]
 	WORD $0x3dc002ce // ldr q14, [x22, #0]
 	WORD $0x4f80908d // fmul v13.4s, v4.4s, v0.s[0]
 	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
@@ -8219,8 +11724,8 @@ block157:
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
 	WORD $0x4eabcdae // fmls v14.4s, v13.4s, v11.4s
 	WORD $0x3d8032ce // str q14, [x22, #192]
-	WORD $0x3dc646e4 // ldr q4, [x23, #6416]
-	WORD $0x3dc656ef // ldr q15, [x23, #6480]
+	WORD $0x3dc686e4 // ldr q4, [x23, #6672]
+	WORD $0x3dc696ef // ldr q15, [x23, #6736]
 	WORD $0x3dc006ce // ldr q14, [x22, #16]
 	WORD $0x4f80908d // fmul v13.4s, v4.4s, v0.s[0]
 	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
@@ -8259,15 +11764,15 @@ block157:
 	ADD $128, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass156
+	CBNZ R24, pass188
 	ADD $1280, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_155
-rowsNext154:
-rows2_159:
+	JMP rows4_187
+rowsNext186:
+rows2_191:
 	CMP $2, R5
-	BLT rowsNext158
+	BLT rowsNext190
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -8286,7 +11791,7 @@ rows2_159:
 	WORD $0x4f00e417 // movi v23.16b, #0
 	WORD $0x4f00e418 // movi v24.16b, #0
 	WORD $0x4f00e419 // movi v25.16b, #0
-block161:
+block193:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
@@ -8411,7 +11916,7 @@ block161:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block161
+	CBNZ R13, block193
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
 	WORD $0x3dc60322 // ldr q2, [x25, #6144]
@@ -8496,8 +12001,8 @@ block161:
 	WORD $0x4f71284a // smlal2 v10.4s, v2.8h, v1.h[7]
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
-	WORD $0x3dc642e2 // ldr q2, [x23, #6400]
-	WORD $0x3dc652ed // ldr q13, [x23, #6464]
+	WORD $0x3dc682e2 // ldr q2, [x23, #6656]
+	WORD $0x3dc692ed // ldr q13, [x23, #6720]
 	WORD $0x3dc002cc // ldr q12, [x22, #0]
 	WORD $0x4f80904b // fmul v11.4s, v2.4s, v0.s[0]
 	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
@@ -8514,8 +12019,8 @@ block161:
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
 	WORD $0x4ea7cd6c // fmls v12.4s, v11.4s, v7.4s
 	WORD $0x3d8012cc // str q12, [x22, #64]
-	WORD $0x3dc646e2 // ldr q2, [x23, #6416]
-	WORD $0x3dc656ed // ldr q13, [x23, #6480]
+	WORD $0x3dc686e2 // ldr q2, [x23, #6672]
+	WORD $0x3dc696ed // ldr q13, [x23, #6736]
 	WORD $0x3dc006cc // ldr q12, [x22, #16]
 	WORD $0x4f80904b // fmul v11.4s, v2.4s, v0.s[0]
 	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
@@ -8532,8 +12037,8 @@ block161:
 	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
 	WORD $0x4ea8cd6c // fmls v12.4s, v11.4s, v8.4s
 	WORD $0x3d8016cc // str q12, [x22, #80]
-	WORD $0x3dc64ae2 // ldr q2, [x23, #6432]
-	WORD $0x3dc65aed // ldr q13, [x23, #6496]
+	WORD $0x3dc68ae2 // ldr q2, [x23, #6688]
+	WORD $0x3dc69aed // ldr q13, [x23, #6752]
 	WORD $0x3dc00acc // ldr q12, [x22, #32]
 	WORD $0x4f80904b // fmul v11.4s, v2.4s, v0.s[0]
 	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
@@ -8550,8 +12055,8 @@ block161:
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
 	WORD $0x4ea9cd6c // fmls v12.4s, v11.4s, v9.4s
 	WORD $0x3d801acc // str q12, [x22, #96]
-	WORD $0x3dc64ee2 // ldr q2, [x23, #6448]
-	WORD $0x3dc65eed // ldr q13, [x23, #6512]
+	WORD $0x3dc68ee2 // ldr q2, [x23, #6704]
+	WORD $0x3dc69eed // ldr q13, [x23, #6768]
 	WORD $0x3dc00ecc // ldr q12, [x22, #48]
 	WORD $0x4f80904b // fmul v11.4s, v2.4s, v0.s[0]
 	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
@@ -8571,11 +12076,11 @@ block161:
 	ADD $640, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_159
-rowsNext158:
-rows1_163:
+	JMP rows2_191
+rowsNext190:
+rows1_195:
 	CMP $1, R5
-	BLT rowsNext162
+	BLT rowsNext194
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -8590,7 +12095,7 @@ rows1_163:
 	WORD $0x4f00e40e // movi v14.16b, #0
 	WORD $0x4f00e40f // movi v15.16b, #0
 	WORD $0x4f00e410 // movi v16.16b, #0
-block165:
+block197:
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
@@ -8673,7 +12178,7 @@ block165:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block165
+	CBNZ R13, block197
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc60321 // ldr q1, [x25, #6144]
 	WORD $0x0f40a022 // smull v2.4s, v1.4h, v0.h[0]
@@ -8724,8 +12229,8 @@ block165:
 	WORD $0x0f602825 // smlal v5.4s, v1.4h, v0.h[6]
 	WORD $0x4f702825 // smlal2 v5.4s, v1.8h, v0.h[7]
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
-	WORD $0x3dc642e1 // ldr q1, [x23, #6400]
-	WORD $0x3dc652e8 // ldr q8, [x23, #6464]
+	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
+	WORD $0x3dc692e8 // ldr q8, [x23, #6720]
 	WORD $0x3dc002c7 // ldr q7, [x22, #0]
 	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
@@ -8734,8 +12239,8 @@ block165:
 	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
 	WORD $0x4ea2ccc7 // fmls v7.4s, v6.4s, v2.4s
 	WORD $0x3d8002c7 // str q7, [x22, #0]
-	WORD $0x3dc646e1 // ldr q1, [x23, #6416]
-	WORD $0x3dc656e8 // ldr q8, [x23, #6480]
+	WORD $0x3dc686e1 // ldr q1, [x23, #6672]
+	WORD $0x3dc696e8 // ldr q8, [x23, #6736]
 	WORD $0x3dc006c7 // ldr q7, [x22, #16]
 	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
 	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
@@ -8744,8 +12249,8 @@ block165:
 	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
 	WORD $0x4ea3ccc7 // fmls v7.4s, v6.4s, v3.4s
 	WORD $0x3d8006c7 // str q7, [x22, #16]
-	WORD $0x3dc64ae1 // ldr q1, [x23, #6432]
-	WORD $0x3dc65ae8 // ldr q8, [x23, #6496]
+	WORD $0x3dc68ae1 // ldr q1, [x23, #6688]
+	WORD $0x3dc69ae8 // ldr q8, [x23, #6752]
 	WORD $0x3dc00ac7 // ldr q7, [x22, #32]
 	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
 	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
@@ -8754,8 +12259,8 @@ block165:
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
 	WORD $0x4ea4ccc7 // fmls v7.4s, v6.4s, v4.4s
 	WORD $0x3d800ac7 // str q7, [x22, #32]
-	WORD $0x3dc64ee1 // ldr q1, [x23, #6448]
-	WORD $0x3dc65ee8 // ldr q8, [x23, #6512]
+	WORD $0x3dc68ee1 // ldr q1, [x23, #6704]
+	WORD $0x3dc69ee8 // ldr q8, [x23, #6768]
 	WORD $0x3dc00ec7 // ldr q7, [x22, #48]
 	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
 	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
@@ -8767,13 +12272,13 @@ block165:
 	ADD $320, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext162:
-next138:
+rowsNext194:
+next170:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $1, R4
-	JMP super137
-done139:
+	JMP super169
+done171:
 	RET
 
 // func groupQ5_KDotProd(a *groupArgs)
@@ -8783,33 +12288,33 @@ TEXT ·groupQ5_KDotProd(SB), NOSPLIT, $0-8
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super166:
+super198:
 	CMP $0, R4
-	BLE done168
+	BLE done200
 	MOVD groupArgs_rows(R0), R5
 	CMP $4, R5
-	BGT more169
+	BGT more201
 	WORD $0x3dc00020 // ldr q0, [x1, #0]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d864041 // str q1, [x2, #6400]
-	WORD $0x3d864442 // str q2, [x2, #6416]
+	WORD $0x3d868041 // str q1, [x2, #6656]
+	WORD $0x3d868442 // str q2, [x2, #6672]
 	WORD $0x3dc00420 // ldr q0, [x1, #16]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d864841 // str q1, [x2, #6432]
-	WORD $0x3d864c42 // str q2, [x2, #6448]
+	WORD $0x3d868841 // str q1, [x2, #6688]
+	WORD $0x3d868c42 // str q2, [x2, #6704]
 	WORD $0x4f00e5ff // movi v31.16b, #15
 	WORD $0x3dc00820 // ldr q0, [x1, #32]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d865041 // str q1, [x2, #6464]
-	WORD $0x3d865442 // str q2, [x2, #6480]
+	WORD $0x3d869041 // str q1, [x2, #6720]
+	WORD $0x3d869442 // str q2, [x2, #6736]
 	WORD $0x3dc00c20 // ldr q0, [x1, #48]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d865841 // str q1, [x2, #6496]
-	WORD $0x3d865c42 // str q2, [x2, #6512]
+	WORD $0x3d869841 // str q1, [x2, #6752]
+	WORD $0x3d869c42 // str q2, [x2, #6768]
 	WORD $0x4f01e7fe // movi v30.16b, #63
 	WORD $0x4f01e61d // movi v29.16b, #48
 	MOVD $matmul_dotprod_extend0<>(SB), R19
@@ -8977,7 +12482,7 @@ super166:
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	CMP $4, R5
-	BNE rowsNext170
+	BNE rowsNext202
 	// 4 rows
 	MOVD R20, R21
 	MOVD R7, R22
@@ -8985,7 +12490,7 @@ super166:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $4, R24
-pass171:
+pass203:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -9000,7 +12505,7 @@ pass171:
 	ADD $192, R21, R9
 	ADD $704, R21, R8
 	MOVD $4, R13
-block172:
+block204:
 	WORD $0x4f00e408 // movi v8.16b, #0
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
@@ -9177,7 +12682,7 @@ block172:
 	WORD $0x4f0a57bd // shl v29.16b, v29.16b, #2
 	WORD $0x4f0a579c // shl v28.16b, v28.16b, #2
 	SUB $1, R13
-	CBNZ R13, block172
+	CBNZ R13, block204
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
 	WORD $0x3dc0e8c2 // ldr q2, [x6, #928]
@@ -9222,8 +12727,8 @@ block172:
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
 	WORD $0xbd44f0c3 // ldr s3, [x6, #1264]
-	WORD $0x3dc642e4 // ldr q4, [x23, #6400]
-	WORD $0x3dc652eb // ldr q11, [x23, #6464]
+	WORD $0x3dc682e4 // ldr q4, [x23, #6656]
+	WORD $0x3dc692eb // ldr q11, [x23, #6720]
 	WORD $0x3dc002ca // ldr q10, [x22, #0]
 	WORD $0x4f809089 // fmul v9.4s, v4.4s, v0.s[0]
 	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
@@ -9262,11 +12767,11 @@ block172:
 	ADD $64, R25
 	ADD $16, R26
 	SUB $1, R24
-	CBNZ R24, pass171
-	JMP next167
-rowsNext170:
+	CBNZ R24, pass203
+	JMP next199
+rowsNext202:
 	CMP $3, R5
-	BNE rowsNext173
+	BNE rowsNext205
 	// 3 rows
 	MOVD R20, R21
 	MOVD R7, R22
@@ -9274,7 +12779,7 @@ rowsNext170:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $4, R24
-pass174:
+pass206:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -9288,7 +12793,7 @@ pass174:
 	ADD $192, R21, R9
 	ADD $704, R21, R8
 	MOVD $4, R13
-block175:
+block207:
 	WORD $0x4f00e406 // movi v6.16b, #0
 	WORD $0x4f00e407 // movi v7.16b, #0
 	WORD $0x4f00e408 // movi v8.16b, #0
@@ -9441,7 +12946,7 @@ block175:
 	WORD $0x4f0a57bd // shl v29.16b, v29.16b, #2
 	WORD $0x4f0a579c // shl v28.16b, v28.16b, #2
 	SUB $1, R13
-	CBNZ R13, block175
+	CBNZ R13, block207
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
 	WORD $0x3dc0e8c2 // ldr q2, [x6, #928]
@@ -9476,8 +12981,8 @@ block175:
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
-	WORD $0x3dc642e3 // ldr q3, [x23, #6400]
-	WORD $0x3dc652e9 // ldr q9, [x23, #6464]
+	WORD $0x3dc682e3 // ldr q3, [x23, #6656]
+	WORD $0x3dc692e9 // ldr q9, [x23, #6720]
 	WORD $0x3dc002c8 // ldr q8, [x22, #0]
 	WORD $0x4f809067 // fmul v7.4s, v3.4s, v0.s[0]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
@@ -9508,11 +13013,11 @@ block175:
 	ADD $64, R25
 	ADD $16, R26
 	SUB $1, R24
-	CBNZ R24, pass174
-	JMP next167
-rowsNext173:
+	CBNZ R24, pass206
+	JMP next199
+rowsNext205:
 	CMP $2, R5
-	BNE rowsNext176
+	BNE rowsNext208
 	// 2 rows
 	MOVD R20, R21
 	MOVD R7, R22
@@ -9520,7 +13025,7 @@ rowsNext173:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass177:
+pass209:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -9535,7 +13040,7 @@ pass177:
 	ADD $192, R21, R9
 	ADD $704, R21, R8
 	MOVD $4, R13
-block178:
+block210:
 	WORD $0x4f00e404 // movi v4.16b, #0
 	WORD $0x4f00e405 // movi v5.16b, #0
 	WORD $0x4f00e406 // movi v6.16b, #0
@@ -9770,7 +13275,7 @@ block178:
 	WORD $0x4f0a57bd // shl v29.16b, v29.16b, #2
 	WORD $0x4f0a579c // shl v28.16b, v28.16b, #2
 	SUB $1, R13
-	CBNZ R13, block178
+	CBNZ R13, block210
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
 	WORD $0x3dc60322 // ldr q2, [x25, #6144]
@@ -9815,8 +13320,8 @@ block178:
 	WORD $0x4f712846 // smlal2 v6.4s, v2.8h, v1.h[7]
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
-	WORD $0x3dc642e2 // ldr q2, [x23, #6400]
-	WORD $0x3dc652e9 // ldr q9, [x23, #6464]
+	WORD $0x3dc682e2 // ldr q2, [x23, #6656]
+	WORD $0x3dc692e9 // ldr q9, [x23, #6720]
 	WORD $0x3dc002c8 // ldr q8, [x22, #0]
 	WORD $0x4f809047 // fmul v7.4s, v2.4s, v0.s[0]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
@@ -9833,8 +13338,8 @@ block178:
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
 	WORD $0x4ea5cce8 // fmls v8.4s, v7.4s, v5.4s
 	WORD $0x3d8012c8 // str q8, [x22, #64]
-	WORD $0x3dc646e2 // ldr q2, [x23, #6416]
-	WORD $0x3dc656e9 // ldr q9, [x23, #6480]
+	WORD $0x3dc686e2 // ldr q2, [x23, #6672]
+	WORD $0x3dc696e9 // ldr q9, [x23, #6736]
 	WORD $0x3dc006c8 // ldr q8, [x22, #16]
 	WORD $0x4f809047 // fmul v7.4s, v2.4s, v0.s[0]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
@@ -9857,11 +13362,11 @@ block178:
 	ADD $128, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass177
-	JMP next167
-rowsNext176:
+	CBNZ R24, pass209
+	JMP next199
+rowsNext208:
 	CMP $1, R5
-	BNE rowsNext179
+	BNE rowsNext211
 	// 1 rows
 	MOVD R20, R21
 	MOVD R7, R22
@@ -9882,7 +13387,7 @@ rowsNext176:
 	ADD $192, R21, R9
 	ADD $704, R21, R8
 	MOVD $4, R13
-block181:
+block213:
 	WORD $0x4f00e402 // movi v2.16b, #0
 	WORD $0x4f00e403 // movi v3.16b, #0
 	WORD $0x4f00e404 // movi v4.16b, #0
@@ -10245,7 +13750,7 @@ block181:
 	WORD $0x4f0a57bd // shl v29.16b, v29.16b, #2
 	WORD $0x4f0a579c // shl v28.16b, v28.16b, #2
 	SUB $1, R13
-	CBNZ R13, block181
+	CBNZ R13, block213
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc60321 // ldr q1, [x25, #6144]
 	WORD $0x0f40a022 // smull v2.4s, v1.4h, v0.h[0]
@@ -10296,8 +13801,8 @@ block181:
 	WORD $0x0f602825 // smlal v5.4s, v1.4h, v0.h[6]
 	WORD $0x4f702825 // smlal2 v5.4s, v1.8h, v0.h[7]
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
-	WORD $0x3dc642e1 // ldr q1, [x23, #6400]
-	WORD $0x3dc652e8 // ldr q8, [x23, #6464]
+	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
+	WORD $0x3dc692e8 // ldr q8, [x23, #6720]
 	WORD $0x3dc002c7 // ldr q7, [x22, #0]
 	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
@@ -10306,8 +13811,8 @@ block181:
 	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
 	WORD $0x4ea2ccc7 // fmls v7.4s, v6.4s, v2.4s
 	WORD $0x3d8002c7 // str q7, [x22, #0]
-	WORD $0x3dc646e1 // ldr q1, [x23, #6416]
-	WORD $0x3dc656e8 // ldr q8, [x23, #6480]
+	WORD $0x3dc686e1 // ldr q1, [x23, #6672]
+	WORD $0x3dc696e8 // ldr q8, [x23, #6736]
 	WORD $0x3dc006c7 // ldr q7, [x22, #16]
 	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
@@ -10316,8 +13821,8 @@ block181:
 	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
 	WORD $0x4ea3ccc7 // fmls v7.4s, v6.4s, v3.4s
 	WORD $0x3d8006c7 // str q7, [x22, #16]
-	WORD $0x3dc64ae1 // ldr q1, [x23, #6432]
-	WORD $0x3dc65ae8 // ldr q8, [x23, #6496]
+	WORD $0x3dc68ae1 // ldr q1, [x23, #6688]
+	WORD $0x3dc69ae8 // ldr q8, [x23, #6752]
 	WORD $0x3dc00ac7 // ldr q7, [x22, #32]
 	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
@@ -10326,8 +13831,8 @@ block181:
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
 	WORD $0x4ea4ccc7 // fmls v7.4s, v6.4s, v4.4s
 	WORD $0x3d800ac7 // str q7, [x22, #32]
-	WORD $0x3dc64ee1 // ldr q1, [x23, #6448]
-	WORD $0x3dc65ee8 // ldr q8, [x23, #6512]
+	WORD $0x3dc68ee1 // ldr q1, [x23, #6704]
+	WORD $0x3dc69ee8 // ldr q8, [x23, #6768]
 	WORD $0x3dc00ec7 // ldr q7, [x22, #48]
 	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
@@ -10336,9 +13841,9 @@ block181:
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
 	WORD $0x4ea5ccc7 // fmls v7.4s, v6.4s, v5.4s
 	WORD $0x3d800ec7 // str q7, [x22, #48]
-	JMP next167
-rowsNext179:
-more169:
+	JMP next199
+rowsNext211:
+more201:
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -10386,24 +13891,24 @@ more169:
 	WORD $0x3dc00020 // ldr q0, [x1, #0]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d864041 // str q1, [x2, #6400]
-	WORD $0x3d864442 // str q2, [x2, #6416]
+	WORD $0x3d868041 // str q1, [x2, #6656]
+	WORD $0x3d868442 // str q2, [x2, #6672]
 	WORD $0x3dc00420 // ldr q0, [x1, #16]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d864841 // str q1, [x2, #6432]
-	WORD $0x3d864c42 // str q2, [x2, #6448]
+	WORD $0x3d868841 // str q1, [x2, #6688]
+	WORD $0x3d868c42 // str q2, [x2, #6704]
 	WORD $0x4f00e5ff // movi v31.16b, #15
 	WORD $0x3dc00820 // ldr q0, [x1, #32]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d865041 // str q1, [x2, #6464]
-	WORD $0x3d865442 // str q2, [x2, #6480]
+	WORD $0x3d869041 // str q1, [x2, #6720]
+	WORD $0x3d869442 // str q2, [x2, #6736]
 	WORD $0x3dc00c20 // ldr q0, [x1, #48]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d865841 // str q1, [x2, #6496]
-	WORD $0x3d865c42 // str q2, [x2, #6512]
+	WORD $0x3d869841 // str q1, [x2, #6752]
+	WORD $0x3d869c42 // str q2, [x2, #6768]
 	WORD $0x4f01e7fe // movi v30.16b, #63
 	WORD $0x4f01e61d // movi v29.16b, #48
 	MOVD $matmul_dotprod_extend0<>(SB), R19
@@ -10574,7 +14079,7 @@ more169:
 	WORD $0x4f00e439 // movi v25.16b, #1
 	WORD $0x4f00e45a // movi v26.16b, #2
 	MOVD $4, R13
-unpack182:
+unpack214:
 	WORD $0x3dc00125 // ldr q5, [x9, #0]
 	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
 	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
@@ -10900,14 +14405,14 @@ unpack182:
 	ADD $1024, R8
 	ADD $512, R9
 	SUB $1, R13
-	CBNZ R13, unpack182
+	CBNZ R13, unpack214
 	ADD $2816, R1
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_184:
+rows4_216:
 	CMP $4, R5
-	BLT rowsNext183
+	BLT rowsNext215
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -10915,7 +14420,7 @@ rows4_184:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass185:
+pass217:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -10928,7 +14433,7 @@ pass185:
 	WORD $0x4f00e415 // movi v21.16b, #0
 	WORD $0x4f00e416 // movi v22.16b, #0
 	WORD $0x4f00e417 // movi v23.16b, #0
-block186:
+block218:
 	WORD $0x4f00e408 // movi v8.16b, #0
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
@@ -11039,7 +14544,7 @@ block186:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block186
+	CBNZ R13, block218
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
 	WORD $0x3dc0e8c2 // ldr q2, [x6, #928]
@@ -11120,8 +14625,8 @@ block186:
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
 	WORD $0xbd44f0c3 // ldr s3, [x6, #1264]
-	WORD $0x3dc642e4 // ldr q4, [x23, #6400]
-	WORD $0x3dc652ef // ldr q15, [x23, #6464]
+	WORD $0x3dc682e4 // ldr q4, [x23, #6656]
+	WORD $0x3dc692ef // ldr q15, [x23, #6720]
 	WORD $0x3dc002ce // ldr q14, [x22, #0]
 	WORD $0x4f80908d // fmul v13.4s, v4.4s, v0.s[0]
 	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
@@ -11154,8 +14659,8 @@ block186:
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
 	WORD $0x4eabcdae // fmls v14.4s, v13.4s, v11.4s
 	WORD $0x3d8032ce // str q14, [x22, #192]
-	WORD $0x3dc646e4 // ldr q4, [x23, #6416]
-	WORD $0x3dc656ef // ldr q15, [x23, #6480]
+	WORD $0x3dc686e4 // ldr q4, [x23, #6672]
+	WORD $0x3dc696ef // ldr q15, [x23, #6736]
 	WORD $0x3dc006ce // ldr q14, [x22, #16]
 	WORD $0x4f80908d // fmul v13.4s, v4.4s, v0.s[0]
 	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
@@ -11194,15 +14699,15 @@ block186:
 	ADD $128, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass185
+	CBNZ R24, pass217
 	ADD $1280, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_184
-rowsNext183:
-rows2_188:
+	JMP rows4_216
+rowsNext215:
+rows2_220:
 	CMP $2, R5
-	BLT rowsNext187
+	BLT rowsNext219
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -11221,7 +14726,7 @@ rows2_188:
 	WORD $0x4f00e417 // movi v23.16b, #0
 	WORD $0x4f00e418 // movi v24.16b, #0
 	WORD $0x4f00e419 // movi v25.16b, #0
-block190:
+block222:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
@@ -11346,7 +14851,7 @@ block190:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block190
+	CBNZ R13, block222
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
 	WORD $0x3dc60322 // ldr q2, [x25, #6144]
@@ -11431,8 +14936,8 @@ block190:
 	WORD $0x4f71284a // smlal2 v10.4s, v2.8h, v1.h[7]
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
-	WORD $0x3dc642e2 // ldr q2, [x23, #6400]
-	WORD $0x3dc652ed // ldr q13, [x23, #6464]
+	WORD $0x3dc682e2 // ldr q2, [x23, #6656]
+	WORD $0x3dc692ed // ldr q13, [x23, #6720]
 	WORD $0x3dc002cc // ldr q12, [x22, #0]
 	WORD $0x4f80904b // fmul v11.4s, v2.4s, v0.s[0]
 	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
@@ -11449,8 +14954,8 @@ block190:
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
 	WORD $0x4ea7cd6c // fmls v12.4s, v11.4s, v7.4s
 	WORD $0x3d8012cc // str q12, [x22, #64]
-	WORD $0x3dc646e2 // ldr q2, [x23, #6416]
-	WORD $0x3dc656ed // ldr q13, [x23, #6480]
+	WORD $0x3dc686e2 // ldr q2, [x23, #6672]
+	WORD $0x3dc696ed // ldr q13, [x23, #6736]
 	WORD $0x3dc006cc // ldr q12, [x22, #16]
 	WORD $0x4f80904b // fmul v11.4s, v2.4s, v0.s[0]
 	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
@@ -11467,8 +14972,8 @@ block190:
 	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
 	WORD $0x4ea8cd6c // fmls v12.4s, v11.4s, v8.4s
 	WORD $0x3d8016cc // str q12, [x22, #80]
-	WORD $0x3dc64ae2 // ldr q2, [x23, #6432]
-	WORD $0x3dc65aed // ldr q13, [x23, #6496]
+	WORD $0x3dc68ae2 // ldr q2, [x23, #6688]
+	WORD $0x3dc69aed // ldr q13, [x23, #6752]
 	WORD $0x3dc00acc // ldr q12, [x22, #32]
 	WORD $0x4f80904b // fmul v11.4s, v2.4s, v0.s[0]
 	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
@@ -11485,8 +14990,8 @@ block190:
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
 	WORD $0x4ea9cd6c // fmls v12.4s, v11.4s, v9.4s
 	WORD $0x3d801acc // str q12, [x22, #96]
-	WORD $0x3dc64ee2 // ldr q2, [x23, #6448]
-	WORD $0x3dc65eed // ldr q13, [x23, #6512]
+	WORD $0x3dc68ee2 // ldr q2, [x23, #6704]
+	WORD $0x3dc69eed // ldr q13, [x23, #6768]
 	WORD $0x3dc00ecc // ldr q12, [x22, #48]
 	WORD $0x4f80904b // fmul v11.4s, v2.4s, v0.s[0]
 	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
@@ -11506,11 +15011,11 @@ block190:
 	ADD $640, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_188
-rowsNext187:
-rows1_192:
+	JMP rows2_220
+rowsNext219:
+rows1_224:
 	CMP $1, R5
-	BLT rowsNext191
+	BLT rowsNext223
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -11525,7 +15030,7 @@ rows1_192:
 	WORD $0x4f00e40e // movi v14.16b, #0
 	WORD $0x4f00e40f // movi v15.16b, #0
 	WORD $0x4f00e410 // movi v16.16b, #0
-block194:
+block226:
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
@@ -11608,7 +15113,7 @@ block194:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block194
+	CBNZ R13, block226
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc60321 // ldr q1, [x25, #6144]
 	WORD $0x0f40a022 // smull v2.4s, v1.4h, v0.h[0]
@@ -11659,8 +15164,8 @@ block194:
 	WORD $0x0f602825 // smlal v5.4s, v1.4h, v0.h[6]
 	WORD $0x4f702825 // smlal2 v5.4s, v1.8h, v0.h[7]
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
-	WORD $0x3dc642e1 // ldr q1, [x23, #6400]
-	WORD $0x3dc652e8 // ldr q8, [x23, #6464]
+	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
+	WORD $0x3dc692e8 // ldr q8, [x23, #6720]
 	WORD $0x3dc002c7 // ldr q7, [x22, #0]
 	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
@@ -11669,8 +15174,8 @@ block194:
 	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
 	WORD $0x4ea2ccc7 // fmls v7.4s, v6.4s, v2.4s
 	WORD $0x3d8002c7 // str q7, [x22, #0]
-	WORD $0x3dc646e1 // ldr q1, [x23, #6416]
-	WORD $0x3dc656e8 // ldr q8, [x23, #6480]
+	WORD $0x3dc686e1 // ldr q1, [x23, #6672]
+	WORD $0x3dc696e8 // ldr q8, [x23, #6736]
 	WORD $0x3dc006c7 // ldr q7, [x22, #16]
 	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
 	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
@@ -11679,8 +15184,8 @@ block194:
 	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
 	WORD $0x4ea3ccc7 // fmls v7.4s, v6.4s, v3.4s
 	WORD $0x3d8006c7 // str q7, [x22, #16]
-	WORD $0x3dc64ae1 // ldr q1, [x23, #6432]
-	WORD $0x3dc65ae8 // ldr q8, [x23, #6496]
+	WORD $0x3dc68ae1 // ldr q1, [x23, #6688]
+	WORD $0x3dc69ae8 // ldr q8, [x23, #6752]
 	WORD $0x3dc00ac7 // ldr q7, [x22, #32]
 	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
 	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
@@ -11689,8 +15194,8 @@ block194:
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
 	WORD $0x4ea4ccc7 // fmls v7.4s, v6.4s, v4.4s
 	WORD $0x3d800ac7 // str q7, [x22, #32]
-	WORD $0x3dc64ee1 // ldr q1, [x23, #6448]
-	WORD $0x3dc65ee8 // ldr q8, [x23, #6512]
+	WORD $0x3dc68ee1 // ldr q1, [x23, #6704]
+	WORD $0x3dc69ee8 // ldr q8, [x23, #6768]
 	WORD $0x3dc00ec7 // ldr q7, [x22, #48]
 	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
 	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
@@ -11702,13 +15207,13 @@ block194:
 	ADD $320, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext191:
-next167:
+rowsNext223:
+next199:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $1, R4
-	JMP super166
-done168:
+	JMP super198
+done200:
 	RET
 
 // func groupQ6_KDotProd(a *groupArgs)
@@ -11718,22 +15223,22 @@ TEXT ·groupQ6_KDotProd(SB), NOSPLIT, $0-8
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super195:
+super227:
 	CMP $0, R4
-	BLE done197
+	BLE done229
 	MOVD groupArgs_rows(R0), R5
 	CMP $2, R5
-	BGT more198
+	BGT more230
 	WORD $0x3dc00020 // ldr q0, [x1, #0]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d864041 // str q1, [x2, #6400]
-	WORD $0x3d864442 // str q2, [x2, #6416]
+	WORD $0x3d868041 // str q1, [x2, #6656]
+	WORD $0x3d868442 // str q2, [x2, #6672]
 	WORD $0x3dc00420 // ldr q0, [x1, #16]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d864841 // str q1, [x2, #6432]
-	WORD $0x3d864c42 // str q2, [x2, #6448]
+	WORD $0x3d868841 // str q1, [x2, #6688]
+	WORD $0x3d868c42 // str q2, [x2, #6704]
 	WORD $0x4f00e5ff // movi v31.16b, #15
 	WORD $0x3dc30820 // ldr q0, [x1, #3104]
 	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
@@ -11932,7 +15437,7 @@ super195:
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	CMP $2, R5
-	BNE rowsNext199
+	BNE rowsNext231
 	// 2 rows
 	MOVD R20, R21
 	MOVD R7, R22
@@ -11940,7 +15445,7 @@ super195:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $4, R24
-pass200:
+pass232:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -11951,7 +15456,7 @@ pass200:
 	MOVD R21, R8
 	ADD $2048, R21, R9
 	MOVD $2, R13
-block201:
+block233:
 	WORD $0x4f00e408 // movi v8.16b, #0
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
@@ -12221,10 +15726,10 @@ block201:
 	ADD $128, R10
 	ADD $512, R11
 	SUB $1, R13
-	CBNZ R13, block201
+	CBNZ R13, block233
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
-	WORD $0x3dc642e2 // ldr q2, [x23, #6400]
+	WORD $0x3dc682e2 // ldr q2, [x23, #6656]
 	WORD $0x3dc002c4 // ldr q4, [x22, #0]
 	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
 	WORD $0x4f3ee610 // scvtf v16.4s, v16.4s, #2
@@ -12238,14 +15743,14 @@ block201:
 	ADD $16, R21
 	ADD $16, R22
 	ADD $16, R23
-	ADD $64, R25
+	ADD $128, R25
 	ADD $16, R26
 	SUB $1, R24
-	CBNZ R24, pass200
-	JMP next196
-rowsNext199:
+	CBNZ R24, pass232
+	JMP next228
+rowsNext231:
 	CMP $1, R5
-	BNE rowsNext202
+	BNE rowsNext234
 	// 1 rows
 	MOVD R20, R21
 	MOVD R7, R22
@@ -12253,7 +15758,7 @@ rowsNext199:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass203:
+pass235:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -12264,7 +15769,7 @@ pass203:
 	MOVD R21, R8
 	ADD $2048, R21, R9
 	MOVD $2, R13
-block204:
+block236:
 	WORD $0x4f00e404 // movi v4.16b, #0
 	WORD $0x4f00e405 // movi v5.16b, #0
 	WORD $0x4f00e406 // movi v6.16b, #0
@@ -12654,15 +16159,15 @@ block204:
 	ADD $128, R10
 	ADD $512, R11
 	SUB $1, R13
-	CBNZ R13, block204
+	CBNZ R13, block236
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
-	WORD $0x3dc642e1 // ldr q1, [x23, #6400]
+	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
 	WORD $0x3dc002c3 // ldr q3, [x22, #0]
 	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
 	WORD $0x4f3ee58c // scvtf v12.4s, v12.4s, #2
 	WORD $0x4e2ccc43 // fmla v3.4s, v2.4s, v12.4s
 	WORD $0x3d8002c3 // str q3, [x22, #0]
-	WORD $0x3dc646e1 // ldr q1, [x23, #6416]
+	WORD $0x3dc686e1 // ldr q1, [x23, #6672]
 	WORD $0x3dc006c3 // ldr q3, [x22, #16]
 	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
 	WORD $0x4f3ee5ad // scvtf v13.4s, v13.4s, #2
@@ -12671,13 +16176,13 @@ block204:
 	ADD $32, R21
 	ADD $32, R22
 	ADD $32, R23
-	ADD $128, R25
+	ADD $256, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass203
-	JMP next196
-rowsNext202:
-more198:
+	CBNZ R24, pass235
+	JMP next228
+rowsNext234:
+more230:
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -12734,13 +16239,13 @@ more198:
 	WORD $0x3dc00020 // ldr q0, [x1, #0]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d864041 // str q1, [x2, #6400]
-	WORD $0x3d864442 // str q2, [x2, #6416]
+	WORD $0x3d868041 // str q1, [x2, #6656]
+	WORD $0x3d868442 // str q2, [x2, #6672]
 	WORD $0x3dc00420 // ldr q0, [x1, #16]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d864841 // str q1, [x2, #6432]
-	WORD $0x3d864c42 // str q2, [x2, #6448]
+	WORD $0x3d868841 // str q1, [x2, #6688]
+	WORD $0x3d868c42 // str q2, [x2, #6704]
 	WORD $0x4f00e5ff // movi v31.16b, #15
 	WORD $0x3dc30820 // ldr q0, [x1, #3104]
 	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
@@ -12940,7 +16445,7 @@ more198:
 	MOVD $2, R13
 	WORD $0x4f07e61e // movi v30.16b, #240
 	WORD $0x4f05e55d // movi v29.16b, #170
-unpack205:
+unpack237:
 	WORD $0x3dc00130 // ldr q16, [x9, #0]
 	WORD $0x3dc08131 // ldr q17, [x9, #512]
 	WORD $0x3dc00152 // ldr q18, [x10, #0]
@@ -13553,14 +17058,14 @@ unpack205:
 	ADD $1024, R9
 	ADD $512, R10
 	SUB $1, R13
-	CBNZ R13, unpack205
+	CBNZ R13, unpack237
 	ADD $3360, R1
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_207:
+rows4_239:
 	CMP $4, R5
-	BLT rowsNext206
+	BLT rowsNext238
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -13568,7 +17073,7 @@ rows4_207:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass208:
+pass240:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -13581,7 +17086,7 @@ pass208:
 	WORD $0x4f00e415 // movi v21.16b, #0
 	WORD $0x4f00e416 // movi v22.16b, #0
 	WORD $0x4f00e417 // movi v23.16b, #0
-block209:
+block241:
 	WORD $0x4f00e408 // movi v8.16b, #0
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
@@ -13710,12 +17215,12 @@ block209:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block209
+	CBNZ R13, block241
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
 	WORD $0xbd44f0c3 // ldr s3, [x6, #1264]
-	WORD $0x3dc642e4 // ldr q4, [x23, #6400]
+	WORD $0x3dc682e4 // ldr q4, [x23, #6656]
 	WORD $0x3dc002c6 // ldr q6, [x22, #0]
 	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
 	WORD $0x4f3ee610 // scvtf v16.4s, v16.4s, #2
@@ -13736,7 +17241,7 @@ block209:
 	WORD $0x4f3ee6d6 // scvtf v22.4s, v22.4s, #2
 	WORD $0x4e36cca6 // fmla v6.4s, v5.4s, v22.4s
 	WORD $0x3d8032c6 // str q6, [x22, #192]
-	WORD $0x3dc646e4 // ldr q4, [x23, #6416]
+	WORD $0x3dc686e4 // ldr q4, [x23, #6672]
 	WORD $0x3dc006c6 // ldr q6, [x22, #16]
 	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
 	WORD $0x4f3ee631 // scvtf v17.4s, v17.4s, #2
@@ -13760,18 +17265,18 @@ block209:
 	ADD $32, R21
 	ADD $32, R22
 	ADD $32, R23
-	ADD $128, R25
+	ADD $256, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass208
+	CBNZ R24, pass240
 	ADD $1280, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_207
-rowsNext206:
-rows2_211:
+	JMP rows4_239
+rowsNext238:
+rows2_243:
 	CMP $2, R5
-	BLT rowsNext210
+	BLT rowsNext242
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -13790,7 +17295,7 @@ rows2_211:
 	WORD $0x4f00e417 // movi v23.16b, #0
 	WORD $0x4f00e418 // movi v24.16b, #0
 	WORD $0x4f00e419 // movi v25.16b, #0
-block213:
+block245:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
@@ -13935,10 +17440,10 @@ block213:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block213
+	CBNZ R13, block245
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
-	WORD $0x3dc642e2 // ldr q2, [x23, #6400]
+	WORD $0x3dc682e2 // ldr q2, [x23, #6656]
 	WORD $0x3dc002c4 // ldr q4, [x22, #0]
 	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
 	WORD $0x4f3ee652 // scvtf v18.4s, v18.4s, #2
@@ -13949,7 +17454,7 @@ block213:
 	WORD $0x4f3ee6d6 // scvtf v22.4s, v22.4s, #2
 	WORD $0x4e36cc64 // fmla v4.4s, v3.4s, v22.4s
 	WORD $0x3d8012c4 // str q4, [x22, #64]
-	WORD $0x3dc646e2 // ldr q2, [x23, #6416]
+	WORD $0x3dc686e2 // ldr q2, [x23, #6672]
 	WORD $0x3dc006c4 // ldr q4, [x22, #16]
 	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
 	WORD $0x4f3ee673 // scvtf v19.4s, v19.4s, #2
@@ -13960,7 +17465,7 @@ block213:
 	WORD $0x4f3ee6f7 // scvtf v23.4s, v23.4s, #2
 	WORD $0x4e37cc64 // fmla v4.4s, v3.4s, v23.4s
 	WORD $0x3d8016c4 // str q4, [x22, #80]
-	WORD $0x3dc64ae2 // ldr q2, [x23, #6432]
+	WORD $0x3dc68ae2 // ldr q2, [x23, #6688]
 	WORD $0x3dc00ac4 // ldr q4, [x22, #32]
 	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
 	WORD $0x4f3ee694 // scvtf v20.4s, v20.4s, #2
@@ -13971,7 +17476,7 @@ block213:
 	WORD $0x4f3ee718 // scvtf v24.4s, v24.4s, #2
 	WORD $0x4e38cc64 // fmla v4.4s, v3.4s, v24.4s
 	WORD $0x3d801ac4 // str q4, [x22, #96]
-	WORD $0x3dc64ee2 // ldr q2, [x23, #6448]
+	WORD $0x3dc68ee2 // ldr q2, [x23, #6704]
 	WORD $0x3dc00ec4 // ldr q4, [x22, #48]
 	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
 	WORD $0x4f3ee6b5 // scvtf v21.4s, v21.4s, #2
@@ -13985,11 +17490,11 @@ block213:
 	ADD $640, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_211
-rowsNext210:
-rows1_215:
+	JMP rows2_243
+rowsNext242:
+rows1_247:
 	CMP $1, R5
-	BLT rowsNext214
+	BLT rowsNext246
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -14004,7 +17509,7 @@ rows1_215:
 	WORD $0x4f00e40e // movi v14.16b, #0
 	WORD $0x4f00e40f // movi v15.16b, #0
 	WORD $0x4f00e410 // movi v16.16b, #0
-block217:
+block249:
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
@@ -14099,27 +17604,27 @@ block217:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block217
+	CBNZ R13, block249
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
-	WORD $0x3dc642e1 // ldr q1, [x23, #6400]
+	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
 	WORD $0x3dc002c3 // ldr q3, [x22, #0]
 	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
 	WORD $0x4f3ee5ad // scvtf v13.4s, v13.4s, #2
 	WORD $0x4e2dcc43 // fmla v3.4s, v2.4s, v13.4s
 	WORD $0x3d8002c3 // str q3, [x22, #0]
-	WORD $0x3dc646e1 // ldr q1, [x23, #6416]
+	WORD $0x3dc686e1 // ldr q1, [x23, #6672]
 	WORD $0x3dc006c3 // ldr q3, [x22, #16]
 	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
 	WORD $0x4f3ee5ce // scvtf v14.4s, v14.4s, #2
 	WORD $0x4e2ecc43 // fmla v3.4s, v2.4s, v14.4s
 	WORD $0x3d8006c3 // str q3, [x22, #16]
-	WORD $0x3dc64ae1 // ldr q1, [x23, #6432]
+	WORD $0x3dc68ae1 // ldr q1, [x23, #6688]
 	WORD $0x3dc00ac3 // ldr q3, [x22, #32]
 	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
 	WORD $0x4f3ee5ef // scvtf v15.4s, v15.4s, #2
 	WORD $0x4e2fcc43 // fmla v3.4s, v2.4s, v15.4s
 	WORD $0x3d800ac3 // str q3, [x22, #32]
-	WORD $0x3dc64ee1 // ldr q1, [x23, #6448]
+	WORD $0x3dc68ee1 // ldr q1, [x23, #6704]
 	WORD $0x3dc00ec3 // ldr q3, [x22, #48]
 	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
 	WORD $0x4f3ee610 // scvtf v16.4s, v16.4s, #2
@@ -14128,12 +17633,2274 @@ block217:
 	ADD $320, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext214:
-next196:
+rowsNext246:
+next228:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $1, R4
-	JMP super195
-done197:
+	JMP super227
+done229:
+	RET
+
+// func groupIQ4_NLDotProd(a *groupArgs)
+TEXT ·groupIQ4_NLDotProd(SB), NOSPLIT, $0-8
+	MOVD a+0(FP), R0
+	MOVD groupArgs_w(R0), R1
+	MOVD groupArgs_panel(R0), R2
+	MOVD groupArgs_acts(R0), R3
+	MOVD groupArgs_blocks(R0), R4
+super250:
+	CMP $0, R4
+	BLE done252
+	MOVD $8, R15
+	CMP R15, R4
+	CSEL LT, R4, R15, R15
+	MOVD R15, R13
+	MOVD R2, R8
+	MOVD R2, R11
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	MOVD $matmul_dotprod_codesIQ4_NL<>(SB), R19
+	WORD $0x3dc0027e // ldr q30, [x19, #0]
+unpack253:
+	PRFM 8192(R1), PLDL1KEEP
+	PRFM 8256(R1), PLDL1KEEP
+	PRFM 8320(R1), PLDL1KEEP
+	PRFM 8384(R1), PLDL1KEEP
+	PRFM 8448(R1), PLDL1KEEP
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d840161 // str q1, [x11, #4096]
+	WORD $0x3d840562 // str q2, [x11, #4112]
+	WORD $0x3dc00420 // ldr q0, [x1, #16]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d840961 // str q1, [x11, #4128]
+	WORD $0x3d840d62 // str q2, [x11, #4144]
+	WORD $0x3dc00825 // ldr q5, [x1, #32]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01825 // ldr q5, [x1, #96]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800100 // str q0, [x8, #0]
+	WORD $0x3d801101 // str q1, [x8, #64]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804102 // str q2, [x8, #256]
+	WORD $0x3d805103 // str q3, [x8, #320]
+	WORD $0x3dc02825 // ldr q5, [x1, #160]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03825 // ldr q5, [x1, #224]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802100 // str q0, [x8, #128]
+	WORD $0x3d803101 // str q1, [x8, #192]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806102 // str q2, [x8, #384]
+	WORD $0x3d807103 // str q3, [x8, #448]
+	WORD $0x3dc00c25 // ldr q5, [x1, #48]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01c25 // ldr q5, [x1, #112]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800500 // str q0, [x8, #16]
+	WORD $0x3d801501 // str q1, [x8, #80]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804502 // str q2, [x8, #272]
+	WORD $0x3d805503 // str q3, [x8, #336]
+	WORD $0x3dc02c25 // ldr q5, [x1, #176]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03c25 // ldr q5, [x1, #240]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802500 // str q0, [x8, #144]
+	WORD $0x3d803501 // str q1, [x8, #208]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806502 // str q2, [x8, #400]
+	WORD $0x3d807503 // str q3, [x8, #464]
+	WORD $0x3dc01025 // ldr q5, [x1, #64]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc02025 // ldr q5, [x1, #128]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800900 // str q0, [x8, #32]
+	WORD $0x3d801901 // str q1, [x8, #96]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804902 // str q2, [x8, #288]
+	WORD $0x3d805903 // str q3, [x8, #352]
+	WORD $0x3dc03025 // ldr q5, [x1, #192]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc04025 // ldr q5, [x1, #256]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802900 // str q0, [x8, #160]
+	WORD $0x3d803901 // str q1, [x8, #224]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806902 // str q2, [x8, #416]
+	WORD $0x3d807903 // str q3, [x8, #480]
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc02425 // ldr q5, [x1, #144]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800d00 // str q0, [x8, #48]
+	WORD $0x3d801d01 // str q1, [x8, #112]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804d02 // str q2, [x8, #304]
+	WORD $0x3d805d03 // str q3, [x8, #368]
+	WORD $0x3dc03425 // ldr q5, [x1, #208]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc04425 // ldr q5, [x1, #272]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802d00 // str q0, [x8, #176]
+	WORD $0x3d803d01 // str q1, [x8, #240]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806d02 // str q2, [x8, #432]
+	WORD $0x3d807d03 // str q3, [x8, #496]
+	ADD $288, R1
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, unpack253
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	MOVD groupArgs_rows(R0), R5
+rows4_255:
+	CMP $4, R5
+	BLT rowsNext254
+	// 4 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass256:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002d0 // ldr q16, [x22, #0]
+	WORD $0x3dc006d1 // ldr q17, [x22, #16]
+	WORD $0x3dc012d2 // ldr q18, [x22, #64]
+	WORD $0x3dc016d3 // ldr q19, [x22, #80]
+	WORD $0x3dc022d4 // ldr q20, [x22, #128]
+	WORD $0x3dc026d5 // ldr q21, [x22, #144]
+	WORD $0x3dc032d6 // ldr q22, [x22, #192]
+	WORD $0x3dc036d7 // ldr q23, [x22, #208]
+block257:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc05941 // ldr q1, [x10, #352]
+	WORD $0x3dc0b142 // ldr q2, [x10, #704]
+	WORD $0x3dc10943 // ldr q3, [x10, #1056]
+	WORD $0x3dc00104 // ldr q4, [x8, #0]
+	WORD $0x3dc00505 // ldr q5, [x8, #16]
+	WORD $0x4f80e088 // sdot v8.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0a9 // sdot v9.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e08a // sdot v10.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0ab // sdot v11.4s, v5.16b, v1.4b[0]
+	WORD $0x4f82e08c // sdot v12.4s, v4.16b, v2.4b[0]
+	WORD $0x4f82e0ad // sdot v13.4s, v5.16b, v2.4b[0]
+	WORD $0x4f83e08e // sdot v14.4s, v4.16b, v3.4b[0]
+	WORD $0x4f83e0af // sdot v15.4s, v5.16b, v3.4b[0]
+	WORD $0x3dc01106 // ldr q6, [x8, #64]
+	WORD $0x3dc01507 // ldr q7, [x8, #80]
+	WORD $0x4fa0e0c8 // sdot v8.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0e9 // sdot v9.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa1e0ca // sdot v10.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0eb // sdot v11.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa2e0cc // sdot v12.4s, v6.16b, v2.4b[1]
+	WORD $0x4fa2e0ed // sdot v13.4s, v7.16b, v2.4b[1]
+	WORD $0x4fa3e0ce // sdot v14.4s, v6.16b, v3.4b[1]
+	WORD $0x4fa3e0ef // sdot v15.4s, v7.16b, v3.4b[1]
+	WORD $0x3dc02104 // ldr q4, [x8, #128]
+	WORD $0x3dc02505 // ldr q5, [x8, #144]
+	WORD $0x4f80e888 // sdot v8.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8a9 // sdot v9.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e88a // sdot v10.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8ab // sdot v11.4s, v5.16b, v1.4b[2]
+	WORD $0x4f82e88c // sdot v12.4s, v4.16b, v2.4b[2]
+	WORD $0x4f82e8ad // sdot v13.4s, v5.16b, v2.4b[2]
+	WORD $0x4f83e88e // sdot v14.4s, v4.16b, v3.4b[2]
+	WORD $0x4f83e8af // sdot v15.4s, v5.16b, v3.4b[2]
+	WORD $0x3dc03106 // ldr q6, [x8, #192]
+	WORD $0x3dc03507 // ldr q7, [x8, #208]
+	WORD $0x4fa0e8c8 // sdot v8.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8e9 // sdot v9.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa1e8ca // sdot v10.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8eb // sdot v11.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa2e8cc // sdot v12.4s, v6.16b, v2.4b[3]
+	WORD $0x4fa2e8ed // sdot v13.4s, v7.16b, v2.4b[3]
+	WORD $0x4fa3e8ce // sdot v14.4s, v6.16b, v3.4b[3]
+	WORD $0x4fa3e8ef // sdot v15.4s, v7.16b, v3.4b[3]
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc05d41 // ldr q1, [x10, #368]
+	WORD $0x3dc0b542 // ldr q2, [x10, #720]
+	WORD $0x3dc10d43 // ldr q3, [x10, #1072]
+	WORD $0x3dc04104 // ldr q4, [x8, #256]
+	WORD $0x3dc04505 // ldr q5, [x8, #272]
+	WORD $0x4f80e088 // sdot v8.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0a9 // sdot v9.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e08a // sdot v10.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0ab // sdot v11.4s, v5.16b, v1.4b[0]
+	WORD $0x4f82e08c // sdot v12.4s, v4.16b, v2.4b[0]
+	WORD $0x4f82e0ad // sdot v13.4s, v5.16b, v2.4b[0]
+	WORD $0x4f83e08e // sdot v14.4s, v4.16b, v3.4b[0]
+	WORD $0x4f83e0af // sdot v15.4s, v5.16b, v3.4b[0]
+	WORD $0x3dc05106 // ldr q6, [x8, #320]
+	WORD $0x3dc05507 // ldr q7, [x8, #336]
+	WORD $0x4fa0e0c8 // sdot v8.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0e9 // sdot v9.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa1e0ca // sdot v10.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0eb // sdot v11.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa2e0cc // sdot v12.4s, v6.16b, v2.4b[1]
+	WORD $0x4fa2e0ed // sdot v13.4s, v7.16b, v2.4b[1]
+	WORD $0x4fa3e0ce // sdot v14.4s, v6.16b, v3.4b[1]
+	WORD $0x4fa3e0ef // sdot v15.4s, v7.16b, v3.4b[1]
+	WORD $0x3dc06104 // ldr q4, [x8, #384]
+	WORD $0x3dc06505 // ldr q5, [x8, #400]
+	WORD $0x4f80e888 // sdot v8.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8a9 // sdot v9.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e88a // sdot v10.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8ab // sdot v11.4s, v5.16b, v1.4b[2]
+	WORD $0x4f82e88c // sdot v12.4s, v4.16b, v2.4b[2]
+	WORD $0x4f82e8ad // sdot v13.4s, v5.16b, v2.4b[2]
+	WORD $0x4f83e88e // sdot v14.4s, v4.16b, v3.4b[2]
+	WORD $0x4f83e8af // sdot v15.4s, v5.16b, v3.4b[2]
+	WORD $0x3dc07106 // ldr q6, [x8, #448]
+	WORD $0x3dc07507 // ldr q7, [x8, #464]
+	WORD $0x4fa0e8c8 // sdot v8.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8e9 // sdot v9.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa1e8ca // sdot v10.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8eb // sdot v11.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa2e8cc // sdot v12.4s, v6.16b, v2.4b[3]
+	WORD $0x4fa2e8ed // sdot v13.4s, v7.16b, v2.4b[3]
+	WORD $0x4fa3e8ce // sdot v14.4s, v6.16b, v3.4b[3]
+	WORD $0x4fa3e8ef // sdot v15.4s, v7.16b, v3.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd426181 // ldr s1, [x12, #608]
+	WORD $0xbd43c182 // ldr s2, [x12, #960]
+	WORD $0xbd452183 // ldr s3, [x12, #1312]
+	WORD $0x3dc40178 // ldr q24, [x11, #4096]
+	WORD $0x4f809319 // fmul v25.4s, v24.4s, v0.s[0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4e28cf30 // fmla v16.4s, v25.4s, v8.4s
+	WORD $0x4f819319 // fmul v25.4s, v24.4s, v1.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2acf32 // fmla v18.4s, v25.4s, v10.4s
+	WORD $0x4f829319 // fmul v25.4s, v24.4s, v2.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2ccf34 // fmla v20.4s, v25.4s, v12.4s
+	WORD $0x4f839319 // fmul v25.4s, v24.4s, v3.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2ecf36 // fmla v22.4s, v25.4s, v14.4s
+	WORD $0x3dc40578 // ldr q24, [x11, #4112]
+	WORD $0x4f809319 // fmul v25.4s, v24.4s, v0.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4e29cf31 // fmla v17.4s, v25.4s, v9.4s
+	WORD $0x4f819319 // fmul v25.4s, v24.4s, v1.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bcf33 // fmla v19.4s, v25.4s, v11.4s
+	WORD $0x4f829319 // fmul v25.4s, v24.4s, v2.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dcf35 // fmla v21.4s, v25.4s, v13.4s
+	WORD $0x4f839319 // fmul v25.4s, v24.4s, v3.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fcf37 // fmla v23.4s, v25.4s, v15.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block257
+	WORD $0x3d8002d0 // str q16, [x22, #0]
+	WORD $0x3d8006d1 // str q17, [x22, #16]
+	WORD $0x3d8012d2 // str q18, [x22, #64]
+	WORD $0x3d8016d3 // str q19, [x22, #80]
+	WORD $0x3d8022d4 // str q20, [x22, #128]
+	WORD $0x3d8026d5 // str q21, [x22, #144]
+	WORD $0x3d8032d6 // str q22, [x22, #192]
+	WORD $0x3d8036d7 // str q23, [x22, #208]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $128, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass256
+	ADD $1408, R6
+	ADD $256, R7
+	SUB $4, R5
+	JMP rows4_255
+rowsNext254:
+rows2_259:
+	CMP $2, R5
+	BLT rowsNext258
+	// 2 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002d2 // ldr q18, [x22, #0]
+	WORD $0x3dc006d3 // ldr q19, [x22, #16]
+	WORD $0x3dc00ad4 // ldr q20, [x22, #32]
+	WORD $0x3dc00ed5 // ldr q21, [x22, #48]
+	WORD $0x3dc012d6 // ldr q22, [x22, #64]
+	WORD $0x3dc016d7 // ldr q23, [x22, #80]
+	WORD $0x3dc01ad8 // ldr q24, [x22, #96]
+	WORD $0x3dc01ed9 // ldr q25, [x22, #112]
+block261:
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc05941 // ldr q1, [x10, #352]
+	WORD $0x3dc00102 // ldr q2, [x8, #0]
+	WORD $0x3dc00503 // ldr q3, [x8, #16]
+	WORD $0x3dc00904 // ldr q4, [x8, #32]
+	WORD $0x3dc00d05 // ldr q5, [x8, #48]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0ad // sdot v13.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e04e // sdot v14.4s, v2.16b, v1.4b[0]
+	WORD $0x4f81e06f // sdot v15.4s, v3.16b, v1.4b[0]
+	WORD $0x4f81e090 // sdot v16.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0b1 // sdot v17.4s, v5.16b, v1.4b[0]
+	WORD $0x3dc01106 // ldr q6, [x8, #64]
+	WORD $0x3dc01507 // ldr q7, [x8, #80]
+	WORD $0x3dc01908 // ldr q8, [x8, #96]
+	WORD $0x3dc01d09 // ldr q9, [x8, #112]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x4fa0e12d // sdot v13.4s, v9.16b, v0.4b[1]
+	WORD $0x4fa1e0ce // sdot v14.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0ef // sdot v15.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa1e110 // sdot v16.4s, v8.16b, v1.4b[1]
+	WORD $0x4fa1e131 // sdot v17.4s, v9.16b, v1.4b[1]
+	WORD $0x3dc02102 // ldr q2, [x8, #128]
+	WORD $0x3dc02503 // ldr q3, [x8, #144]
+	WORD $0x3dc02904 // ldr q4, [x8, #160]
+	WORD $0x3dc02d05 // ldr q5, [x8, #176]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8ad // sdot v13.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e84e // sdot v14.4s, v2.16b, v1.4b[2]
+	WORD $0x4f81e86f // sdot v15.4s, v3.16b, v1.4b[2]
+	WORD $0x4f81e890 // sdot v16.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8b1 // sdot v17.4s, v5.16b, v1.4b[2]
+	WORD $0x3dc03106 // ldr q6, [x8, #192]
+	WORD $0x3dc03507 // ldr q7, [x8, #208]
+	WORD $0x3dc03908 // ldr q8, [x8, #224]
+	WORD $0x3dc03d09 // ldr q9, [x8, #240]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0x4fa0e92d // sdot v13.4s, v9.16b, v0.4b[3]
+	WORD $0x4fa1e8ce // sdot v14.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8ef // sdot v15.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa1e910 // sdot v16.4s, v8.16b, v1.4b[3]
+	WORD $0x4fa1e931 // sdot v17.4s, v9.16b, v1.4b[3]
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc05d41 // ldr q1, [x10, #368]
+	WORD $0x3dc04102 // ldr q2, [x8, #256]
+	WORD $0x3dc04503 // ldr q3, [x8, #272]
+	WORD $0x3dc04904 // ldr q4, [x8, #288]
+	WORD $0x3dc04d05 // ldr q5, [x8, #304]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0ad // sdot v13.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e04e // sdot v14.4s, v2.16b, v1.4b[0]
+	WORD $0x4f81e06f // sdot v15.4s, v3.16b, v1.4b[0]
+	WORD $0x4f81e090 // sdot v16.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0b1 // sdot v17.4s, v5.16b, v1.4b[0]
+	WORD $0x3dc05106 // ldr q6, [x8, #320]
+	WORD $0x3dc05507 // ldr q7, [x8, #336]
+	WORD $0x3dc05908 // ldr q8, [x8, #352]
+	WORD $0x3dc05d09 // ldr q9, [x8, #368]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x4fa0e12d // sdot v13.4s, v9.16b, v0.4b[1]
+	WORD $0x4fa1e0ce // sdot v14.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0ef // sdot v15.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa1e110 // sdot v16.4s, v8.16b, v1.4b[1]
+	WORD $0x4fa1e131 // sdot v17.4s, v9.16b, v1.4b[1]
+	WORD $0x3dc06102 // ldr q2, [x8, #384]
+	WORD $0x3dc06503 // ldr q3, [x8, #400]
+	WORD $0x3dc06904 // ldr q4, [x8, #416]
+	WORD $0x3dc06d05 // ldr q5, [x8, #432]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8ad // sdot v13.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e84e // sdot v14.4s, v2.16b, v1.4b[2]
+	WORD $0x4f81e86f // sdot v15.4s, v3.16b, v1.4b[2]
+	WORD $0x4f81e890 // sdot v16.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8b1 // sdot v17.4s, v5.16b, v1.4b[2]
+	WORD $0x3dc07106 // ldr q6, [x8, #448]
+	WORD $0x3dc07507 // ldr q7, [x8, #464]
+	WORD $0x3dc07908 // ldr q8, [x8, #480]
+	WORD $0x3dc07d09 // ldr q9, [x8, #496]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0x4fa0e92d // sdot v13.4s, v9.16b, v0.4b[3]
+	WORD $0x4fa1e8ce // sdot v14.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8ef // sdot v15.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa1e910 // sdot v16.4s, v8.16b, v1.4b[3]
+	WORD $0x4fa1e931 // sdot v17.4s, v9.16b, v1.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd426181 // ldr s1, [x12, #608]
+	WORD $0x3dc40164 // ldr q4, [x11, #4096]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2accb2 // fmla v18.4s, v5.4s, v10.4s
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2eccb6 // fmla v22.4s, v5.4s, v14.4s
+	WORD $0x3dc40564 // ldr q4, [x11, #4112]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bccb3 // fmla v19.4s, v5.4s, v11.4s
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fccb7 // fmla v23.4s, v5.4s, v15.4s
+	WORD $0x3dc40964 // ldr q4, [x11, #4128]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2cccb4 // fmla v20.4s, v5.4s, v12.4s
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e30ccb8 // fmla v24.4s, v5.4s, v16.4s
+	WORD $0x3dc40d64 // ldr q4, [x11, #4144]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dccb5 // fmla v21.4s, v5.4s, v13.4s
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4e31ccb9 // fmla v25.4s, v5.4s, v17.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block261
+	WORD $0x3d8002d2 // str q18, [x22, #0]
+	WORD $0x3d8006d3 // str q19, [x22, #16]
+	WORD $0x3d800ad4 // str q20, [x22, #32]
+	WORD $0x3d800ed5 // str q21, [x22, #48]
+	WORD $0x3d8012d6 // str q22, [x22, #64]
+	WORD $0x3d8016d7 // str q23, [x22, #80]
+	WORD $0x3d801ad8 // str q24, [x22, #96]
+	WORD $0x3d801ed9 // str q25, [x22, #112]
+	ADD $704, R6
+	ADD $128, R7
+	SUB $2, R5
+	JMP rows2_259
+rowsNext258:
+rows1_263:
+	CMP $1, R5
+	BLT rowsNext262
+	// 1 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002cd // ldr q13, [x22, #0]
+	WORD $0x3dc006ce // ldr q14, [x22, #16]
+	WORD $0x3dc00acf // ldr q15, [x22, #32]
+	WORD $0x3dc00ed0 // ldr q16, [x22, #48]
+block265:
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00101 // ldr q1, [x8, #0]
+	WORD $0x3dc00502 // ldr q2, [x8, #16]
+	WORD $0x3dc00903 // ldr q3, [x8, #32]
+	WORD $0x3dc00d04 // ldr q4, [x8, #48]
+	WORD $0x4f80e029 // sdot v9.4s, v1.16b, v0.4b[0]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x3dc01105 // ldr q5, [x8, #64]
+	WORD $0x3dc01506 // ldr q6, [x8, #80]
+	WORD $0x3dc01907 // ldr q7, [x8, #96]
+	WORD $0x3dc01d08 // ldr q8, [x8, #112]
+	WORD $0x4fa0e0a9 // sdot v9.4s, v5.16b, v0.4b[1]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x3dc02101 // ldr q1, [x8, #128]
+	WORD $0x3dc02502 // ldr q2, [x8, #144]
+	WORD $0x3dc02903 // ldr q3, [x8, #160]
+	WORD $0x3dc02d04 // ldr q4, [x8, #176]
+	WORD $0x4f80e829 // sdot v9.4s, v1.16b, v0.4b[2]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x3dc03105 // ldr q5, [x8, #192]
+	WORD $0x3dc03506 // ldr q6, [x8, #208]
+	WORD $0x3dc03907 // ldr q7, [x8, #224]
+	WORD $0x3dc03d08 // ldr q8, [x8, #240]
+	WORD $0x4fa0e8a9 // sdot v9.4s, v5.16b, v0.4b[3]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc04101 // ldr q1, [x8, #256]
+	WORD $0x3dc04502 // ldr q2, [x8, #272]
+	WORD $0x3dc04903 // ldr q3, [x8, #288]
+	WORD $0x3dc04d04 // ldr q4, [x8, #304]
+	WORD $0x4f80e029 // sdot v9.4s, v1.16b, v0.4b[0]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x3dc05105 // ldr q5, [x8, #320]
+	WORD $0x3dc05506 // ldr q6, [x8, #336]
+	WORD $0x3dc05907 // ldr q7, [x8, #352]
+	WORD $0x3dc05d08 // ldr q8, [x8, #368]
+	WORD $0x4fa0e0a9 // sdot v9.4s, v5.16b, v0.4b[1]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x3dc06101 // ldr q1, [x8, #384]
+	WORD $0x3dc06502 // ldr q2, [x8, #400]
+	WORD $0x3dc06903 // ldr q3, [x8, #416]
+	WORD $0x3dc06d04 // ldr q4, [x8, #432]
+	WORD $0x4f80e829 // sdot v9.4s, v1.16b, v0.4b[2]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x3dc07105 // ldr q5, [x8, #448]
+	WORD $0x3dc07506 // ldr q6, [x8, #464]
+	WORD $0x3dc07907 // ldr q7, [x8, #480]
+	WORD $0x3dc07d08 // ldr q8, [x8, #496]
+	WORD $0x4fa0e8a9 // sdot v9.4s, v5.16b, v0.4b[3]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0x3dc40162 // ldr q2, [x11, #4096]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4e29cc6d // fmla v13.4s, v3.4s, v9.4s
+	WORD $0x3dc40562 // ldr q2, [x11, #4112]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2acc6e // fmla v14.4s, v3.4s, v10.4s
+	WORD $0x3dc40962 // ldr q2, [x11, #4128]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bcc6f // fmla v15.4s, v3.4s, v11.4s
+	WORD $0x3dc40d62 // ldr q2, [x11, #4144]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2ccc70 // fmla v16.4s, v3.4s, v12.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block265
+	WORD $0x3d8002cd // str q13, [x22, #0]
+	WORD $0x3d8006ce // str q14, [x22, #16]
+	WORD $0x3d800acf // str q15, [x22, #32]
+	WORD $0x3d800ed0 // str q16, [x22, #48]
+	ADD $352, R6
+	ADD $64, R7
+	SUB $1, R5
+rowsNext262:
+next251:
+	MOVD groupArgs_next(R0), R8
+	ADD R8, R3
+	SUB $8, R4
+	JMP super250
+done252:
+	RET
+
+// func groupIQ4_XSDotProd(a *groupArgs)
+TEXT ·groupIQ4_XSDotProd(SB), NOSPLIT, $0-8
+	MOVD a+0(FP), R0
+	MOVD groupArgs_w(R0), R1
+	MOVD groupArgs_panel(R0), R2
+	MOVD groupArgs_acts(R0), R3
+	MOVD groupArgs_blocks(R0), R4
+super266:
+	CMP $0, R4
+	BLE done268
+	PRFM 8192(R1), PLDL1KEEP
+	PRFM 8256(R1), PLDL1KEEP
+	PRFM 8320(R1), PLDL1KEEP
+	PRFM 8384(R1), PLDL1KEEP
+	PRFM 8448(R1), PLDL1KEEP
+	PRFM 8512(R1), PLDL1KEEP
+	PRFM 8576(R1), PLDL1KEEP
+	PRFM 8640(R1), PLDL1KEEP
+	PRFM 8704(R1), PLDL1KEEP
+	PRFM 8768(R1), PLDL1KEEP
+	PRFM 8832(R1), PLDL1KEEP
+	PRFM 8896(R1), PLDL1KEEP
+	PRFM 8960(R1), PLDL1KEEP
+	PRFM 9024(R1), PLDL1KEEP
+	PRFM 9088(R1), PLDL1KEEP
+	PRFM 9152(R1), PLDL1KEEP
+	PRFM 9216(R1), PLDL1KEEP
+	PRFM 9280(R1), PLDL1KEEP
+	PRFM 9344(R1), PLDL1KEEP
+	PRFM 9408(R1), PLDL1KEEP
+	PRFM 9472(R1), PLDL1KEEP
+	PRFM 9536(R1), PLDL1KEEP
+	PRFM 9600(R1), PLDL1KEEP
+	PRFM 9664(R1), PLDL1KEEP
+	PRFM 9728(R1), PLDL1KEEP
+	PRFM 9792(R1), PLDL1KEEP
+	PRFM 9856(R1), PLDL1KEEP
+	PRFM 9920(R1), PLDL1KEEP
+	PRFM 9984(R1), PLDL1KEEP
+	PRFM 10048(R1), PLDL1KEEP
+	PRFM 10112(R1), PLDL1KEEP
+	PRFM 10176(R1), PLDL1KEEP
+	PRFM 10240(R1), PLDL1KEEP
+	PRFM 10304(R1), PLDL1KEEP
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d868041 // str q1, [x2, #6656]
+	WORD $0x3d868442 // str q2, [x2, #6672]
+	WORD $0x3dc00420 // ldr q0, [x1, #16]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d868841 // str q1, [x2, #6688]
+	WORD $0x3d868c42 // str q2, [x2, #6704]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	WORD $0x4f0005fe // movi v30.4s, #15, lsl #0
+	WORD $0x4f01061d // movi v29.4s, #48, lsl #0
+	WORD $0x4f01041c // movi v28.4s, #32, lsl #0
+	WORD $0x3dc01020 // ldr q0, [x1, #64]
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x2f10a442 // ushll v2.4s, v2.4h, #0
+	WORD $0x4f245442 // shl v2.4s, v2.4s, #4
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d840041 // str q1, [x2, #4096]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d841041 // str q1, [x2, #4160]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d842041 // str q1, [x2, #4224]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d843041 // str q1, [x2, #4288]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d844041 // str q1, [x2, #4352]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d845041 // str q1, [x2, #4416]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d846041 // str q1, [x2, #4480]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d847041 // str q1, [x2, #4544]
+	WORD $0x3dc01420 // ldr q0, [x1, #80]
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x6f10a442 // ushll2 v2.4s, v2.8h, #0
+	WORD $0x4f245442 // shl v2.4s, v2.4s, #4
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d840441 // str q1, [x2, #4112]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d841441 // str q1, [x2, #4176]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d842441 // str q1, [x2, #4240]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d843441 // str q1, [x2, #4304]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d844441 // str q1, [x2, #4368]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d845441 // str q1, [x2, #4432]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d846441 // str q1, [x2, #4496]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d847441 // str q1, [x2, #4560]
+	WORD $0x3dc01820 // ldr q0, [x1, #96]
+	WORD $0x3dc00c22 // ldr q2, [x1, #48]
+	WORD $0x2f10a442 // ushll v2.4s, v2.4h, #0
+	WORD $0x4f245442 // shl v2.4s, v2.4s, #4
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d840841 // str q1, [x2, #4128]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d841841 // str q1, [x2, #4192]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d842841 // str q1, [x2, #4256]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d843841 // str q1, [x2, #4320]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d844841 // str q1, [x2, #4384]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d845841 // str q1, [x2, #4448]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d846841 // str q1, [x2, #4512]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d847841 // str q1, [x2, #4576]
+	WORD $0x3dc01c20 // ldr q0, [x1, #112]
+	WORD $0x3dc00c22 // ldr q2, [x1, #48]
+	WORD $0x6f10a442 // ushll2 v2.4s, v2.8h, #0
+	WORD $0x4f245442 // shl v2.4s, v2.4s, #4
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d840c41 // str q1, [x2, #4144]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d841c41 // str q1, [x2, #4208]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d842c41 // str q1, [x2, #4272]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d843c41 // str q1, [x2, #4336]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d844c41 // str q1, [x2, #4400]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d845c41 // str q1, [x2, #4464]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d846c41 // str q1, [x2, #4528]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d847c41 // str q1, [x2, #4592]
+	MOVD R2, R8
+	ADD $128, R1
+	MOVD $matmul_dotprod_codesIQ4_XS<>(SB), R19
+	WORD $0x3dc0027e // ldr q30, [x19, #0]
+	MOVD $8, R13
+unpack269:
+	WORD $0x3dc00025 // ldr q5, [x1, #0]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01025 // ldr q5, [x1, #64]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800100 // str q0, [x8, #0]
+	WORD $0x3d801101 // str q1, [x8, #64]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804102 // str q2, [x8, #256]
+	WORD $0x3d805103 // str q3, [x8, #320]
+	WORD $0x3dc02025 // ldr q5, [x1, #128]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03025 // ldr q5, [x1, #192]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802100 // str q0, [x8, #128]
+	WORD $0x3d803101 // str q1, [x8, #192]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806102 // str q2, [x8, #384]
+	WORD $0x3d807103 // str q3, [x8, #448]
+	WORD $0x3dc00425 // ldr q5, [x1, #16]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800500 // str q0, [x8, #16]
+	WORD $0x3d801501 // str q1, [x8, #80]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804502 // str q2, [x8, #272]
+	WORD $0x3d805503 // str q3, [x8, #336]
+	WORD $0x3dc02425 // ldr q5, [x1, #144]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03425 // ldr q5, [x1, #208]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802500 // str q0, [x8, #144]
+	WORD $0x3d803501 // str q1, [x8, #208]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806502 // str q2, [x8, #400]
+	WORD $0x3d807503 // str q3, [x8, #464]
+	WORD $0x3dc00825 // ldr q5, [x1, #32]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01825 // ldr q5, [x1, #96]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800900 // str q0, [x8, #32]
+	WORD $0x3d801901 // str q1, [x8, #96]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804902 // str q2, [x8, #288]
+	WORD $0x3d805903 // str q3, [x8, #352]
+	WORD $0x3dc02825 // ldr q5, [x1, #160]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03825 // ldr q5, [x1, #224]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802900 // str q0, [x8, #160]
+	WORD $0x3d803901 // str q1, [x8, #224]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806902 // str q2, [x8, #416]
+	WORD $0x3d807903 // str q3, [x8, #480]
+	WORD $0x3dc00c25 // ldr q5, [x1, #48]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01c25 // ldr q5, [x1, #112]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800d00 // str q0, [x8, #48]
+	WORD $0x3d801d01 // str q1, [x8, #112]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804d02 // str q2, [x8, #304]
+	WORD $0x3d805d03 // str q3, [x8, #368]
+	WORD $0x3dc02c25 // ldr q5, [x1, #176]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03c25 // ldr q5, [x1, #240]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802d00 // str q0, [x8, #176]
+	WORD $0x3d803d01 // str q1, [x8, #240]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806d02 // str q2, [x8, #432]
+	WORD $0x3d807d03 // str q3, [x8, #496]
+	ADD $512, R8
+	ADD $256, R1
+	SUB $1, R13
+	CBNZ R13, unpack269
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	MOVD groupArgs_rows(R0), R5
+rows4_271:
+	CMP $4, R5
+	BLT rowsNext270
+	// 4 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass272:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+block273:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc05141 // ldr q1, [x10, #320]
+	WORD $0x3dc0a142 // ldr q2, [x10, #640]
+	WORD $0x3dc0f143 // ldr q3, [x10, #960]
+	WORD $0x3dc00104 // ldr q4, [x8, #0]
+	WORD $0x3dc00505 // ldr q5, [x8, #16]
+	WORD $0x4f80e088 // sdot v8.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0a9 // sdot v9.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e08a // sdot v10.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0ab // sdot v11.4s, v5.16b, v1.4b[0]
+	WORD $0x4f82e08c // sdot v12.4s, v4.16b, v2.4b[0]
+	WORD $0x4f82e0ad // sdot v13.4s, v5.16b, v2.4b[0]
+	WORD $0x4f83e08e // sdot v14.4s, v4.16b, v3.4b[0]
+	WORD $0x4f83e0af // sdot v15.4s, v5.16b, v3.4b[0]
+	WORD $0x3dc01106 // ldr q6, [x8, #64]
+	WORD $0x3dc01507 // ldr q7, [x8, #80]
+	WORD $0x4fa0e0c8 // sdot v8.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0e9 // sdot v9.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa1e0ca // sdot v10.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0eb // sdot v11.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa2e0cc // sdot v12.4s, v6.16b, v2.4b[1]
+	WORD $0x4fa2e0ed // sdot v13.4s, v7.16b, v2.4b[1]
+	WORD $0x4fa3e0ce // sdot v14.4s, v6.16b, v3.4b[1]
+	WORD $0x4fa3e0ef // sdot v15.4s, v7.16b, v3.4b[1]
+	WORD $0x3dc02104 // ldr q4, [x8, #128]
+	WORD $0x3dc02505 // ldr q5, [x8, #144]
+	WORD $0x4f80e888 // sdot v8.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8a9 // sdot v9.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e88a // sdot v10.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8ab // sdot v11.4s, v5.16b, v1.4b[2]
+	WORD $0x4f82e88c // sdot v12.4s, v4.16b, v2.4b[2]
+	WORD $0x4f82e8ad // sdot v13.4s, v5.16b, v2.4b[2]
+	WORD $0x4f83e88e // sdot v14.4s, v4.16b, v3.4b[2]
+	WORD $0x4f83e8af // sdot v15.4s, v5.16b, v3.4b[2]
+	WORD $0x3dc03106 // ldr q6, [x8, #192]
+	WORD $0x3dc03507 // ldr q7, [x8, #208]
+	WORD $0x4fa0e8c8 // sdot v8.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8e9 // sdot v9.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa1e8ca // sdot v10.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8eb // sdot v11.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa2e8cc // sdot v12.4s, v6.16b, v2.4b[3]
+	WORD $0x4fa2e8ed // sdot v13.4s, v7.16b, v2.4b[3]
+	WORD $0x4fa3e8ce // sdot v14.4s, v6.16b, v3.4b[3]
+	WORD $0x4fa3e8ef // sdot v15.4s, v7.16b, v3.4b[3]
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc05541 // ldr q1, [x10, #336]
+	WORD $0x3dc0a542 // ldr q2, [x10, #656]
+	WORD $0x3dc0f543 // ldr q3, [x10, #976]
+	WORD $0x3dc04104 // ldr q4, [x8, #256]
+	WORD $0x3dc04505 // ldr q5, [x8, #272]
+	WORD $0x4f80e088 // sdot v8.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0a9 // sdot v9.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e08a // sdot v10.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0ab // sdot v11.4s, v5.16b, v1.4b[0]
+	WORD $0x4f82e08c // sdot v12.4s, v4.16b, v2.4b[0]
+	WORD $0x4f82e0ad // sdot v13.4s, v5.16b, v2.4b[0]
+	WORD $0x4f83e08e // sdot v14.4s, v4.16b, v3.4b[0]
+	WORD $0x4f83e0af // sdot v15.4s, v5.16b, v3.4b[0]
+	WORD $0x3dc05106 // ldr q6, [x8, #320]
+	WORD $0x3dc05507 // ldr q7, [x8, #336]
+	WORD $0x4fa0e0c8 // sdot v8.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0e9 // sdot v9.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa1e0ca // sdot v10.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0eb // sdot v11.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa2e0cc // sdot v12.4s, v6.16b, v2.4b[1]
+	WORD $0x4fa2e0ed // sdot v13.4s, v7.16b, v2.4b[1]
+	WORD $0x4fa3e0ce // sdot v14.4s, v6.16b, v3.4b[1]
+	WORD $0x4fa3e0ef // sdot v15.4s, v7.16b, v3.4b[1]
+	WORD $0x3dc06104 // ldr q4, [x8, #384]
+	WORD $0x3dc06505 // ldr q5, [x8, #400]
+	WORD $0x4f80e888 // sdot v8.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8a9 // sdot v9.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e88a // sdot v10.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8ab // sdot v11.4s, v5.16b, v1.4b[2]
+	WORD $0x4f82e88c // sdot v12.4s, v4.16b, v2.4b[2]
+	WORD $0x4f82e8ad // sdot v13.4s, v5.16b, v2.4b[2]
+	WORD $0x4f83e88e // sdot v14.4s, v4.16b, v3.4b[2]
+	WORD $0x4f83e8af // sdot v15.4s, v5.16b, v3.4b[2]
+	WORD $0x3dc07106 // ldr q6, [x8, #448]
+	WORD $0x3dc07507 // ldr q7, [x8, #464]
+	WORD $0x4fa0e8c8 // sdot v8.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8e9 // sdot v9.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa1e8ca // sdot v10.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8eb // sdot v11.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa2e8cc // sdot v12.4s, v6.16b, v2.4b[3]
+	WORD $0x4fa2e8ed // sdot v13.4s, v7.16b, v2.4b[3]
+	WORD $0x4fa3e8ce // sdot v14.4s, v6.16b, v3.4b[3]
+	WORD $0x4fa3e8ef // sdot v15.4s, v7.16b, v3.4b[3]
+	WORD $0x3dc40164 // ldr q4, [x11, #4096]
+	WORD $0x3dc40565 // ldr q5, [x11, #4112]
+	WORD $0x4ea49510 // mla v16.4s, v8.4s, v4.4s
+	WORD $0x4ea59531 // mla v17.4s, v9.4s, v5.4s
+	WORD $0x4ea49552 // mla v18.4s, v10.4s, v4.4s
+	WORD $0x4ea59573 // mla v19.4s, v11.4s, v5.4s
+	WORD $0x4ea49594 // mla v20.4s, v12.4s, v4.4s
+	WORD $0x4ea595b5 // mla v21.4s, v13.4s, v5.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block273
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
+	WORD $0xbd44f0c3 // ldr s3, [x6, #1264]
+	WORD $0x3dc682e4 // ldr q4, [x23, #6656]
+	WORD $0x3dc002c6 // ldr q6, [x22, #0]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e30cca6 // fmla v6.4s, v5.4s, v16.4s
+	WORD $0x3d8002c6 // str q6, [x22, #0]
+	WORD $0x3dc012c6 // ldr q6, [x22, #64]
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4e32cca6 // fmla v6.4s, v5.4s, v18.4s
+	WORD $0x3d8012c6 // str q6, [x22, #64]
+	WORD $0x3dc022c6 // ldr q6, [x22, #128]
+	WORD $0x4f829085 // fmul v5.4s, v4.4s, v2.s[0]
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x4e34cca6 // fmla v6.4s, v5.4s, v20.4s
+	WORD $0x3d8022c6 // str q6, [x22, #128]
+	WORD $0x3dc032c6 // ldr q6, [x22, #192]
+	WORD $0x4f839085 // fmul v5.4s, v4.4s, v3.s[0]
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x4e36cca6 // fmla v6.4s, v5.4s, v22.4s
+	WORD $0x3d8032c6 // str q6, [x22, #192]
+	WORD $0x3dc686e4 // ldr q4, [x23, #6672]
+	WORD $0x3dc006c6 // ldr q6, [x22, #16]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4e31cca6 // fmla v6.4s, v5.4s, v17.4s
+	WORD $0x3d8006c6 // str q6, [x22, #16]
+	WORD $0x3dc016c6 // ldr q6, [x22, #80]
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4e33cca6 // fmla v6.4s, v5.4s, v19.4s
+	WORD $0x3d8016c6 // str q6, [x22, #80]
+	WORD $0x3dc026c6 // ldr q6, [x22, #144]
+	WORD $0x4f829085 // fmul v5.4s, v4.4s, v2.s[0]
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4e35cca6 // fmla v6.4s, v5.4s, v21.4s
+	WORD $0x3d8026c6 // str q6, [x22, #144]
+	WORD $0x3dc036c6 // ldr q6, [x22, #208]
+	WORD $0x4f839085 // fmul v5.4s, v4.4s, v3.s[0]
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x4e37cca6 // fmla v6.4s, v5.4s, v23.4s
+	WORD $0x3d8036c6 // str q6, [x22, #208]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $128, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass272
+	ADD $1280, R6
+	ADD $256, R7
+	SUB $4, R5
+	JMP rows4_271
+rowsNext270:
+rows2_275:
+	CMP $2, R5
+	BLT rowsNext274
+	// 2 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+block277:
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc05141 // ldr q1, [x10, #320]
+	WORD $0x3dc00102 // ldr q2, [x8, #0]
+	WORD $0x3dc00503 // ldr q3, [x8, #16]
+	WORD $0x3dc00904 // ldr q4, [x8, #32]
+	WORD $0x3dc00d05 // ldr q5, [x8, #48]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0ad // sdot v13.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e04e // sdot v14.4s, v2.16b, v1.4b[0]
+	WORD $0x4f81e06f // sdot v15.4s, v3.16b, v1.4b[0]
+	WORD $0x4f81e090 // sdot v16.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0b1 // sdot v17.4s, v5.16b, v1.4b[0]
+	WORD $0x3dc01106 // ldr q6, [x8, #64]
+	WORD $0x3dc01507 // ldr q7, [x8, #80]
+	WORD $0x3dc01908 // ldr q8, [x8, #96]
+	WORD $0x3dc01d09 // ldr q9, [x8, #112]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x4fa0e12d // sdot v13.4s, v9.16b, v0.4b[1]
+	WORD $0x4fa1e0ce // sdot v14.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0ef // sdot v15.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa1e110 // sdot v16.4s, v8.16b, v1.4b[1]
+	WORD $0x4fa1e131 // sdot v17.4s, v9.16b, v1.4b[1]
+	WORD $0x3dc02102 // ldr q2, [x8, #128]
+	WORD $0x3dc02503 // ldr q3, [x8, #144]
+	WORD $0x3dc02904 // ldr q4, [x8, #160]
+	WORD $0x3dc02d05 // ldr q5, [x8, #176]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8ad // sdot v13.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e84e // sdot v14.4s, v2.16b, v1.4b[2]
+	WORD $0x4f81e86f // sdot v15.4s, v3.16b, v1.4b[2]
+	WORD $0x4f81e890 // sdot v16.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8b1 // sdot v17.4s, v5.16b, v1.4b[2]
+	WORD $0x3dc03106 // ldr q6, [x8, #192]
+	WORD $0x3dc03507 // ldr q7, [x8, #208]
+	WORD $0x3dc03908 // ldr q8, [x8, #224]
+	WORD $0x3dc03d09 // ldr q9, [x8, #240]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0x4fa0e92d // sdot v13.4s, v9.16b, v0.4b[3]
+	WORD $0x4fa1e8ce // sdot v14.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8ef // sdot v15.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa1e910 // sdot v16.4s, v8.16b, v1.4b[3]
+	WORD $0x4fa1e931 // sdot v17.4s, v9.16b, v1.4b[3]
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc05541 // ldr q1, [x10, #336]
+	WORD $0x3dc04102 // ldr q2, [x8, #256]
+	WORD $0x3dc04503 // ldr q3, [x8, #272]
+	WORD $0x3dc04904 // ldr q4, [x8, #288]
+	WORD $0x3dc04d05 // ldr q5, [x8, #304]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0ad // sdot v13.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e04e // sdot v14.4s, v2.16b, v1.4b[0]
+	WORD $0x4f81e06f // sdot v15.4s, v3.16b, v1.4b[0]
+	WORD $0x4f81e090 // sdot v16.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0b1 // sdot v17.4s, v5.16b, v1.4b[0]
+	WORD $0x3dc05106 // ldr q6, [x8, #320]
+	WORD $0x3dc05507 // ldr q7, [x8, #336]
+	WORD $0x3dc05908 // ldr q8, [x8, #352]
+	WORD $0x3dc05d09 // ldr q9, [x8, #368]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x4fa0e12d // sdot v13.4s, v9.16b, v0.4b[1]
+	WORD $0x4fa1e0ce // sdot v14.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0ef // sdot v15.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa1e110 // sdot v16.4s, v8.16b, v1.4b[1]
+	WORD $0x4fa1e131 // sdot v17.4s, v9.16b, v1.4b[1]
+	WORD $0x3dc06102 // ldr q2, [x8, #384]
+	WORD $0x3dc06503 // ldr q3, [x8, #400]
+	WORD $0x3dc06904 // ldr q4, [x8, #416]
+	WORD $0x3dc06d05 // ldr q5, [x8, #432]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8ad // sdot v13.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e84e // sdot v14.4s, v2.16b, v1.4b[2]
+	WORD $0x4f81e86f // sdot v15.4s, v3.16b, v1.4b[2]
+	WORD $0x4f81e890 // sdot v16.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8b1 // sdot v17.4s, v5.16b, v1.4b[2]
+	WORD $0x3dc07106 // ldr q6, [x8, #448]
+	WORD $0x3dc07507 // ldr q7, [x8, #464]
+	WORD $0x3dc07908 // ldr q8, [x8, #480]
+	WORD $0x3dc07d09 // ldr q9, [x8, #496]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0x4fa0e92d // sdot v13.4s, v9.16b, v0.4b[3]
+	WORD $0x4fa1e8ce // sdot v14.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8ef // sdot v15.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa1e910 // sdot v16.4s, v8.16b, v1.4b[3]
+	WORD $0x4fa1e931 // sdot v17.4s, v9.16b, v1.4b[3]
+	WORD $0x3dc40162 // ldr q2, [x11, #4096]
+	WORD $0x3dc40563 // ldr q3, [x11, #4112]
+	WORD $0x3dc40964 // ldr q4, [x11, #4128]
+	WORD $0x3dc40d65 // ldr q5, [x11, #4144]
+	WORD $0x4ea29552 // mla v18.4s, v10.4s, v2.4s
+	WORD $0x4ea39573 // mla v19.4s, v11.4s, v3.4s
+	WORD $0x4ea49594 // mla v20.4s, v12.4s, v4.4s
+	WORD $0x4ea595b5 // mla v21.4s, v13.4s, v5.4s
+	WORD $0x4ea295d6 // mla v22.4s, v14.4s, v2.4s
+	WORD $0x4ea395f7 // mla v23.4s, v15.4s, v3.4s
+	WORD $0x4ea49618 // mla v24.4s, v16.4s, v4.4s
+	WORD $0x4ea59639 // mla v25.4s, v17.4s, v5.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block277
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0x3dc682e2 // ldr q2, [x23, #6656]
+	WORD $0x3dc002c4 // ldr q4, [x22, #0]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4e32cc64 // fmla v4.4s, v3.4s, v18.4s
+	WORD $0x3d8002c4 // str q4, [x22, #0]
+	WORD $0x3dc012c4 // ldr q4, [x22, #64]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x4e36cc64 // fmla v4.4s, v3.4s, v22.4s
+	WORD $0x3d8012c4 // str q4, [x22, #64]
+	WORD $0x3dc686e2 // ldr q2, [x23, #6672]
+	WORD $0x3dc006c4 // ldr q4, [x22, #16]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4e33cc64 // fmla v4.4s, v3.4s, v19.4s
+	WORD $0x3d8006c4 // str q4, [x22, #16]
+	WORD $0x3dc016c4 // ldr q4, [x22, #80]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x4e37cc64 // fmla v4.4s, v3.4s, v23.4s
+	WORD $0x3d8016c4 // str q4, [x22, #80]
+	WORD $0x3dc68ae2 // ldr q2, [x23, #6688]
+	WORD $0x3dc00ac4 // ldr q4, [x22, #32]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x4e34cc64 // fmla v4.4s, v3.4s, v20.4s
+	WORD $0x3d800ac4 // str q4, [x22, #32]
+	WORD $0x3dc01ac4 // ldr q4, [x22, #96]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
+	WORD $0x4e38cc64 // fmla v4.4s, v3.4s, v24.4s
+	WORD $0x3d801ac4 // str q4, [x22, #96]
+	WORD $0x3dc68ee2 // ldr q2, [x23, #6704]
+	WORD $0x3dc00ec4 // ldr q4, [x22, #48]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4e35cc64 // fmla v4.4s, v3.4s, v21.4s
+	WORD $0x3d800ec4 // str q4, [x22, #48]
+	WORD $0x3dc01ec4 // ldr q4, [x22, #112]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x4e39cc64 // fmla v4.4s, v3.4s, v25.4s
+	WORD $0x3d801ec4 // str q4, [x22, #112]
+	ADD $640, R6
+	ADD $128, R7
+	SUB $2, R5
+	JMP rows2_275
+rowsNext274:
+rows1_279:
+	CMP $1, R5
+	BLT rowsNext278
+	// 1 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+block281:
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00101 // ldr q1, [x8, #0]
+	WORD $0x3dc00502 // ldr q2, [x8, #16]
+	WORD $0x3dc00903 // ldr q3, [x8, #32]
+	WORD $0x3dc00d04 // ldr q4, [x8, #48]
+	WORD $0x4f80e029 // sdot v9.4s, v1.16b, v0.4b[0]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x3dc01105 // ldr q5, [x8, #64]
+	WORD $0x3dc01506 // ldr q6, [x8, #80]
+	WORD $0x3dc01907 // ldr q7, [x8, #96]
+	WORD $0x3dc01d08 // ldr q8, [x8, #112]
+	WORD $0x4fa0e0a9 // sdot v9.4s, v5.16b, v0.4b[1]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x3dc02101 // ldr q1, [x8, #128]
+	WORD $0x3dc02502 // ldr q2, [x8, #144]
+	WORD $0x3dc02903 // ldr q3, [x8, #160]
+	WORD $0x3dc02d04 // ldr q4, [x8, #176]
+	WORD $0x4f80e829 // sdot v9.4s, v1.16b, v0.4b[2]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x3dc03105 // ldr q5, [x8, #192]
+	WORD $0x3dc03506 // ldr q6, [x8, #208]
+	WORD $0x3dc03907 // ldr q7, [x8, #224]
+	WORD $0x3dc03d08 // ldr q8, [x8, #240]
+	WORD $0x4fa0e8a9 // sdot v9.4s, v5.16b, v0.4b[3]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc04101 // ldr q1, [x8, #256]
+	WORD $0x3dc04502 // ldr q2, [x8, #272]
+	WORD $0x3dc04903 // ldr q3, [x8, #288]
+	WORD $0x3dc04d04 // ldr q4, [x8, #304]
+	WORD $0x4f80e029 // sdot v9.4s, v1.16b, v0.4b[0]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x3dc05105 // ldr q5, [x8, #320]
+	WORD $0x3dc05506 // ldr q6, [x8, #336]
+	WORD $0x3dc05907 // ldr q7, [x8, #352]
+	WORD $0x3dc05d08 // ldr q8, [x8, #368]
+	WORD $0x4fa0e0a9 // sdot v9.4s, v5.16b, v0.4b[1]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x3dc06101 // ldr q1, [x8, #384]
+	WORD $0x3dc06502 // ldr q2, [x8, #400]
+	WORD $0x3dc06903 // ldr q3, [x8, #416]
+	WORD $0x3dc06d04 // ldr q4, [x8, #432]
+	WORD $0x4f80e829 // sdot v9.4s, v1.16b, v0.4b[2]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x3dc07105 // ldr q5, [x8, #448]
+	WORD $0x3dc07506 // ldr q6, [x8, #464]
+	WORD $0x3dc07907 // ldr q7, [x8, #480]
+	WORD $0x3dc07d08 // ldr q8, [x8, #496]
+	WORD $0x4fa0e8a9 // sdot v9.4s, v5.16b, v0.4b[3]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0x3dc40161 // ldr q1, [x11, #4096]
+	WORD $0x3dc40562 // ldr q2, [x11, #4112]
+	WORD $0x3dc40963 // ldr q3, [x11, #4128]
+	WORD $0x3dc40d64 // ldr q4, [x11, #4144]
+	WORD $0x4ea1952d // mla v13.4s, v9.4s, v1.4s
+	WORD $0x4ea2954e // mla v14.4s, v10.4s, v2.4s
+	WORD $0x4ea3956f // mla v15.4s, v11.4s, v3.4s
+	WORD $0x4ea49590 // mla v16.4s, v12.4s, v4.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block281
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
+	WORD $0x3dc002c3 // ldr q3, [x22, #0]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dcc43 // fmla v3.4s, v2.4s, v13.4s
+	WORD $0x3d8002c3 // str q3, [x22, #0]
+	WORD $0x3dc686e1 // ldr q1, [x23, #6672]
+	WORD $0x3dc006c3 // ldr q3, [x22, #16]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2ecc43 // fmla v3.4s, v2.4s, v14.4s
+	WORD $0x3d8006c3 // str q3, [x22, #16]
+	WORD $0x3dc68ae1 // ldr q1, [x23, #6688]
+	WORD $0x3dc00ac3 // ldr q3, [x22, #32]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fcc43 // fmla v3.4s, v2.4s, v15.4s
+	WORD $0x3d800ac3 // str q3, [x22, #32]
+	WORD $0x3dc68ee1 // ldr q1, [x23, #6704]
+	WORD $0x3dc00ec3 // ldr q3, [x22, #48]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e30cc43 // fmla v3.4s, v2.4s, v16.4s
+	WORD $0x3d800ec3 // str q3, [x22, #48]
+	ADD $320, R6
+	ADD $64, R7
+	SUB $1, R5
+rowsNext278:
+next267:
+	MOVD groupArgs_next(R0), R8
+	ADD R8, R3
+	SUB $1, R4
+	JMP super266
+done268:
+	RET
+
+// func groupMXFP4DotProd(a *groupArgs)
+TEXT ·groupMXFP4DotProd(SB), NOSPLIT, $0-8
+	MOVD a+0(FP), R0
+	MOVD groupArgs_w(R0), R1
+	MOVD groupArgs_panel(R0), R2
+	MOVD groupArgs_acts(R0), R3
+	MOVD groupArgs_blocks(R0), R4
+super282:
+	CMP $0, R4
+	BLE done284
+	MOVD $8, R15
+	CMP R15, R4
+	CSEL LT, R4, R15, R15
+	MOVD R15, R13
+	MOVD R2, R8
+	MOVD R2, R11
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	MOVD $matmul_dotprod_codesMXFP4<>(SB), R19
+	WORD $0x3dc0027e // ldr q30, [x19, #0]
+unpack285:
+	PRFM 8192(R1), PLDL1KEEP
+	PRFM 8256(R1), PLDL1KEEP
+	PRFM 8320(R1), PLDL1KEEP
+	PRFM 8384(R1), PLDL1KEEP
+	PRFM 8448(R1), PLDL1KEEP
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x4f0107e5 // movi v5.4s, #63, lsl #0
+	WORD $0x2f08a401 // ushll v1.8h, v0.8b, #0
+	WORD $0x2f10a422 // ushll v2.4s, v1.4h, #0
+	WORD $0x6f3f0443 // ushr v3.4s, v2.4s, #1
+	WORD $0x6ea38442 // sub v2.4s, v2.4s, v3.4s
+	WORD $0x4ea58442 // add v2.4s, v2.4s, v5.4s
+	WORD $0x4f375442 // shl v2.4s, v2.4s, #23
+	WORD $0x4ea58463 // add v3.4s, v3.4s, v5.4s
+	WORD $0x4f375463 // shl v3.4s, v3.4s, #23
+	WORD $0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
+	WORD $0x3d840162 // str q2, [x11, #4096]
+	WORD $0x6f10a422 // ushll2 v2.4s, v1.8h, #0
+	WORD $0x6f3f0443 // ushr v3.4s, v2.4s, #1
+	WORD $0x6ea38442 // sub v2.4s, v2.4s, v3.4s
+	WORD $0x4ea58442 // add v2.4s, v2.4s, v5.4s
+	WORD $0x4f375442 // shl v2.4s, v2.4s, #23
+	WORD $0x4ea58463 // add v3.4s, v3.4s, v5.4s
+	WORD $0x4f375463 // shl v3.4s, v3.4s, #23
+	WORD $0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
+	WORD $0x3d840562 // str q2, [x11, #4112]
+	WORD $0x6f08a401 // ushll2 v1.8h, v0.16b, #0
+	WORD $0x2f10a422 // ushll v2.4s, v1.4h, #0
+	WORD $0x6f3f0443 // ushr v3.4s, v2.4s, #1
+	WORD $0x6ea38442 // sub v2.4s, v2.4s, v3.4s
+	WORD $0x4ea58442 // add v2.4s, v2.4s, v5.4s
+	WORD $0x4f375442 // shl v2.4s, v2.4s, #23
+	WORD $0x4ea58463 // add v3.4s, v3.4s, v5.4s
+	WORD $0x4f375463 // shl v3.4s, v3.4s, #23
+	WORD $0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
+	WORD $0x3d840962 // str q2, [x11, #4128]
+	WORD $0x6f10a422 // ushll2 v2.4s, v1.8h, #0
+	WORD $0x6f3f0443 // ushr v3.4s, v2.4s, #1
+	WORD $0x6ea38442 // sub v2.4s, v2.4s, v3.4s
+	WORD $0x4ea58442 // add v2.4s, v2.4s, v5.4s
+	WORD $0x4f375442 // shl v2.4s, v2.4s, #23
+	WORD $0x4ea58463 // add v3.4s, v3.4s, v5.4s
+	WORD $0x4f375463 // shl v3.4s, v3.4s, #23
+	WORD $0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
+	WORD $0x3d840d62 // str q2, [x11, #4144]
+	WORD $0x3dc00425 // ldr q5, [x1, #16]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800100 // str q0, [x8, #0]
+	WORD $0x3d801101 // str q1, [x8, #64]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804102 // str q2, [x8, #256]
+	WORD $0x3d805103 // str q3, [x8, #320]
+	WORD $0x3dc02425 // ldr q5, [x1, #144]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03425 // ldr q5, [x1, #208]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802100 // str q0, [x8, #128]
+	WORD $0x3d803101 // str q1, [x8, #192]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806102 // str q2, [x8, #384]
+	WORD $0x3d807103 // str q3, [x8, #448]
+	WORD $0x3dc00825 // ldr q5, [x1, #32]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01825 // ldr q5, [x1, #96]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800500 // str q0, [x8, #16]
+	WORD $0x3d801501 // str q1, [x8, #80]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804502 // str q2, [x8, #272]
+	WORD $0x3d805503 // str q3, [x8, #336]
+	WORD $0x3dc02825 // ldr q5, [x1, #160]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03825 // ldr q5, [x1, #224]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802500 // str q0, [x8, #144]
+	WORD $0x3d803501 // str q1, [x8, #208]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806502 // str q2, [x8, #400]
+	WORD $0x3d807503 // str q3, [x8, #464]
+	WORD $0x3dc00c25 // ldr q5, [x1, #48]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01c25 // ldr q5, [x1, #112]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800900 // str q0, [x8, #32]
+	WORD $0x3d801901 // str q1, [x8, #96]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804902 // str q2, [x8, #288]
+	WORD $0x3d805903 // str q3, [x8, #352]
+	WORD $0x3dc02c25 // ldr q5, [x1, #176]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03c25 // ldr q5, [x1, #240]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802900 // str q0, [x8, #160]
+	WORD $0x3d803901 // str q1, [x8, #224]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806902 // str q2, [x8, #416]
+	WORD $0x3d807903 // str q3, [x8, #480]
+	WORD $0x3dc01025 // ldr q5, [x1, #64]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc02025 // ldr q5, [x1, #128]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800d00 // str q0, [x8, #48]
+	WORD $0x3d801d01 // str q1, [x8, #112]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804d02 // str q2, [x8, #304]
+	WORD $0x3d805d03 // str q3, [x8, #368]
+	WORD $0x3dc03025 // ldr q5, [x1, #192]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc04025 // ldr q5, [x1, #256]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802d00 // str q0, [x8, #176]
+	WORD $0x3d803d01 // str q1, [x8, #240]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806d02 // str q2, [x8, #432]
+	WORD $0x3d807d03 // str q3, [x8, #496]
+	ADD $272, R1
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, unpack285
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	MOVD groupArgs_rows(R0), R5
+rows4_287:
+	CMP $4, R5
+	BLT rowsNext286
+	// 4 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass288:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002d0 // ldr q16, [x22, #0]
+	WORD $0x3dc006d1 // ldr q17, [x22, #16]
+	WORD $0x3dc012d2 // ldr q18, [x22, #64]
+	WORD $0x3dc016d3 // ldr q19, [x22, #80]
+	WORD $0x3dc022d4 // ldr q20, [x22, #128]
+	WORD $0x3dc026d5 // ldr q21, [x22, #144]
+	WORD $0x3dc032d6 // ldr q22, [x22, #192]
+	WORD $0x3dc036d7 // ldr q23, [x22, #208]
+block289:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc05941 // ldr q1, [x10, #352]
+	WORD $0x3dc0b142 // ldr q2, [x10, #704]
+	WORD $0x3dc10943 // ldr q3, [x10, #1056]
+	WORD $0x3dc00104 // ldr q4, [x8, #0]
+	WORD $0x3dc00505 // ldr q5, [x8, #16]
+	WORD $0x4f80e088 // sdot v8.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0a9 // sdot v9.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e08a // sdot v10.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0ab // sdot v11.4s, v5.16b, v1.4b[0]
+	WORD $0x4f82e08c // sdot v12.4s, v4.16b, v2.4b[0]
+	WORD $0x4f82e0ad // sdot v13.4s, v5.16b, v2.4b[0]
+	WORD $0x4f83e08e // sdot v14.4s, v4.16b, v3.4b[0]
+	WORD $0x4f83e0af // sdot v15.4s, v5.16b, v3.4b[0]
+	WORD $0x3dc01106 // ldr q6, [x8, #64]
+	WORD $0x3dc01507 // ldr q7, [x8, #80]
+	WORD $0x4fa0e0c8 // sdot v8.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0e9 // sdot v9.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa1e0ca // sdot v10.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0eb // sdot v11.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa2e0cc // sdot v12.4s, v6.16b, v2.4b[1]
+	WORD $0x4fa2e0ed // sdot v13.4s, v7.16b, v2.4b[1]
+	WORD $0x4fa3e0ce // sdot v14.4s, v6.16b, v3.4b[1]
+	WORD $0x4fa3e0ef // sdot v15.4s, v7.16b, v3.4b[1]
+	WORD $0x3dc02104 // ldr q4, [x8, #128]
+	WORD $0x3dc02505 // ldr q5, [x8, #144]
+	WORD $0x4f80e888 // sdot v8.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8a9 // sdot v9.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e88a // sdot v10.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8ab // sdot v11.4s, v5.16b, v1.4b[2]
+	WORD $0x4f82e88c // sdot v12.4s, v4.16b, v2.4b[2]
+	WORD $0x4f82e8ad // sdot v13.4s, v5.16b, v2.4b[2]
+	WORD $0x4f83e88e // sdot v14.4s, v4.16b, v3.4b[2]
+	WORD $0x4f83e8af // sdot v15.4s, v5.16b, v3.4b[2]
+	WORD $0x3dc03106 // ldr q6, [x8, #192]
+	WORD $0x3dc03507 // ldr q7, [x8, #208]
+	WORD $0x4fa0e8c8 // sdot v8.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8e9 // sdot v9.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa1e8ca // sdot v10.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8eb // sdot v11.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa2e8cc // sdot v12.4s, v6.16b, v2.4b[3]
+	WORD $0x4fa2e8ed // sdot v13.4s, v7.16b, v2.4b[3]
+	WORD $0x4fa3e8ce // sdot v14.4s, v6.16b, v3.4b[3]
+	WORD $0x4fa3e8ef // sdot v15.4s, v7.16b, v3.4b[3]
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc05d41 // ldr q1, [x10, #368]
+	WORD $0x3dc0b542 // ldr q2, [x10, #720]
+	WORD $0x3dc10d43 // ldr q3, [x10, #1072]
+	WORD $0x3dc04104 // ldr q4, [x8, #256]
+	WORD $0x3dc04505 // ldr q5, [x8, #272]
+	WORD $0x4f80e088 // sdot v8.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0a9 // sdot v9.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e08a // sdot v10.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0ab // sdot v11.4s, v5.16b, v1.4b[0]
+	WORD $0x4f82e08c // sdot v12.4s, v4.16b, v2.4b[0]
+	WORD $0x4f82e0ad // sdot v13.4s, v5.16b, v2.4b[0]
+	WORD $0x4f83e08e // sdot v14.4s, v4.16b, v3.4b[0]
+	WORD $0x4f83e0af // sdot v15.4s, v5.16b, v3.4b[0]
+	WORD $0x3dc05106 // ldr q6, [x8, #320]
+	WORD $0x3dc05507 // ldr q7, [x8, #336]
+	WORD $0x4fa0e0c8 // sdot v8.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0e9 // sdot v9.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa1e0ca // sdot v10.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0eb // sdot v11.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa2e0cc // sdot v12.4s, v6.16b, v2.4b[1]
+	WORD $0x4fa2e0ed // sdot v13.4s, v7.16b, v2.4b[1]
+	WORD $0x4fa3e0ce // sdot v14.4s, v6.16b, v3.4b[1]
+	WORD $0x4fa3e0ef // sdot v15.4s, v7.16b, v3.4b[1]
+	WORD $0x3dc06104 // ldr q4, [x8, #384]
+	WORD $0x3dc06505 // ldr q5, [x8, #400]
+	WORD $0x4f80e888 // sdot v8.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8a9 // sdot v9.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e88a // sdot v10.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8ab // sdot v11.4s, v5.16b, v1.4b[2]
+	WORD $0x4f82e88c // sdot v12.4s, v4.16b, v2.4b[2]
+	WORD $0x4f82e8ad // sdot v13.4s, v5.16b, v2.4b[2]
+	WORD $0x4f83e88e // sdot v14.4s, v4.16b, v3.4b[2]
+	WORD $0x4f83e8af // sdot v15.4s, v5.16b, v3.4b[2]
+	WORD $0x3dc07106 // ldr q6, [x8, #448]
+	WORD $0x3dc07507 // ldr q7, [x8, #464]
+	WORD $0x4fa0e8c8 // sdot v8.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8e9 // sdot v9.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa1e8ca // sdot v10.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8eb // sdot v11.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa2e8cc // sdot v12.4s, v6.16b, v2.4b[3]
+	WORD $0x4fa2e8ed // sdot v13.4s, v7.16b, v2.4b[3]
+	WORD $0x4fa3e8ce // sdot v14.4s, v6.16b, v3.4b[3]
+	WORD $0x4fa3e8ef // sdot v15.4s, v7.16b, v3.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd426181 // ldr s1, [x12, #608]
+	WORD $0xbd43c182 // ldr s2, [x12, #960]
+	WORD $0xbd452183 // ldr s3, [x12, #1312]
+	WORD $0x3dc40178 // ldr q24, [x11, #4096]
+	WORD $0x4f809319 // fmul v25.4s, v24.4s, v0.s[0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4e28cf30 // fmla v16.4s, v25.4s, v8.4s
+	WORD $0x4f819319 // fmul v25.4s, v24.4s, v1.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2acf32 // fmla v18.4s, v25.4s, v10.4s
+	WORD $0x4f829319 // fmul v25.4s, v24.4s, v2.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2ccf34 // fmla v20.4s, v25.4s, v12.4s
+	WORD $0x4f839319 // fmul v25.4s, v24.4s, v3.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2ecf36 // fmla v22.4s, v25.4s, v14.4s
+	WORD $0x3dc40578 // ldr q24, [x11, #4112]
+	WORD $0x4f809319 // fmul v25.4s, v24.4s, v0.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4e29cf31 // fmla v17.4s, v25.4s, v9.4s
+	WORD $0x4f819319 // fmul v25.4s, v24.4s, v1.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bcf33 // fmla v19.4s, v25.4s, v11.4s
+	WORD $0x4f829319 // fmul v25.4s, v24.4s, v2.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dcf35 // fmla v21.4s, v25.4s, v13.4s
+	WORD $0x4f839319 // fmul v25.4s, v24.4s, v3.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fcf37 // fmla v23.4s, v25.4s, v15.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block289
+	WORD $0x3d8002d0 // str q16, [x22, #0]
+	WORD $0x3d8006d1 // str q17, [x22, #16]
+	WORD $0x3d8012d2 // str q18, [x22, #64]
+	WORD $0x3d8016d3 // str q19, [x22, #80]
+	WORD $0x3d8022d4 // str q20, [x22, #128]
+	WORD $0x3d8026d5 // str q21, [x22, #144]
+	WORD $0x3d8032d6 // str q22, [x22, #192]
+	WORD $0x3d8036d7 // str q23, [x22, #208]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $128, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass288
+	ADD $1408, R6
+	ADD $256, R7
+	SUB $4, R5
+	JMP rows4_287
+rowsNext286:
+rows2_291:
+	CMP $2, R5
+	BLT rowsNext290
+	// 2 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002d2 // ldr q18, [x22, #0]
+	WORD $0x3dc006d3 // ldr q19, [x22, #16]
+	WORD $0x3dc00ad4 // ldr q20, [x22, #32]
+	WORD $0x3dc00ed5 // ldr q21, [x22, #48]
+	WORD $0x3dc012d6 // ldr q22, [x22, #64]
+	WORD $0x3dc016d7 // ldr q23, [x22, #80]
+	WORD $0x3dc01ad8 // ldr q24, [x22, #96]
+	WORD $0x3dc01ed9 // ldr q25, [x22, #112]
+block293:
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc05941 // ldr q1, [x10, #352]
+	WORD $0x3dc00102 // ldr q2, [x8, #0]
+	WORD $0x3dc00503 // ldr q3, [x8, #16]
+	WORD $0x3dc00904 // ldr q4, [x8, #32]
+	WORD $0x3dc00d05 // ldr q5, [x8, #48]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0ad // sdot v13.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e04e // sdot v14.4s, v2.16b, v1.4b[0]
+	WORD $0x4f81e06f // sdot v15.4s, v3.16b, v1.4b[0]
+	WORD $0x4f81e090 // sdot v16.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0b1 // sdot v17.4s, v5.16b, v1.4b[0]
+	WORD $0x3dc01106 // ldr q6, [x8, #64]
+	WORD $0x3dc01507 // ldr q7, [x8, #80]
+	WORD $0x3dc01908 // ldr q8, [x8, #96]
+	WORD $0x3dc01d09 // ldr q9, [x8, #112]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x4fa0e12d // sdot v13.4s, v9.16b, v0.4b[1]
+	WORD $0x4fa1e0ce // sdot v14.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0ef // sdot v15.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa1e110 // sdot v16.4s, v8.16b, v1.4b[1]
+	WORD $0x4fa1e131 // sdot v17.4s, v9.16b, v1.4b[1]
+	WORD $0x3dc02102 // ldr q2, [x8, #128]
+	WORD $0x3dc02503 // ldr q3, [x8, #144]
+	WORD $0x3dc02904 // ldr q4, [x8, #160]
+	WORD $0x3dc02d05 // ldr q5, [x8, #176]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8ad // sdot v13.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e84e // sdot v14.4s, v2.16b, v1.4b[2]
+	WORD $0x4f81e86f // sdot v15.4s, v3.16b, v1.4b[2]
+	WORD $0x4f81e890 // sdot v16.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8b1 // sdot v17.4s, v5.16b, v1.4b[2]
+	WORD $0x3dc03106 // ldr q6, [x8, #192]
+	WORD $0x3dc03507 // ldr q7, [x8, #208]
+	WORD $0x3dc03908 // ldr q8, [x8, #224]
+	WORD $0x3dc03d09 // ldr q9, [x8, #240]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0x4fa0e92d // sdot v13.4s, v9.16b, v0.4b[3]
+	WORD $0x4fa1e8ce // sdot v14.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8ef // sdot v15.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa1e910 // sdot v16.4s, v8.16b, v1.4b[3]
+	WORD $0x4fa1e931 // sdot v17.4s, v9.16b, v1.4b[3]
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc05d41 // ldr q1, [x10, #368]
+	WORD $0x3dc04102 // ldr q2, [x8, #256]
+	WORD $0x3dc04503 // ldr q3, [x8, #272]
+	WORD $0x3dc04904 // ldr q4, [x8, #288]
+	WORD $0x3dc04d05 // ldr q5, [x8, #304]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0ad // sdot v13.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e04e // sdot v14.4s, v2.16b, v1.4b[0]
+	WORD $0x4f81e06f // sdot v15.4s, v3.16b, v1.4b[0]
+	WORD $0x4f81e090 // sdot v16.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0b1 // sdot v17.4s, v5.16b, v1.4b[0]
+	WORD $0x3dc05106 // ldr q6, [x8, #320]
+	WORD $0x3dc05507 // ldr q7, [x8, #336]
+	WORD $0x3dc05908 // ldr q8, [x8, #352]
+	WORD $0x3dc05d09 // ldr q9, [x8, #368]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x4fa0e12d // sdot v13.4s, v9.16b, v0.4b[1]
+	WORD $0x4fa1e0ce // sdot v14.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0ef // sdot v15.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa1e110 // sdot v16.4s, v8.16b, v1.4b[1]
+	WORD $0x4fa1e131 // sdot v17.4s, v9.16b, v1.4b[1]
+	WORD $0x3dc06102 // ldr q2, [x8, #384]
+	WORD $0x3dc06503 // ldr q3, [x8, #400]
+	WORD $0x3dc06904 // ldr q4, [x8, #416]
+	WORD $0x3dc06d05 // ldr q5, [x8, #432]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8ad // sdot v13.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e84e // sdot v14.4s, v2.16b, v1.4b[2]
+	WORD $0x4f81e86f // sdot v15.4s, v3.16b, v1.4b[2]
+	WORD $0x4f81e890 // sdot v16.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8b1 // sdot v17.4s, v5.16b, v1.4b[2]
+	WORD $0x3dc07106 // ldr q6, [x8, #448]
+	WORD $0x3dc07507 // ldr q7, [x8, #464]
+	WORD $0x3dc07908 // ldr q8, [x8, #480]
+	WORD $0x3dc07d09 // ldr q9, [x8, #496]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0x4fa0e92d // sdot v13.4s, v9.16b, v0.4b[3]
+	WORD $0x4fa1e8ce // sdot v14.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8ef // sdot v15.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa1e910 // sdot v16.4s, v8.16b, v1.4b[3]
+	WORD $0x4fa1e931 // sdot v17.4s, v9.16b, v1.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd426181 // ldr s1, [x12, #608]
+	WORD $0x3dc40164 // ldr q4, [x11, #4096]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2accb2 // fmla v18.4s, v5.4s, v10.4s
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2eccb6 // fmla v22.4s, v5.4s, v14.4s
+	WORD $0x3dc40564 // ldr q4, [x11, #4112]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bccb3 // fmla v19.4s, v5.4s, v11.4s
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fccb7 // fmla v23.4s, v5.4s, v15.4s
+	WORD $0x3dc40964 // ldr q4, [x11, #4128]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2cccb4 // fmla v20.4s, v5.4s, v12.4s
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e30ccb8 // fmla v24.4s, v5.4s, v16.4s
+	WORD $0x3dc40d64 // ldr q4, [x11, #4144]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dccb5 // fmla v21.4s, v5.4s, v13.4s
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4e31ccb9 // fmla v25.4s, v5.4s, v17.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block293
+	WORD $0x3d8002d2 // str q18, [x22, #0]
+	WORD $0x3d8006d3 // str q19, [x22, #16]
+	WORD $0x3d800ad4 // str q20, [x22, #32]
+	WORD $0x3d800ed5 // str q21, [x22, #48]
+	WORD $0x3d8012d6 // str q22, [x22, #64]
+	WORD $0x3d8016d7 // str q23, [x22, #80]
+	WORD $0x3d801ad8 // str q24, [x22, #96]
+	WORD $0x3d801ed9 // str q25, [x22, #112]
+	ADD $704, R6
+	ADD $128, R7
+	SUB $2, R5
+	JMP rows2_291
+rowsNext290:
+rows1_295:
+	CMP $1, R5
+	BLT rowsNext294
+	// 1 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002cd // ldr q13, [x22, #0]
+	WORD $0x3dc006ce // ldr q14, [x22, #16]
+	WORD $0x3dc00acf // ldr q15, [x22, #32]
+	WORD $0x3dc00ed0 // ldr q16, [x22, #48]
+block297:
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00101 // ldr q1, [x8, #0]
+	WORD $0x3dc00502 // ldr q2, [x8, #16]
+	WORD $0x3dc00903 // ldr q3, [x8, #32]
+	WORD $0x3dc00d04 // ldr q4, [x8, #48]
+	WORD $0x4f80e029 // sdot v9.4s, v1.16b, v0.4b[0]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x3dc01105 // ldr q5, [x8, #64]
+	WORD $0x3dc01506 // ldr q6, [x8, #80]
+	WORD $0x3dc01907 // ldr q7, [x8, #96]
+	WORD $0x3dc01d08 // ldr q8, [x8, #112]
+	WORD $0x4fa0e0a9 // sdot v9.4s, v5.16b, v0.4b[1]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x3dc02101 // ldr q1, [x8, #128]
+	WORD $0x3dc02502 // ldr q2, [x8, #144]
+	WORD $0x3dc02903 // ldr q3, [x8, #160]
+	WORD $0x3dc02d04 // ldr q4, [x8, #176]
+	WORD $0x4f80e829 // sdot v9.4s, v1.16b, v0.4b[2]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x3dc03105 // ldr q5, [x8, #192]
+	WORD $0x3dc03506 // ldr q6, [x8, #208]
+	WORD $0x3dc03907 // ldr q7, [x8, #224]
+	WORD $0x3dc03d08 // ldr q8, [x8, #240]
+	WORD $0x4fa0e8a9 // sdot v9.4s, v5.16b, v0.4b[3]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc04101 // ldr q1, [x8, #256]
+	WORD $0x3dc04502 // ldr q2, [x8, #272]
+	WORD $0x3dc04903 // ldr q3, [x8, #288]
+	WORD $0x3dc04d04 // ldr q4, [x8, #304]
+	WORD $0x4f80e029 // sdot v9.4s, v1.16b, v0.4b[0]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x3dc05105 // ldr q5, [x8, #320]
+	WORD $0x3dc05506 // ldr q6, [x8, #336]
+	WORD $0x3dc05907 // ldr q7, [x8, #352]
+	WORD $0x3dc05d08 // ldr q8, [x8, #368]
+	WORD $0x4fa0e0a9 // sdot v9.4s, v5.16b, v0.4b[1]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x3dc06101 // ldr q1, [x8, #384]
+	WORD $0x3dc06502 // ldr q2, [x8, #400]
+	WORD $0x3dc06903 // ldr q3, [x8, #416]
+	WORD $0x3dc06d04 // ldr q4, [x8, #432]
+	WORD $0x4f80e829 // sdot v9.4s, v1.16b, v0.4b[2]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x3dc07105 // ldr q5, [x8, #448]
+	WORD $0x3dc07506 // ldr q6, [x8, #464]
+	WORD $0x3dc07907 // ldr q7, [x8, #480]
+	WORD $0x3dc07d08 // ldr q8, [x8, #496]
+	WORD $0x4fa0e8a9 // sdot v9.4s, v5.16b, v0.4b[3]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0x3dc40162 // ldr q2, [x11, #4096]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4e29cc6d // fmla v13.4s, v3.4s, v9.4s
+	WORD $0x3dc40562 // ldr q2, [x11, #4112]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2acc6e // fmla v14.4s, v3.4s, v10.4s
+	WORD $0x3dc40962 // ldr q2, [x11, #4128]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bcc6f // fmla v15.4s, v3.4s, v11.4s
+	WORD $0x3dc40d62 // ldr q2, [x11, #4144]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2ccc70 // fmla v16.4s, v3.4s, v12.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block297
+	WORD $0x3d8002cd // str q13, [x22, #0]
+	WORD $0x3d8006ce // str q14, [x22, #16]
+	WORD $0x3d800acf // str q15, [x22, #32]
+	WORD $0x3d800ed0 // str q16, [x22, #48]
+	ADD $352, R6
+	ADD $64, R7
+	SUB $1, R5
+rowsNext294:
+next283:
+	MOVD groupArgs_next(R0), R8
+	ADD R8, R3
+	SUB $8, R4
+	JMP super282
+done284:
 	RET
 

@@ -29,6 +29,16 @@ func groupQ5_1I8MM(a *groupArgs)
 //go:noescape
 func groupQ8_0I8MM(a *groupArgs)
 
+// groupQ2_KI8MM multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupQ2_KI8MM(a *groupArgs)
+
+// groupQ3_KI8MM multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupQ3_KI8MM(a *groupArgs)
+
 // groupQ4_KI8MM multiplies one group of packed rows, see groupArgs.
 //
 //go:noescape
@@ -43,3 +53,18 @@ func groupQ5_KI8MM(a *groupArgs)
 //
 //go:noescape
 func groupQ6_KI8MM(a *groupArgs)
+
+// groupIQ4_NLI8MM multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupIQ4_NLI8MM(a *groupArgs)
+
+// groupIQ4_XSI8MM multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupIQ4_XSI8MM(a *groupArgs)
+
+// groupMXFP4I8MM multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupMXFP4I8MM(a *groupArgs)

@@ -53,6 +53,18 @@ DATA matmul_i8mm_words1<>+0(SB)/8, $0xff0eff0aff06ff02
 DATA matmul_i8mm_words1<>+8(SB)/8, $0xff0fff0bff07ff03
 GLOBL matmul_i8mm_words1<>(SB), RODATA|NOPTR, $16
 
+DATA matmul_i8mm_codesIQ4_NL<>+0(SB)/8, $0xf6eaddcfbfad9881
+DATA matmul_i8mm_codesIQ4_NL<>+8(SB)/8, $0x7159453526190d01
+GLOBL matmul_i8mm_codesIQ4_NL<>(SB), RODATA|NOPTR, $16
+
+DATA matmul_i8mm_codesIQ4_XS<>+0(SB)/8, $0xf6eaddcfbfad9881
+DATA matmul_i8mm_codesIQ4_XS<>+8(SB)/8, $0x7159453526190d01
+GLOBL matmul_i8mm_codesIQ4_XS<>(SB), RODATA|NOPTR, $16
+
+DATA matmul_i8mm_codesMXFP4<>+0(SB)/8, $0x0c08060403020100
+DATA matmul_i8mm_codesMXFP4<>+8(SB)/8, $0xf4f8fafcfdfeff00
+GLOBL matmul_i8mm_codesMXFP4<>(SB), RODATA|NOPTR, $16
+
 // func groupQ4_0I8MM(a *groupArgs)
 TEXT ·groupQ4_0I8MM(SB), NOSPLIT, $0-8
 	MOVD a+0(FP), R0
@@ -3486,13 +3498,13 @@ next71:
 done72:
 	RET
 
-// func groupQ4_KI8MM(a *groupArgs)
-TEXT ·groupQ4_KI8MM(SB), NOSPLIT, $0-8
+// func groupQ2_KI8MM(a *groupArgs)
+TEXT ·groupQ2_KI8MM(SB), NOSPLIT, $0-8
 	MOVD a+0(FP), R0
 	MOVD groupArgs_rows(R0), R5
 	CMP $4, R5
 	BGE many86
-	JMP ·groupQ4_KDotProd(SB)
+	JMP ·groupQ2_KDotProd(SB)
 many86:
 	MOVD groupArgs_w(R0), R1
 	MOVD groupArgs_panel(R0), R2
@@ -3501,6 +3513,4173 @@ many86:
 super87:
 	CMP $0, R4
 	BLE done89
+	PRFM 8192(R1), PLDL1KEEP
+	PRFM 8256(R1), PLDL1KEEP
+	PRFM 8320(R1), PLDL1KEEP
+	PRFM 8384(R1), PLDL1KEEP
+	PRFM 8448(R1), PLDL1KEEP
+	PRFM 8512(R1), PLDL1KEEP
+	PRFM 8576(R1), PLDL1KEEP
+	PRFM 8640(R1), PLDL1KEEP
+	PRFM 8704(R1), PLDL1KEEP
+	PRFM 8768(R1), PLDL1KEEP
+	PRFM 8832(R1), PLDL1KEEP
+	PRFM 8896(R1), PLDL1KEEP
+	PRFM 8960(R1), PLDL1KEEP
+	PRFM 9024(R1), PLDL1KEEP
+	PRFM 9088(R1), PLDL1KEEP
+	PRFM 9152(R1), PLDL1KEEP
+	PRFM 9216(R1), PLDL1KEEP
+	PRFM 9280(R1), PLDL1KEEP
+	PRFM 9344(R1), PLDL1KEEP
+	PRFM 9408(R1), PLDL1KEEP
+	PRFM 9472(R1), PLDL1KEEP
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	MOVD $matmul_i8mm_extend0<>(SB), R19
+	WORD $0x3dc00278 // ldr q24, [x19, #0]
+	MOVD $matmul_i8mm_extend1<>(SB), R19
+	WORD $0x3dc00279 // ldr q25, [x19, #0]
+	MOVD $matmul_i8mm_extend2<>(SB), R19
+	WORD $0x3dc0027a // ldr q26, [x19, #0]
+	MOVD $matmul_i8mm_extend3<>(SB), R19
+	WORD $0x3dc0027b // ldr q27, [x19, #0]
+	MOVD $matmul_i8mm_words0<>(SB), R19
+	WORD $0x3dc00274 // ldr q20, [x19, #0]
+	MOVD $matmul_i8mm_words1<>(SB), R19
+	WORD $0x3dc00275 // ldr q21, [x19, #0]
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d840046 // str q6, [x2, #4096]
+	WORD $0x3d840447 // str q7, [x2, #4112]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d842046 // str q6, [x2, #4224]
+	WORD $0x3d842447 // str q7, [x2, #4240]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d844046 // str q6, [x2, #4352]
+	WORD $0x3d844447 // str q7, [x2, #4368]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d846046 // str q6, [x2, #4480]
+	WORD $0x3d846447 // str q7, [x2, #4496]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d860045 // str q5, [x2, #6144]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d860445 // str q5, [x2, #6160]
+	WORD $0x3dc01020 // ldr q0, [x1, #64]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d848046 // str q6, [x2, #4608]
+	WORD $0x3d848447 // str q7, [x2, #4624]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d84a046 // str q6, [x2, #4736]
+	WORD $0x3d84a447 // str q7, [x2, #4752]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d84c046 // str q6, [x2, #4864]
+	WORD $0x3d84c447 // str q7, [x2, #4880]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d84e046 // str q6, [x2, #4992]
+	WORD $0x3d84e447 // str q7, [x2, #5008]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d860845 // str q5, [x2, #6176]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d860c45 // str q5, [x2, #6192]
+	WORD $0x3dc02020 // ldr q0, [x1, #128]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d850046 // str q6, [x2, #5120]
+	WORD $0x3d850447 // str q7, [x2, #5136]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d852046 // str q6, [x2, #5248]
+	WORD $0x3d852447 // str q7, [x2, #5264]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d854046 // str q6, [x2, #5376]
+	WORD $0x3d854447 // str q7, [x2, #5392]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d856046 // str q6, [x2, #5504]
+	WORD $0x3d856447 // str q7, [x2, #5520]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d861045 // str q5, [x2, #6208]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d861445 // str q5, [x2, #6224]
+	WORD $0x3dc03020 // ldr q0, [x1, #192]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d858046 // str q6, [x2, #5632]
+	WORD $0x3d858447 // str q7, [x2, #5648]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d85a046 // str q6, [x2, #5760]
+	WORD $0x3d85a447 // str q7, [x2, #5776]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d85c046 // str q6, [x2, #5888]
+	WORD $0x3d85c447 // str q7, [x2, #5904]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d85e046 // str q6, [x2, #6016]
+	WORD $0x3d85e447 // str q7, [x2, #6032]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d861845 // str q5, [x2, #6240]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d861c45 // str q5, [x2, #6256]
+	WORD $0x3dc00420 // ldr q0, [x1, #16]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d840846 // str q6, [x2, #4128]
+	WORD $0x3d840c47 // str q7, [x2, #4144]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d842846 // str q6, [x2, #4256]
+	WORD $0x3d842c47 // str q7, [x2, #4272]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d844846 // str q6, [x2, #4384]
+	WORD $0x3d844c47 // str q7, [x2, #4400]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d846846 // str q6, [x2, #4512]
+	WORD $0x3d846c47 // str q7, [x2, #4528]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d862045 // str q5, [x2, #6272]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d862445 // str q5, [x2, #6288]
+	WORD $0x3dc01420 // ldr q0, [x1, #80]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d848846 // str q6, [x2, #4640]
+	WORD $0x3d848c47 // str q7, [x2, #4656]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d84a846 // str q6, [x2, #4768]
+	WORD $0x3d84ac47 // str q7, [x2, #4784]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d84c846 // str q6, [x2, #4896]
+	WORD $0x3d84cc47 // str q7, [x2, #4912]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d84e846 // str q6, [x2, #5024]
+	WORD $0x3d84ec47 // str q7, [x2, #5040]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d862845 // str q5, [x2, #6304]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d862c45 // str q5, [x2, #6320]
+	WORD $0x3dc02420 // ldr q0, [x1, #144]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d850846 // str q6, [x2, #5152]
+	WORD $0x3d850c47 // str q7, [x2, #5168]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d852846 // str q6, [x2, #5280]
+	WORD $0x3d852c47 // str q7, [x2, #5296]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d854846 // str q6, [x2, #5408]
+	WORD $0x3d854c47 // str q7, [x2, #5424]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d856846 // str q6, [x2, #5536]
+	WORD $0x3d856c47 // str q7, [x2, #5552]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d863045 // str q5, [x2, #6336]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d863445 // str q5, [x2, #6352]
+	WORD $0x3dc03420 // ldr q0, [x1, #208]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d858846 // str q6, [x2, #5664]
+	WORD $0x3d858c47 // str q7, [x2, #5680]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d85a846 // str q6, [x2, #5792]
+	WORD $0x3d85ac47 // str q7, [x2, #5808]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d85c846 // str q6, [x2, #5920]
+	WORD $0x3d85cc47 // str q7, [x2, #5936]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d85e846 // str q6, [x2, #6048]
+	WORD $0x3d85ec47 // str q7, [x2, #6064]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d863845 // str q5, [x2, #6368]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d863c45 // str q5, [x2, #6384]
+	WORD $0x3dc00820 // ldr q0, [x1, #32]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d841046 // str q6, [x2, #4160]
+	WORD $0x3d841447 // str q7, [x2, #4176]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d843046 // str q6, [x2, #4288]
+	WORD $0x3d843447 // str q7, [x2, #4304]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d845046 // str q6, [x2, #4416]
+	WORD $0x3d845447 // str q7, [x2, #4432]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d847046 // str q6, [x2, #4544]
+	WORD $0x3d847447 // str q7, [x2, #4560]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d864045 // str q5, [x2, #6400]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d864445 // str q5, [x2, #6416]
+	WORD $0x3dc01820 // ldr q0, [x1, #96]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d849046 // str q6, [x2, #4672]
+	WORD $0x3d849447 // str q7, [x2, #4688]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d84b046 // str q6, [x2, #4800]
+	WORD $0x3d84b447 // str q7, [x2, #4816]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d84d046 // str q6, [x2, #4928]
+	WORD $0x3d84d447 // str q7, [x2, #4944]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d84f046 // str q6, [x2, #5056]
+	WORD $0x3d84f447 // str q7, [x2, #5072]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d864845 // str q5, [x2, #6432]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d864c45 // str q5, [x2, #6448]
+	WORD $0x3dc02820 // ldr q0, [x1, #160]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d851046 // str q6, [x2, #5184]
+	WORD $0x3d851447 // str q7, [x2, #5200]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d853046 // str q6, [x2, #5312]
+	WORD $0x3d853447 // str q7, [x2, #5328]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d855046 // str q6, [x2, #5440]
+	WORD $0x3d855447 // str q7, [x2, #5456]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d857046 // str q6, [x2, #5568]
+	WORD $0x3d857447 // str q7, [x2, #5584]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d865045 // str q5, [x2, #6464]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d865445 // str q5, [x2, #6480]
+	WORD $0x3dc03820 // ldr q0, [x1, #224]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d859046 // str q6, [x2, #5696]
+	WORD $0x3d859447 // str q7, [x2, #5712]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d85b046 // str q6, [x2, #5824]
+	WORD $0x3d85b447 // str q7, [x2, #5840]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d85d046 // str q6, [x2, #5952]
+	WORD $0x3d85d447 // str q7, [x2, #5968]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d85f046 // str q6, [x2, #6080]
+	WORD $0x3d85f447 // str q7, [x2, #6096]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d865845 // str q5, [x2, #6496]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d865c45 // str q5, [x2, #6512]
+	WORD $0x3dc00c20 // ldr q0, [x1, #48]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d841846 // str q6, [x2, #4192]
+	WORD $0x3d841c47 // str q7, [x2, #4208]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d843846 // str q6, [x2, #4320]
+	WORD $0x3d843c47 // str q7, [x2, #4336]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d845846 // str q6, [x2, #4448]
+	WORD $0x3d845c47 // str q7, [x2, #4464]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d847846 // str q6, [x2, #4576]
+	WORD $0x3d847c47 // str q7, [x2, #4592]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d866045 // str q5, [x2, #6528]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d866445 // str q5, [x2, #6544]
+	WORD $0x3dc01c20 // ldr q0, [x1, #112]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d849846 // str q6, [x2, #4704]
+	WORD $0x3d849c47 // str q7, [x2, #4720]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d84b846 // str q6, [x2, #4832]
+	WORD $0x3d84bc47 // str q7, [x2, #4848]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d84d846 // str q6, [x2, #4960]
+	WORD $0x3d84dc47 // str q7, [x2, #4976]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d84f846 // str q6, [x2, #5088]
+	WORD $0x3d84fc47 // str q7, [x2, #5104]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d866845 // str q5, [x2, #6560]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d866c45 // str q5, [x2, #6576]
+	WORD $0x3dc02c20 // ldr q0, [x1, #176]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d851846 // str q6, [x2, #5216]
+	WORD $0x3d851c47 // str q7, [x2, #5232]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d853846 // str q6, [x2, #5344]
+	WORD $0x3d853c47 // str q7, [x2, #5360]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d855846 // str q6, [x2, #5472]
+	WORD $0x3d855c47 // str q7, [x2, #5488]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d857846 // str q6, [x2, #5600]
+	WORD $0x3d857c47 // str q7, [x2, #5616]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d867045 // str q5, [x2, #6592]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d867445 // str q5, [x2, #6608]
+	WORD $0x3dc03c20 // ldr q0, [x1, #240]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d859846 // str q6, [x2, #5728]
+	WORD $0x3d859c47 // str q7, [x2, #5744]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d85b846 // str q6, [x2, #5856]
+	WORD $0x3d85bc47 // str q7, [x2, #5872]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d85d846 // str q6, [x2, #5984]
+	WORD $0x3d85dc47 // str q7, [x2, #6000]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0x3d85f846 // str q6, [x2, #6112]
+	WORD $0x3d85fc47 // str q7, [x2, #6128]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d867845 // str q5, [x2, #6624]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d867c45 // str q5, [x2, #6640]
+	WORD $0x3dc14020 // ldr q0, [x1, #1280]
+	WORD $0x3dc14421 // ldr q1, [x1, #1296]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x0e217843 // fcvtl v3.4s, v2.4h
+	WORD $0x4e217844 // fcvtl2 v4.4s, v2.8h
+	WORD $0x3d868043 // str q3, [x2, #6656]
+	WORD $0x3d868444 // str q4, [x2, #6672]
+	WORD $0x4e415802 // uzp2 v2.8h, v0.8h, v1.8h
+	WORD $0x0e217843 // fcvtl v3.4s, v2.4h
+	WORD $0x4e217844 // fcvtl2 v4.4s, v2.8h
+	WORD $0x3d869043 // str q3, [x2, #6720]
+	WORD $0x3d869444 // str q4, [x2, #6736]
+	WORD $0x3dc14820 // ldr q0, [x1, #1312]
+	WORD $0x3dc14c21 // ldr q1, [x1, #1328]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x0e217843 // fcvtl v3.4s, v2.4h
+	WORD $0x4e217844 // fcvtl2 v4.4s, v2.8h
+	WORD $0x3d868843 // str q3, [x2, #6688]
+	WORD $0x3d868c44 // str q4, [x2, #6704]
+	WORD $0x4e415802 // uzp2 v2.8h, v0.8h, v1.8h
+	WORD $0x0e217843 // fcvtl v3.4s, v2.4h
+	WORD $0x4e217844 // fcvtl2 v4.4s, v2.8h
+	WORD $0x3d869843 // str q3, [x2, #6752]
+	WORD $0x3d869c44 // str q4, [x2, #6768]
+	MOVD R2, R8
+	ADD $256, R1, R9
+	MOVD $2, R13
+	WORD $0x4f00e47f // movi v31.16b, #3
+unpack90:
+	WORD $0x3dc00130 // ldr q16, [x9, #0]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc01130 // ldr q16, [x9, #64]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e843816 // zip1 v22.4s, v0.4s, v4.4s
+	WORD $0x4e847817 // zip2 v23.4s, v0.4s, v4.4s
+	WORD $0x3d800116 // str q22, [x8, #0]
+	WORD $0x3d800517 // str q23, [x8, #16]
+	WORD $0x4e853836 // zip1 v22.4s, v1.4s, v5.4s
+	WORD $0x4e857837 // zip2 v23.4s, v1.4s, v5.4s
+	WORD $0x3d808116 // str q22, [x8, #512]
+	WORD $0x3d808517 // str q23, [x8, #528]
+	WORD $0x4e863856 // zip1 v22.4s, v2.4s, v6.4s
+	WORD $0x4e867857 // zip2 v23.4s, v2.4s, v6.4s
+	WORD $0x3d810116 // str q22, [x8, #1024]
+	WORD $0x3d810517 // str q23, [x8, #1040]
+	WORD $0x4e873876 // zip1 v22.4s, v3.4s, v7.4s
+	WORD $0x4e877877 // zip2 v23.4s, v3.4s, v7.4s
+	WORD $0x3d818116 // str q22, [x8, #1536]
+	WORD $0x3d818517 // str q23, [x8, #1552]
+	WORD $0x3dc00530 // ldr q16, [x9, #16]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc01530 // ldr q16, [x9, #80]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e843816 // zip1 v22.4s, v0.4s, v4.4s
+	WORD $0x4e847817 // zip2 v23.4s, v0.4s, v4.4s
+	WORD $0x3d800916 // str q22, [x8, #32]
+	WORD $0x3d800d17 // str q23, [x8, #48]
+	WORD $0x4e853836 // zip1 v22.4s, v1.4s, v5.4s
+	WORD $0x4e857837 // zip2 v23.4s, v1.4s, v5.4s
+	WORD $0x3d808916 // str q22, [x8, #544]
+	WORD $0x3d808d17 // str q23, [x8, #560]
+	WORD $0x4e863856 // zip1 v22.4s, v2.4s, v6.4s
+	WORD $0x4e867857 // zip2 v23.4s, v2.4s, v6.4s
+	WORD $0x3d810916 // str q22, [x8, #1056]
+	WORD $0x3d810d17 // str q23, [x8, #1072]
+	WORD $0x4e873876 // zip1 v22.4s, v3.4s, v7.4s
+	WORD $0x4e877877 // zip2 v23.4s, v3.4s, v7.4s
+	WORD $0x3d818916 // str q22, [x8, #1568]
+	WORD $0x3d818d17 // str q23, [x8, #1584]
+	WORD $0x3dc00930 // ldr q16, [x9, #32]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc01930 // ldr q16, [x9, #96]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e843816 // zip1 v22.4s, v0.4s, v4.4s
+	WORD $0x4e847817 // zip2 v23.4s, v0.4s, v4.4s
+	WORD $0x3d801116 // str q22, [x8, #64]
+	WORD $0x3d801517 // str q23, [x8, #80]
+	WORD $0x4e853836 // zip1 v22.4s, v1.4s, v5.4s
+	WORD $0x4e857837 // zip2 v23.4s, v1.4s, v5.4s
+	WORD $0x3d809116 // str q22, [x8, #576]
+	WORD $0x3d809517 // str q23, [x8, #592]
+	WORD $0x4e863856 // zip1 v22.4s, v2.4s, v6.4s
+	WORD $0x4e867857 // zip2 v23.4s, v2.4s, v6.4s
+	WORD $0x3d811116 // str q22, [x8, #1088]
+	WORD $0x3d811517 // str q23, [x8, #1104]
+	WORD $0x4e873876 // zip1 v22.4s, v3.4s, v7.4s
+	WORD $0x4e877877 // zip2 v23.4s, v3.4s, v7.4s
+	WORD $0x3d819116 // str q22, [x8, #1600]
+	WORD $0x3d819517 // str q23, [x8, #1616]
+	WORD $0x3dc00d30 // ldr q16, [x9, #48]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc01d30 // ldr q16, [x9, #112]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e843816 // zip1 v22.4s, v0.4s, v4.4s
+	WORD $0x4e847817 // zip2 v23.4s, v0.4s, v4.4s
+	WORD $0x3d801916 // str q22, [x8, #96]
+	WORD $0x3d801d17 // str q23, [x8, #112]
+	WORD $0x4e853836 // zip1 v22.4s, v1.4s, v5.4s
+	WORD $0x4e857837 // zip2 v23.4s, v1.4s, v5.4s
+	WORD $0x3d809916 // str q22, [x8, #608]
+	WORD $0x3d809d17 // str q23, [x8, #624]
+	WORD $0x4e863856 // zip1 v22.4s, v2.4s, v6.4s
+	WORD $0x4e867857 // zip2 v23.4s, v2.4s, v6.4s
+	WORD $0x3d811916 // str q22, [x8, #1120]
+	WORD $0x3d811d17 // str q23, [x8, #1136]
+	WORD $0x4e873876 // zip1 v22.4s, v3.4s, v7.4s
+	WORD $0x4e877877 // zip2 v23.4s, v3.4s, v7.4s
+	WORD $0x3d819916 // str q22, [x8, #1632]
+	WORD $0x3d819d17 // str q23, [x8, #1648]
+	WORD $0x3dc02130 // ldr q16, [x9, #128]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc03130 // ldr q16, [x9, #192]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e843816 // zip1 v22.4s, v0.4s, v4.4s
+	WORD $0x4e847817 // zip2 v23.4s, v0.4s, v4.4s
+	WORD $0x3d802116 // str q22, [x8, #128]
+	WORD $0x3d802517 // str q23, [x8, #144]
+	WORD $0x4e853836 // zip1 v22.4s, v1.4s, v5.4s
+	WORD $0x4e857837 // zip2 v23.4s, v1.4s, v5.4s
+	WORD $0x3d80a116 // str q22, [x8, #640]
+	WORD $0x3d80a517 // str q23, [x8, #656]
+	WORD $0x4e863856 // zip1 v22.4s, v2.4s, v6.4s
+	WORD $0x4e867857 // zip2 v23.4s, v2.4s, v6.4s
+	WORD $0x3d812116 // str q22, [x8, #1152]
+	WORD $0x3d812517 // str q23, [x8, #1168]
+	WORD $0x4e873876 // zip1 v22.4s, v3.4s, v7.4s
+	WORD $0x4e877877 // zip2 v23.4s, v3.4s, v7.4s
+	WORD $0x3d81a116 // str q22, [x8, #1664]
+	WORD $0x3d81a517 // str q23, [x8, #1680]
+	WORD $0x3dc02530 // ldr q16, [x9, #144]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc03530 // ldr q16, [x9, #208]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e843816 // zip1 v22.4s, v0.4s, v4.4s
+	WORD $0x4e847817 // zip2 v23.4s, v0.4s, v4.4s
+	WORD $0x3d802916 // str q22, [x8, #160]
+	WORD $0x3d802d17 // str q23, [x8, #176]
+	WORD $0x4e853836 // zip1 v22.4s, v1.4s, v5.4s
+	WORD $0x4e857837 // zip2 v23.4s, v1.4s, v5.4s
+	WORD $0x3d80a916 // str q22, [x8, #672]
+	WORD $0x3d80ad17 // str q23, [x8, #688]
+	WORD $0x4e863856 // zip1 v22.4s, v2.4s, v6.4s
+	WORD $0x4e867857 // zip2 v23.4s, v2.4s, v6.4s
+	WORD $0x3d812916 // str q22, [x8, #1184]
+	WORD $0x3d812d17 // str q23, [x8, #1200]
+	WORD $0x4e873876 // zip1 v22.4s, v3.4s, v7.4s
+	WORD $0x4e877877 // zip2 v23.4s, v3.4s, v7.4s
+	WORD $0x3d81a916 // str q22, [x8, #1696]
+	WORD $0x3d81ad17 // str q23, [x8, #1712]
+	WORD $0x3dc02930 // ldr q16, [x9, #160]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc03930 // ldr q16, [x9, #224]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e843816 // zip1 v22.4s, v0.4s, v4.4s
+	WORD $0x4e847817 // zip2 v23.4s, v0.4s, v4.4s
+	WORD $0x3d803116 // str q22, [x8, #192]
+	WORD $0x3d803517 // str q23, [x8, #208]
+	WORD $0x4e853836 // zip1 v22.4s, v1.4s, v5.4s
+	WORD $0x4e857837 // zip2 v23.4s, v1.4s, v5.4s
+	WORD $0x3d80b116 // str q22, [x8, #704]
+	WORD $0x3d80b517 // str q23, [x8, #720]
+	WORD $0x4e863856 // zip1 v22.4s, v2.4s, v6.4s
+	WORD $0x4e867857 // zip2 v23.4s, v2.4s, v6.4s
+	WORD $0x3d813116 // str q22, [x8, #1216]
+	WORD $0x3d813517 // str q23, [x8, #1232]
+	WORD $0x4e873876 // zip1 v22.4s, v3.4s, v7.4s
+	WORD $0x4e877877 // zip2 v23.4s, v3.4s, v7.4s
+	WORD $0x3d81b116 // str q22, [x8, #1728]
+	WORD $0x3d81b517 // str q23, [x8, #1744]
+	WORD $0x3dc02d30 // ldr q16, [x9, #176]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc03d30 // ldr q16, [x9, #240]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e843816 // zip1 v22.4s, v0.4s, v4.4s
+	WORD $0x4e847817 // zip2 v23.4s, v0.4s, v4.4s
+	WORD $0x3d803916 // str q22, [x8, #224]
+	WORD $0x3d803d17 // str q23, [x8, #240]
+	WORD $0x4e853836 // zip1 v22.4s, v1.4s, v5.4s
+	WORD $0x4e857837 // zip2 v23.4s, v1.4s, v5.4s
+	WORD $0x3d80b916 // str q22, [x8, #736]
+	WORD $0x3d80bd17 // str q23, [x8, #752]
+	WORD $0x4e863856 // zip1 v22.4s, v2.4s, v6.4s
+	WORD $0x4e867857 // zip2 v23.4s, v2.4s, v6.4s
+	WORD $0x3d813916 // str q22, [x8, #1248]
+	WORD $0x3d813d17 // str q23, [x8, #1264]
+	WORD $0x4e873876 // zip1 v22.4s, v3.4s, v7.4s
+	WORD $0x4e877877 // zip2 v23.4s, v3.4s, v7.4s
+	WORD $0x3d81b916 // str q22, [x8, #1760]
+	WORD $0x3d81bd17 // str q23, [x8, #1776]
+	WORD $0x3dc04130 // ldr q16, [x9, #256]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc05130 // ldr q16, [x9, #320]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e843816 // zip1 v22.4s, v0.4s, v4.4s
+	WORD $0x4e847817 // zip2 v23.4s, v0.4s, v4.4s
+	WORD $0x3d804116 // str q22, [x8, #256]
+	WORD $0x3d804517 // str q23, [x8, #272]
+	WORD $0x4e853836 // zip1 v22.4s, v1.4s, v5.4s
+	WORD $0x4e857837 // zip2 v23.4s, v1.4s, v5.4s
+	WORD $0x3d80c116 // str q22, [x8, #768]
+	WORD $0x3d80c517 // str q23, [x8, #784]
+	WORD $0x4e863856 // zip1 v22.4s, v2.4s, v6.4s
+	WORD $0x4e867857 // zip2 v23.4s, v2.4s, v6.4s
+	WORD $0x3d814116 // str q22, [x8, #1280]
+	WORD $0x3d814517 // str q23, [x8, #1296]
+	WORD $0x4e873876 // zip1 v22.4s, v3.4s, v7.4s
+	WORD $0x4e877877 // zip2 v23.4s, v3.4s, v7.4s
+	WORD $0x3d81c116 // str q22, [x8, #1792]
+	WORD $0x3d81c517 // str q23, [x8, #1808]
+	WORD $0x3dc04530 // ldr q16, [x9, #272]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc05530 // ldr q16, [x9, #336]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e843816 // zip1 v22.4s, v0.4s, v4.4s
+	WORD $0x4e847817 // zip2 v23.4s, v0.4s, v4.4s
+	WORD $0x3d804916 // str q22, [x8, #288]
+	WORD $0x3d804d17 // str q23, [x8, #304]
+	WORD $0x4e853836 // zip1 v22.4s, v1.4s, v5.4s
+	WORD $0x4e857837 // zip2 v23.4s, v1.4s, v5.4s
+	WORD $0x3d80c916 // str q22, [x8, #800]
+	WORD $0x3d80cd17 // str q23, [x8, #816]
+	WORD $0x4e863856 // zip1 v22.4s, v2.4s, v6.4s
+	WORD $0x4e867857 // zip2 v23.4s, v2.4s, v6.4s
+	WORD $0x3d814916 // str q22, [x8, #1312]
+	WORD $0x3d814d17 // str q23, [x8, #1328]
+	WORD $0x4e873876 // zip1 v22.4s, v3.4s, v7.4s
+	WORD $0x4e877877 // zip2 v23.4s, v3.4s, v7.4s
+	WORD $0x3d81c916 // str q22, [x8, #1824]
+	WORD $0x3d81cd17 // str q23, [x8, #1840]
+	WORD $0x3dc04930 // ldr q16, [x9, #288]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc05930 // ldr q16, [x9, #352]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e843816 // zip1 v22.4s, v0.4s, v4.4s
+	WORD $0x4e847817 // zip2 v23.4s, v0.4s, v4.4s
+	WORD $0x3d805116 // str q22, [x8, #320]
+	WORD $0x3d805517 // str q23, [x8, #336]
+	WORD $0x4e853836 // zip1 v22.4s, v1.4s, v5.4s
+	WORD $0x4e857837 // zip2 v23.4s, v1.4s, v5.4s
+	WORD $0x3d80d116 // str q22, [x8, #832]
+	WORD $0x3d80d517 // str q23, [x8, #848]
+	WORD $0x4e863856 // zip1 v22.4s, v2.4s, v6.4s
+	WORD $0x4e867857 // zip2 v23.4s, v2.4s, v6.4s
+	WORD $0x3d815116 // str q22, [x8, #1344]
+	WORD $0x3d815517 // str q23, [x8, #1360]
+	WORD $0x4e873876 // zip1 v22.4s, v3.4s, v7.4s
+	WORD $0x4e877877 // zip2 v23.4s, v3.4s, v7.4s
+	WORD $0x3d81d116 // str q22, [x8, #1856]
+	WORD $0x3d81d517 // str q23, [x8, #1872]
+	WORD $0x3dc04d30 // ldr q16, [x9, #304]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc05d30 // ldr q16, [x9, #368]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e843816 // zip1 v22.4s, v0.4s, v4.4s
+	WORD $0x4e847817 // zip2 v23.4s, v0.4s, v4.4s
+	WORD $0x3d805916 // str q22, [x8, #352]
+	WORD $0x3d805d17 // str q23, [x8, #368]
+	WORD $0x4e853836 // zip1 v22.4s, v1.4s, v5.4s
+	WORD $0x4e857837 // zip2 v23.4s, v1.4s, v5.4s
+	WORD $0x3d80d916 // str q22, [x8, #864]
+	WORD $0x3d80dd17 // str q23, [x8, #880]
+	WORD $0x4e863856 // zip1 v22.4s, v2.4s, v6.4s
+	WORD $0x4e867857 // zip2 v23.4s, v2.4s, v6.4s
+	WORD $0x3d815916 // str q22, [x8, #1376]
+	WORD $0x3d815d17 // str q23, [x8, #1392]
+	WORD $0x4e873876 // zip1 v22.4s, v3.4s, v7.4s
+	WORD $0x4e877877 // zip2 v23.4s, v3.4s, v7.4s
+	WORD $0x3d81d916 // str q22, [x8, #1888]
+	WORD $0x3d81dd17 // str q23, [x8, #1904]
+	WORD $0x3dc06130 // ldr q16, [x9, #384]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc07130 // ldr q16, [x9, #448]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e843816 // zip1 v22.4s, v0.4s, v4.4s
+	WORD $0x4e847817 // zip2 v23.4s, v0.4s, v4.4s
+	WORD $0x3d806116 // str q22, [x8, #384]
+	WORD $0x3d806517 // str q23, [x8, #400]
+	WORD $0x4e853836 // zip1 v22.4s, v1.4s, v5.4s
+	WORD $0x4e857837 // zip2 v23.4s, v1.4s, v5.4s
+	WORD $0x3d80e116 // str q22, [x8, #896]
+	WORD $0x3d80e517 // str q23, [x8, #912]
+	WORD $0x4e863856 // zip1 v22.4s, v2.4s, v6.4s
+	WORD $0x4e867857 // zip2 v23.4s, v2.4s, v6.4s
+	WORD $0x3d816116 // str q22, [x8, #1408]
+	WORD $0x3d816517 // str q23, [x8, #1424]
+	WORD $0x4e873876 // zip1 v22.4s, v3.4s, v7.4s
+	WORD $0x4e877877 // zip2 v23.4s, v3.4s, v7.4s
+	WORD $0x3d81e116 // str q22, [x8, #1920]
+	WORD $0x3d81e517 // str q23, [x8, #1936]
+	WORD $0x3dc06530 // ldr q16, [x9, #400]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc07530 // ldr q16, [x9, #464]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e843816 // zip1 v22.4s, v0.4s, v4.4s
+	WORD $0x4e847817 // zip2 v23.4s, v0.4s, v4.4s
+	WORD $0x3d806916 // str q22, [x8, #416]
+	WORD $0x3d806d17 // str q23, [x8, #432]
+	WORD $0x4e853836 // zip1 v22.4s, v1.4s, v5.4s
+	WORD $0x4e857837 // zip2 v23.4s, v1.4s, v5.4s
+	WORD $0x3d80e916 // str q22, [x8, #928]
+	WORD $0x3d80ed17 // str q23, [x8, #944]
+	WORD $0x4e863856 // zip1 v22.4s, v2.4s, v6.4s
+	WORD $0x4e867857 // zip2 v23.4s, v2.4s, v6.4s
+	WORD $0x3d816916 // str q22, [x8, #1440]
+	WORD $0x3d816d17 // str q23, [x8, #1456]
+	WORD $0x4e873876 // zip1 v22.4s, v3.4s, v7.4s
+	WORD $0x4e877877 // zip2 v23.4s, v3.4s, v7.4s
+	WORD $0x3d81e916 // str q22, [x8, #1952]
+	WORD $0x3d81ed17 // str q23, [x8, #1968]
+	WORD $0x3dc06930 // ldr q16, [x9, #416]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc07930 // ldr q16, [x9, #480]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e843816 // zip1 v22.4s, v0.4s, v4.4s
+	WORD $0x4e847817 // zip2 v23.4s, v0.4s, v4.4s
+	WORD $0x3d807116 // str q22, [x8, #448]
+	WORD $0x3d807517 // str q23, [x8, #464]
+	WORD $0x4e853836 // zip1 v22.4s, v1.4s, v5.4s
+	WORD $0x4e857837 // zip2 v23.4s, v1.4s, v5.4s
+	WORD $0x3d80f116 // str q22, [x8, #960]
+	WORD $0x3d80f517 // str q23, [x8, #976]
+	WORD $0x4e863856 // zip1 v22.4s, v2.4s, v6.4s
+	WORD $0x4e867857 // zip2 v23.4s, v2.4s, v6.4s
+	WORD $0x3d817116 // str q22, [x8, #1472]
+	WORD $0x3d817517 // str q23, [x8, #1488]
+	WORD $0x4e873876 // zip1 v22.4s, v3.4s, v7.4s
+	WORD $0x4e877877 // zip2 v23.4s, v3.4s, v7.4s
+	WORD $0x3d81f116 // str q22, [x8, #1984]
+	WORD $0x3d81f517 // str q23, [x8, #2000]
+	WORD $0x3dc06d30 // ldr q16, [x9, #432]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc07d30 // ldr q16, [x9, #496]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e843816 // zip1 v22.4s, v0.4s, v4.4s
+	WORD $0x4e847817 // zip2 v23.4s, v0.4s, v4.4s
+	WORD $0x3d807916 // str q22, [x8, #480]
+	WORD $0x3d807d17 // str q23, [x8, #496]
+	WORD $0x4e853836 // zip1 v22.4s, v1.4s, v5.4s
+	WORD $0x4e857837 // zip2 v23.4s, v1.4s, v5.4s
+	WORD $0x3d80f916 // str q22, [x8, #992]
+	WORD $0x3d80fd17 // str q23, [x8, #1008]
+	WORD $0x4e863856 // zip1 v22.4s, v2.4s, v6.4s
+	WORD $0x4e867857 // zip2 v23.4s, v2.4s, v6.4s
+	WORD $0x3d817916 // str q22, [x8, #1504]
+	WORD $0x3d817d17 // str q23, [x8, #1520]
+	WORD $0x4e873876 // zip1 v22.4s, v3.4s, v7.4s
+	WORD $0x4e877877 // zip2 v23.4s, v3.4s, v7.4s
+	WORD $0x3d81f916 // str q22, [x8, #2016]
+	WORD $0x3d81fd17 // str q23, [x8, #2032]
+	ADD $2048, R8
+	ADD $512, R9
+	SUB $1, R13
+	CBNZ R13, unpack90
+	ADD $1344, R1
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	MOVD groupArgs_rows(R0), R5
+rows4_92:
+	CMP $4, R5
+	BLT rowsNext91
+	// 4 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass93:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+block94:
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x3dc00148 // ldr q8, [x10, #0]
+	WORD $0x3dc05149 // ldr q9, [x10, #320]
+	WORD $0x4ec93900 // zip1 v0.2d, v8.2d, v9.2d
+	WORD $0x4ec97901 // zip2 v1.2d, v8.2d, v9.2d
+	WORD $0x3dc0a148 // ldr q8, [x10, #640]
+	WORD $0x3dc0f149 // ldr q9, [x10, #960]
+	WORD $0x4ec93902 // zip1 v2.2d, v8.2d, v9.2d
+	WORD $0x4ec97903 // zip2 v3.2d, v8.2d, v9.2d
+	WORD $0x3dc00104 // ldr q4, [x8, #0]
+	WORD $0x3dc00505 // ldr q5, [x8, #16]
+	WORD $0x3dc00906 // ldr q6, [x8, #32]
+	WORD $0x3dc00d07 // ldr q7, [x8, #48]
+	WORD $0x4e80a48a // smmla v10.4s, v4.16b, v0.16b
+	WORD $0x4e80a4ab // smmla v11.4s, v5.16b, v0.16b
+	WORD $0x4e80a4cc // smmla v12.4s, v6.16b, v0.16b
+	WORD $0x4e80a4ed // smmla v13.4s, v7.16b, v0.16b
+	WORD $0x4e82a48e // smmla v14.4s, v4.16b, v2.16b
+	WORD $0x4e82a4af // smmla v15.4s, v5.16b, v2.16b
+	WORD $0x4e82a4d0 // smmla v16.4s, v6.16b, v2.16b
+	WORD $0x4e82a4f1 // smmla v17.4s, v7.16b, v2.16b
+	WORD $0x3dc02104 // ldr q4, [x8, #128]
+	WORD $0x3dc02505 // ldr q5, [x8, #144]
+	WORD $0x3dc02906 // ldr q6, [x8, #160]
+	WORD $0x3dc02d07 // ldr q7, [x8, #176]
+	WORD $0x4e81a48a // smmla v10.4s, v4.16b, v1.16b
+	WORD $0x4e81a4ab // smmla v11.4s, v5.16b, v1.16b
+	WORD $0x4e81a4cc // smmla v12.4s, v6.16b, v1.16b
+	WORD $0x4e81a4ed // smmla v13.4s, v7.16b, v1.16b
+	WORD $0x4e83a48e // smmla v14.4s, v4.16b, v3.16b
+	WORD $0x4e83a4af // smmla v15.4s, v5.16b, v3.16b
+	WORD $0x4e83a4d0 // smmla v16.4s, v6.16b, v3.16b
+	WORD $0x4e83a4f1 // smmla v17.4s, v7.16b, v3.16b
+	WORD $0x3dc40164 // ldr q4, [x11, #4096]
+	WORD $0x3dc40565 // ldr q5, [x11, #4112]
+	WORD $0x3dc40966 // ldr q6, [x11, #4128]
+	WORD $0x3dc40d67 // ldr q7, [x11, #4144]
+	WORD $0x4ea49552 // mla v18.4s, v10.4s, v4.4s
+	WORD $0x4ea59573 // mla v19.4s, v11.4s, v5.4s
+	WORD $0x4ea69594 // mla v20.4s, v12.4s, v6.4s
+	WORD $0x4ea795b5 // mla v21.4s, v13.4s, v7.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	WORD $0x4ea69618 // mla v24.4s, v16.4s, v6.4s
+	WORD $0x4ea79639 // mla v25.4s, v17.4s, v7.4s
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x3dc00548 // ldr q8, [x10, #16]
+	WORD $0x3dc05549 // ldr q9, [x10, #336]
+	WORD $0x4ec93900 // zip1 v0.2d, v8.2d, v9.2d
+	WORD $0x4ec97901 // zip2 v1.2d, v8.2d, v9.2d
+	WORD $0x3dc0a548 // ldr q8, [x10, #656]
+	WORD $0x3dc0f549 // ldr q9, [x10, #976]
+	WORD $0x4ec93902 // zip1 v2.2d, v8.2d, v9.2d
+	WORD $0x4ec97903 // zip2 v3.2d, v8.2d, v9.2d
+	WORD $0x3dc04104 // ldr q4, [x8, #256]
+	WORD $0x3dc04505 // ldr q5, [x8, #272]
+	WORD $0x3dc04906 // ldr q6, [x8, #288]
+	WORD $0x3dc04d07 // ldr q7, [x8, #304]
+	WORD $0x4e80a48a // smmla v10.4s, v4.16b, v0.16b
+	WORD $0x4e80a4ab // smmla v11.4s, v5.16b, v0.16b
+	WORD $0x4e80a4cc // smmla v12.4s, v6.16b, v0.16b
+	WORD $0x4e80a4ed // smmla v13.4s, v7.16b, v0.16b
+	WORD $0x4e82a48e // smmla v14.4s, v4.16b, v2.16b
+	WORD $0x4e82a4af // smmla v15.4s, v5.16b, v2.16b
+	WORD $0x4e82a4d0 // smmla v16.4s, v6.16b, v2.16b
+	WORD $0x4e82a4f1 // smmla v17.4s, v7.16b, v2.16b
+	WORD $0x3dc06104 // ldr q4, [x8, #384]
+	WORD $0x3dc06505 // ldr q5, [x8, #400]
+	WORD $0x3dc06906 // ldr q6, [x8, #416]
+	WORD $0x3dc06d07 // ldr q7, [x8, #432]
+	WORD $0x4e81a48a // smmla v10.4s, v4.16b, v1.16b
+	WORD $0x4e81a4ab // smmla v11.4s, v5.16b, v1.16b
+	WORD $0x4e81a4cc // smmla v12.4s, v6.16b, v1.16b
+	WORD $0x4e81a4ed // smmla v13.4s, v7.16b, v1.16b
+	WORD $0x4e83a48e // smmla v14.4s, v4.16b, v3.16b
+	WORD $0x4e83a4af // smmla v15.4s, v5.16b, v3.16b
+	WORD $0x4e83a4d0 // smmla v16.4s, v6.16b, v3.16b
+	WORD $0x4e83a4f1 // smmla v17.4s, v7.16b, v3.16b
+	WORD $0x3dc42164 // ldr q4, [x11, #4224]
+	WORD $0x3dc42565 // ldr q5, [x11, #4240]
+	WORD $0x3dc42966 // ldr q6, [x11, #4256]
+	WORD $0x3dc42d67 // ldr q7, [x11, #4272]
+	WORD $0x4ea49552 // mla v18.4s, v10.4s, v4.4s
+	WORD $0x4ea59573 // mla v19.4s, v11.4s, v5.4s
+	WORD $0x4ea69594 // mla v20.4s, v12.4s, v6.4s
+	WORD $0x4ea795b5 // mla v21.4s, v13.4s, v7.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	WORD $0x4ea69618 // mla v24.4s, v16.4s, v6.4s
+	WORD $0x4ea79639 // mla v25.4s, v17.4s, v7.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $256, R11
+	SUB $1, R13
+	CBNZ R13, block94
+	WORD $0x4e931a44 // uzp1 v4.4s, v18.4s, v19.4s
+	WORD $0x4e935a53 // uzp2 v19.4s, v18.4s, v19.4s
+	WORD $0x4e951a92 // uzp1 v18.4s, v20.4s, v21.4s
+	WORD $0x4e955a95 // uzp2 v21.4s, v20.4s, v21.4s
+	WORD $0x4e971ad4 // uzp1 v20.4s, v22.4s, v23.4s
+	WORD $0x4e975ad7 // uzp2 v23.4s, v22.4s, v23.4s
+	WORD $0x4e991b16 // uzp1 v22.4s, v24.4s, v25.4s
+	WORD $0x4e995b19 // uzp2 v25.4s, v24.4s, v25.4s
+	WORD $0x3dc040c0 // ldr q0, [x6, #256]
+	WORD $0x3dc090c1 // ldr q1, [x6, #576]
+	WORD $0x3dc0e0c2 // ldr q2, [x6, #896]
+	WORD $0x3dc130c3 // ldr q3, [x6, #1216]
+	WORD $0x3dc60325 // ldr q5, [x25, #6144]
+	WORD $0x0f40a0a6 // smull v6.4s, v5.4h, v0.h[0]
+	WORD $0x4f5020a6 // smlal2 v6.4s, v5.8h, v0.h[1]
+	WORD $0x0f41a0a8 // smull v8.4s, v5.4h, v1.h[0]
+	WORD $0x4f5120a8 // smlal2 v8.4s, v5.8h, v1.h[1]
+	WORD $0x0f42a0aa // smull v10.4s, v5.4h, v2.h[0]
+	WORD $0x4f5220aa // smlal2 v10.4s, v5.8h, v2.h[1]
+	WORD $0x0f43a0ac // smull v12.4s, v5.4h, v3.h[0]
+	WORD $0x4f5320ac // smlal2 v12.4s, v5.8h, v3.h[1]
+	WORD $0x3dc62325 // ldr q5, [x25, #6272]
+	WORD $0x0f40a0a7 // smull v7.4s, v5.4h, v0.h[0]
+	WORD $0x4f5020a7 // smlal2 v7.4s, v5.8h, v0.h[1]
+	WORD $0x0f41a0a9 // smull v9.4s, v5.4h, v1.h[0]
+	WORD $0x4f5120a9 // smlal2 v9.4s, v5.8h, v1.h[1]
+	WORD $0x0f42a0ab // smull v11.4s, v5.4h, v2.h[0]
+	WORD $0x4f5220ab // smlal2 v11.4s, v5.8h, v2.h[1]
+	WORD $0x0f43a0ad // smull v13.4s, v5.4h, v3.h[0]
+	WORD $0x4f5320ad // smlal2 v13.4s, v5.8h, v3.h[1]
+	WORD $0x3dc60725 // ldr q5, [x25, #6160]
+	WORD $0x0f6020a6 // smlal v6.4s, v5.4h, v0.h[2]
+	WORD $0x4f7020a6 // smlal2 v6.4s, v5.8h, v0.h[3]
+	WORD $0x0f6120a8 // smlal v8.4s, v5.4h, v1.h[2]
+	WORD $0x4f7120a8 // smlal2 v8.4s, v5.8h, v1.h[3]
+	WORD $0x0f6220aa // smlal v10.4s, v5.4h, v2.h[2]
+	WORD $0x4f7220aa // smlal2 v10.4s, v5.8h, v2.h[3]
+	WORD $0x0f6320ac // smlal v12.4s, v5.4h, v3.h[2]
+	WORD $0x4f7320ac // smlal2 v12.4s, v5.8h, v3.h[3]
+	WORD $0x3dc62725 // ldr q5, [x25, #6288]
+	WORD $0x0f6020a7 // smlal v7.4s, v5.4h, v0.h[2]
+	WORD $0x4f7020a7 // smlal2 v7.4s, v5.8h, v0.h[3]
+	WORD $0x0f6120a9 // smlal v9.4s, v5.4h, v1.h[2]
+	WORD $0x4f7120a9 // smlal2 v9.4s, v5.8h, v1.h[3]
+	WORD $0x0f6220ab // smlal v11.4s, v5.4h, v2.h[2]
+	WORD $0x4f7220ab // smlal2 v11.4s, v5.8h, v2.h[3]
+	WORD $0x0f6320ad // smlal v13.4s, v5.4h, v3.h[2]
+	WORD $0x4f7320ad // smlal2 v13.4s, v5.8h, v3.h[3]
+	WORD $0x3dc60b25 // ldr q5, [x25, #6176]
+	WORD $0x0f4028a6 // smlal v6.4s, v5.4h, v0.h[4]
+	WORD $0x4f5028a6 // smlal2 v6.4s, v5.8h, v0.h[5]
+	WORD $0x0f4128a8 // smlal v8.4s, v5.4h, v1.h[4]
+	WORD $0x4f5128a8 // smlal2 v8.4s, v5.8h, v1.h[5]
+	WORD $0x0f4228aa // smlal v10.4s, v5.4h, v2.h[4]
+	WORD $0x4f5228aa // smlal2 v10.4s, v5.8h, v2.h[5]
+	WORD $0x0f4328ac // smlal v12.4s, v5.4h, v3.h[4]
+	WORD $0x4f5328ac // smlal2 v12.4s, v5.8h, v3.h[5]
+	WORD $0x3dc62b25 // ldr q5, [x25, #6304]
+	WORD $0x0f4028a7 // smlal v7.4s, v5.4h, v0.h[4]
+	WORD $0x4f5028a7 // smlal2 v7.4s, v5.8h, v0.h[5]
+	WORD $0x0f4128a9 // smlal v9.4s, v5.4h, v1.h[4]
+	WORD $0x4f5128a9 // smlal2 v9.4s, v5.8h, v1.h[5]
+	WORD $0x0f4228ab // smlal v11.4s, v5.4h, v2.h[4]
+	WORD $0x4f5228ab // smlal2 v11.4s, v5.8h, v2.h[5]
+	WORD $0x0f4328ad // smlal v13.4s, v5.4h, v3.h[4]
+	WORD $0x4f5328ad // smlal2 v13.4s, v5.8h, v3.h[5]
+	WORD $0x3dc60f25 // ldr q5, [x25, #6192]
+	WORD $0x0f6028a6 // smlal v6.4s, v5.4h, v0.h[6]
+	WORD $0x4f7028a6 // smlal2 v6.4s, v5.8h, v0.h[7]
+	WORD $0x0f6128a8 // smlal v8.4s, v5.4h, v1.h[6]
+	WORD $0x4f7128a8 // smlal2 v8.4s, v5.8h, v1.h[7]
+	WORD $0x0f6228aa // smlal v10.4s, v5.4h, v2.h[6]
+	WORD $0x4f7228aa // smlal2 v10.4s, v5.8h, v2.h[7]
+	WORD $0x0f6328ac // smlal v12.4s, v5.4h, v3.h[6]
+	WORD $0x4f7328ac // smlal2 v12.4s, v5.8h, v3.h[7]
+	WORD $0x3dc62f25 // ldr q5, [x25, #6320]
+	WORD $0x0f6028a7 // smlal v7.4s, v5.4h, v0.h[6]
+	WORD $0x4f7028a7 // smlal2 v7.4s, v5.8h, v0.h[7]
+	WORD $0x0f6128a9 // smlal v9.4s, v5.4h, v1.h[6]
+	WORD $0x4f7128a9 // smlal2 v9.4s, v5.8h, v1.h[7]
+	WORD $0x0f6228ab // smlal v11.4s, v5.4h, v2.h[6]
+	WORD $0x4f7228ab // smlal2 v11.4s, v5.8h, v2.h[7]
+	WORD $0x0f6328ad // smlal v13.4s, v5.4h, v3.h[6]
+	WORD $0x4f7328ad // smlal2 v13.4s, v5.8h, v3.h[7]
+	WORD $0x3dc044c0 // ldr q0, [x6, #272]
+	WORD $0x3dc094c1 // ldr q1, [x6, #592]
+	WORD $0x3dc0e4c2 // ldr q2, [x6, #912]
+	WORD $0x3dc134c3 // ldr q3, [x6, #1232]
+	WORD $0x3dc61325 // ldr q5, [x25, #6208]
+	WORD $0x0f4020a6 // smlal v6.4s, v5.4h, v0.h[0]
+	WORD $0x4f5020a6 // smlal2 v6.4s, v5.8h, v0.h[1]
+	WORD $0x0f4120a8 // smlal v8.4s, v5.4h, v1.h[0]
+	WORD $0x4f5120a8 // smlal2 v8.4s, v5.8h, v1.h[1]
+	WORD $0x0f4220aa // smlal v10.4s, v5.4h, v2.h[0]
+	WORD $0x4f5220aa // smlal2 v10.4s, v5.8h, v2.h[1]
+	WORD $0x0f4320ac // smlal v12.4s, v5.4h, v3.h[0]
+	WORD $0x4f5320ac // smlal2 v12.4s, v5.8h, v3.h[1]
+	WORD $0x3dc63325 // ldr q5, [x25, #6336]
+	WORD $0x0f4020a7 // smlal v7.4s, v5.4h, v0.h[0]
+	WORD $0x4f5020a7 // smlal2 v7.4s, v5.8h, v0.h[1]
+	WORD $0x0f4120a9 // smlal v9.4s, v5.4h, v1.h[0]
+	WORD $0x4f5120a9 // smlal2 v9.4s, v5.8h, v1.h[1]
+	WORD $0x0f4220ab // smlal v11.4s, v5.4h, v2.h[0]
+	WORD $0x4f5220ab // smlal2 v11.4s, v5.8h, v2.h[1]
+	WORD $0x0f4320ad // smlal v13.4s, v5.4h, v3.h[0]
+	WORD $0x4f5320ad // smlal2 v13.4s, v5.8h, v3.h[1]
+	WORD $0x3dc61725 // ldr q5, [x25, #6224]
+	WORD $0x0f6020a6 // smlal v6.4s, v5.4h, v0.h[2]
+	WORD $0x4f7020a6 // smlal2 v6.4s, v5.8h, v0.h[3]
+	WORD $0x0f6120a8 // smlal v8.4s, v5.4h, v1.h[2]
+	WORD $0x4f7120a8 // smlal2 v8.4s, v5.8h, v1.h[3]
+	WORD $0x0f6220aa // smlal v10.4s, v5.4h, v2.h[2]
+	WORD $0x4f7220aa // smlal2 v10.4s, v5.8h, v2.h[3]
+	WORD $0x0f6320ac // smlal v12.4s, v5.4h, v3.h[2]
+	WORD $0x4f7320ac // smlal2 v12.4s, v5.8h, v3.h[3]
+	WORD $0x3dc63725 // ldr q5, [x25, #6352]
+	WORD $0x0f6020a7 // smlal v7.4s, v5.4h, v0.h[2]
+	WORD $0x4f7020a7 // smlal2 v7.4s, v5.8h, v0.h[3]
+	WORD $0x0f6120a9 // smlal v9.4s, v5.4h, v1.h[2]
+	WORD $0x4f7120a9 // smlal2 v9.4s, v5.8h, v1.h[3]
+	WORD $0x0f6220ab // smlal v11.4s, v5.4h, v2.h[2]
+	WORD $0x4f7220ab // smlal2 v11.4s, v5.8h, v2.h[3]
+	WORD $0x0f6320ad // smlal v13.4s, v5.4h, v3.h[2]
+	WORD $0x4f7320ad // smlal2 v13.4s, v5.8h, v3.h[3]
+	WORD $0x3dc61b25 // ldr q5, [x25, #6240]
+	WORD $0x0f4028a6 // smlal v6.4s, v5.4h, v0.h[4]
+	WORD $0x4f5028a6 // smlal2 v6.4s, v5.8h, v0.h[5]
+	WORD $0x0f4128a8 // smlal v8.4s, v5.4h, v1.h[4]
+	WORD $0x4f5128a8 // smlal2 v8.4s, v5.8h, v1.h[5]
+	WORD $0x0f4228aa // smlal v10.4s, v5.4h, v2.h[4]
+	WORD $0x4f5228aa // smlal2 v10.4s, v5.8h, v2.h[5]
+	WORD $0x0f4328ac // smlal v12.4s, v5.4h, v3.h[4]
+	WORD $0x4f5328ac // smlal2 v12.4s, v5.8h, v3.h[5]
+	WORD $0x3dc63b25 // ldr q5, [x25, #6368]
+	WORD $0x0f4028a7 // smlal v7.4s, v5.4h, v0.h[4]
+	WORD $0x4f5028a7 // smlal2 v7.4s, v5.8h, v0.h[5]
+	WORD $0x0f4128a9 // smlal v9.4s, v5.4h, v1.h[4]
+	WORD $0x4f5128a9 // smlal2 v9.4s, v5.8h, v1.h[5]
+	WORD $0x0f4228ab // smlal v11.4s, v5.4h, v2.h[4]
+	WORD $0x4f5228ab // smlal2 v11.4s, v5.8h, v2.h[5]
+	WORD $0x0f4328ad // smlal v13.4s, v5.4h, v3.h[4]
+	WORD $0x4f5328ad // smlal2 v13.4s, v5.8h, v3.h[5]
+	WORD $0x3dc61f25 // ldr q5, [x25, #6256]
+	WORD $0x0f6028a6 // smlal v6.4s, v5.4h, v0.h[6]
+	WORD $0x4f7028a6 // smlal2 v6.4s, v5.8h, v0.h[7]
+	WORD $0x0f6128a8 // smlal v8.4s, v5.4h, v1.h[6]
+	WORD $0x4f7128a8 // smlal2 v8.4s, v5.8h, v1.h[7]
+	WORD $0x0f6228aa // smlal v10.4s, v5.4h, v2.h[6]
+	WORD $0x4f7228aa // smlal2 v10.4s, v5.8h, v2.h[7]
+	WORD $0x0f6328ac // smlal v12.4s, v5.4h, v3.h[6]
+	WORD $0x4f7328ac // smlal2 v12.4s, v5.8h, v3.h[7]
+	WORD $0x3dc63f25 // ldr q5, [x25, #6384]
+	WORD $0x0f6028a7 // smlal v7.4s, v5.4h, v0.h[6]
+	WORD $0x4f7028a7 // smlal2 v7.4s, v5.8h, v0.h[7]
+	WORD $0x0f6128a9 // smlal v9.4s, v5.4h, v1.h[6]
+	WORD $0x4f7128a9 // smlal2 v9.4s, v5.8h, v1.h[7]
+	WORD $0x0f6228ab // smlal v11.4s, v5.4h, v2.h[6]
+	WORD $0x4f7228ab // smlal2 v11.4s, v5.8h, v2.h[7]
+	WORD $0x0f6328ad // smlal v13.4s, v5.4h, v3.h[6]
+	WORD $0x4f7328ad // smlal2 v13.4s, v5.8h, v3.h[7]
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
+	WORD $0xbd44f0c3 // ldr s3, [x6, #1264]
+	WORD $0x3dc682e5 // ldr q5, [x23, #6656]
+	WORD $0x3dc692f0 // ldr q16, [x23, #6720]
+	WORD $0x3dc002cf // ldr q15, [x22, #0]
+	WORD $0x4f8090ae // fmul v14.4s, v5.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e24cdcf // fmla v15.4s, v14.4s, v4.4s
+	WORD $0x4f80920e // fmul v14.4s, v16.4s, v0.s[0]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4ea6cdcf // fmls v15.4s, v14.4s, v6.4s
+	WORD $0x3d8002cf // str q15, [x22, #0]
+	WORD $0x3dc012cf // ldr q15, [x22, #64]
+	WORD $0x4f8190ae // fmul v14.4s, v5.4s, v1.s[0]
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4e33cdcf // fmla v15.4s, v14.4s, v19.4s
+	WORD $0x4f81920e // fmul v14.4s, v16.4s, v1.s[0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4ea8cdcf // fmls v15.4s, v14.4s, v8.4s
+	WORD $0x3d8012cf // str q15, [x22, #64]
+	WORD $0x3dc022cf // ldr q15, [x22, #128]
+	WORD $0x4f8290ae // fmul v14.4s, v5.4s, v2.s[0]
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x4e34cdcf // fmla v15.4s, v14.4s, v20.4s
+	WORD $0x4f82920e // fmul v14.4s, v16.4s, v2.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4eaacdcf // fmls v15.4s, v14.4s, v10.4s
+	WORD $0x3d8022cf // str q15, [x22, #128]
+	WORD $0x3dc032cf // ldr q15, [x22, #192]
+	WORD $0x4f8390ae // fmul v14.4s, v5.4s, v3.s[0]
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x4e37cdcf // fmla v15.4s, v14.4s, v23.4s
+	WORD $0x4f83920e // fmul v14.4s, v16.4s, v3.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4eaccdcf // fmls v15.4s, v14.4s, v12.4s
+	WORD $0x3d8032cf // str q15, [x22, #192]
+	WORD $0x3dc686e5 // ldr q5, [x23, #6672]
+	WORD $0x3dc696f0 // ldr q16, [x23, #6736]
+	WORD $0x3dc006cf // ldr q15, [x22, #16]
+	WORD $0x4f8090ae // fmul v14.4s, v5.4s, v0.s[0]
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4e32cdcf // fmla v15.4s, v14.4s, v18.4s
+	WORD $0x4f80920e // fmul v14.4s, v16.4s, v0.s[0]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4ea7cdcf // fmls v15.4s, v14.4s, v7.4s
+	WORD $0x3d8006cf // str q15, [x22, #16]
+	WORD $0x3dc016cf // ldr q15, [x22, #80]
+	WORD $0x4f8190ae // fmul v14.4s, v5.4s, v1.s[0]
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4e35cdcf // fmla v15.4s, v14.4s, v21.4s
+	WORD $0x4f81920e // fmul v14.4s, v16.4s, v1.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4ea9cdcf // fmls v15.4s, v14.4s, v9.4s
+	WORD $0x3d8016cf // str q15, [x22, #80]
+	WORD $0x3dc026cf // ldr q15, [x22, #144]
+	WORD $0x4f8290ae // fmul v14.4s, v5.4s, v2.s[0]
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x4e36cdcf // fmla v15.4s, v14.4s, v22.4s
+	WORD $0x4f82920e // fmul v14.4s, v16.4s, v2.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4eabcdcf // fmls v15.4s, v14.4s, v11.4s
+	WORD $0x3d8026cf // str q15, [x22, #144]
+	WORD $0x3dc036cf // ldr q15, [x22, #208]
+	WORD $0x4f8390ae // fmul v14.4s, v5.4s, v3.s[0]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x4e39cdcf // fmla v15.4s, v14.4s, v25.4s
+	WORD $0x4f83920e // fmul v14.4s, v16.4s, v3.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4eadcdcf // fmls v15.4s, v14.4s, v13.4s
+	WORD $0x3d8036cf // str q15, [x22, #208]
+	ADD $64, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $256, R25
+	ADD $64, R26
+	SUB $1, R24
+	CBNZ R24, pass93
+	ADD $1280, R6
+	ADD $256, R7
+	SUB $4, R5
+	JMP rows4_92
+rowsNext91:
+rows2_96:
+	CMP $2, R5
+	BLT rowsNext95
+	// 2 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+block98:
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc0014a // ldr q10, [x10, #0]
+	WORD $0x3dc0514b // ldr q11, [x10, #320]
+	WORD $0x4ecb3940 // zip1 v0.2d, v10.2d, v11.2d
+	WORD $0x4ecb7941 // zip2 v1.2d, v10.2d, v11.2d
+	WORD $0x3dc00102 // ldr q2, [x8, #0]
+	WORD $0x3dc00503 // ldr q3, [x8, #16]
+	WORD $0x3dc00904 // ldr q4, [x8, #32]
+	WORD $0x3dc00d05 // ldr q5, [x8, #48]
+	WORD $0x3dc01106 // ldr q6, [x8, #64]
+	WORD $0x3dc01507 // ldr q7, [x8, #80]
+	WORD $0x3dc01908 // ldr q8, [x8, #96]
+	WORD $0x3dc01d09 // ldr q9, [x8, #112]
+	WORD $0x4e80a44c // smmla v12.4s, v2.16b, v0.16b
+	WORD $0x4e80a46d // smmla v13.4s, v3.16b, v0.16b
+	WORD $0x4e80a48e // smmla v14.4s, v4.16b, v0.16b
+	WORD $0x4e80a4af // smmla v15.4s, v5.16b, v0.16b
+	WORD $0x4e80a4d0 // smmla v16.4s, v6.16b, v0.16b
+	WORD $0x4e80a4f1 // smmla v17.4s, v7.16b, v0.16b
+	WORD $0x4e80a512 // smmla v18.4s, v8.16b, v0.16b
+	WORD $0x4e80a533 // smmla v19.4s, v9.16b, v0.16b
+	WORD $0x3dc02102 // ldr q2, [x8, #128]
+	WORD $0x3dc02503 // ldr q3, [x8, #144]
+	WORD $0x3dc02904 // ldr q4, [x8, #160]
+	WORD $0x3dc02d05 // ldr q5, [x8, #176]
+	WORD $0x3dc03106 // ldr q6, [x8, #192]
+	WORD $0x3dc03507 // ldr q7, [x8, #208]
+	WORD $0x3dc03908 // ldr q8, [x8, #224]
+	WORD $0x3dc03d09 // ldr q9, [x8, #240]
+	WORD $0x4e81a44c // smmla v12.4s, v2.16b, v1.16b
+	WORD $0x4e81a46d // smmla v13.4s, v3.16b, v1.16b
+	WORD $0x4e81a48e // smmla v14.4s, v4.16b, v1.16b
+	WORD $0x4e81a4af // smmla v15.4s, v5.16b, v1.16b
+	WORD $0x4e81a4d0 // smmla v16.4s, v6.16b, v1.16b
+	WORD $0x4e81a4f1 // smmla v17.4s, v7.16b, v1.16b
+	WORD $0x4e81a512 // smmla v18.4s, v8.16b, v1.16b
+	WORD $0x4e81a533 // smmla v19.4s, v9.16b, v1.16b
+	WORD $0x3dc40162 // ldr q2, [x11, #4096]
+	WORD $0x3dc40563 // ldr q3, [x11, #4112]
+	WORD $0x3dc40964 // ldr q4, [x11, #4128]
+	WORD $0x3dc40d65 // ldr q5, [x11, #4144]
+	WORD $0x3dc41166 // ldr q6, [x11, #4160]
+	WORD $0x3dc41567 // ldr q7, [x11, #4176]
+	WORD $0x3dc41968 // ldr q8, [x11, #4192]
+	WORD $0x3dc41d69 // ldr q9, [x11, #4208]
+	WORD $0x4ea29594 // mla v20.4s, v12.4s, v2.4s
+	WORD $0x4ea395b5 // mla v21.4s, v13.4s, v3.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	WORD $0x4ea69618 // mla v24.4s, v16.4s, v6.4s
+	WORD $0x4ea79639 // mla v25.4s, v17.4s, v7.4s
+	WORD $0x4ea8965a // mla v26.4s, v18.4s, v8.4s
+	WORD $0x4ea9967b // mla v27.4s, v19.4s, v9.4s
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc0054a // ldr q10, [x10, #16]
+	WORD $0x3dc0554b // ldr q11, [x10, #336]
+	WORD $0x4ecb3940 // zip1 v0.2d, v10.2d, v11.2d
+	WORD $0x4ecb7941 // zip2 v1.2d, v10.2d, v11.2d
+	WORD $0x3dc04102 // ldr q2, [x8, #256]
+	WORD $0x3dc04503 // ldr q3, [x8, #272]
+	WORD $0x3dc04904 // ldr q4, [x8, #288]
+	WORD $0x3dc04d05 // ldr q5, [x8, #304]
+	WORD $0x3dc05106 // ldr q6, [x8, #320]
+	WORD $0x3dc05507 // ldr q7, [x8, #336]
+	WORD $0x3dc05908 // ldr q8, [x8, #352]
+	WORD $0x3dc05d09 // ldr q9, [x8, #368]
+	WORD $0x4e80a44c // smmla v12.4s, v2.16b, v0.16b
+	WORD $0x4e80a46d // smmla v13.4s, v3.16b, v0.16b
+	WORD $0x4e80a48e // smmla v14.4s, v4.16b, v0.16b
+	WORD $0x4e80a4af // smmla v15.4s, v5.16b, v0.16b
+	WORD $0x4e80a4d0 // smmla v16.4s, v6.16b, v0.16b
+	WORD $0x4e80a4f1 // smmla v17.4s, v7.16b, v0.16b
+	WORD $0x4e80a512 // smmla v18.4s, v8.16b, v0.16b
+	WORD $0x4e80a533 // smmla v19.4s, v9.16b, v0.16b
+	WORD $0x3dc06102 // ldr q2, [x8, #384]
+	WORD $0x3dc06503 // ldr q3, [x8, #400]
+	WORD $0x3dc06904 // ldr q4, [x8, #416]
+	WORD $0x3dc06d05 // ldr q5, [x8, #432]
+	WORD $0x3dc07106 // ldr q6, [x8, #448]
+	WORD $0x3dc07507 // ldr q7, [x8, #464]
+	WORD $0x3dc07908 // ldr q8, [x8, #480]
+	WORD $0x3dc07d09 // ldr q9, [x8, #496]
+	WORD $0x4e81a44c // smmla v12.4s, v2.16b, v1.16b
+	WORD $0x4e81a46d // smmla v13.4s, v3.16b, v1.16b
+	WORD $0x4e81a48e // smmla v14.4s, v4.16b, v1.16b
+	WORD $0x4e81a4af // smmla v15.4s, v5.16b, v1.16b
+	WORD $0x4e81a4d0 // smmla v16.4s, v6.16b, v1.16b
+	WORD $0x4e81a4f1 // smmla v17.4s, v7.16b, v1.16b
+	WORD $0x4e81a512 // smmla v18.4s, v8.16b, v1.16b
+	WORD $0x4e81a533 // smmla v19.4s, v9.16b, v1.16b
+	WORD $0x3dc42162 // ldr q2, [x11, #4224]
+	WORD $0x3dc42563 // ldr q3, [x11, #4240]
+	WORD $0x3dc42964 // ldr q4, [x11, #4256]
+	WORD $0x3dc42d65 // ldr q5, [x11, #4272]
+	WORD $0x3dc43166 // ldr q6, [x11, #4288]
+	WORD $0x3dc43567 // ldr q7, [x11, #4304]
+	WORD $0x3dc43968 // ldr q8, [x11, #4320]
+	WORD $0x3dc43d69 // ldr q9, [x11, #4336]
+	WORD $0x4ea29594 // mla v20.4s, v12.4s, v2.4s
+	WORD $0x4ea395b5 // mla v21.4s, v13.4s, v3.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	WORD $0x4ea69618 // mla v24.4s, v16.4s, v6.4s
+	WORD $0x4ea79639 // mla v25.4s, v17.4s, v7.4s
+	WORD $0x4ea8965a // mla v26.4s, v18.4s, v8.4s
+	WORD $0x4ea9967b // mla v27.4s, v19.4s, v9.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $256, R11
+	SUB $1, R13
+	CBNZ R13, block98
+	WORD $0x4e951a82 // uzp1 v2.4s, v20.4s, v21.4s
+	WORD $0x4e955a95 // uzp2 v21.4s, v20.4s, v21.4s
+	WORD $0x4e971ad4 // uzp1 v20.4s, v22.4s, v23.4s
+	WORD $0x4e975ad7 // uzp2 v23.4s, v22.4s, v23.4s
+	WORD $0x4e991b16 // uzp1 v22.4s, v24.4s, v25.4s
+	WORD $0x4e995b19 // uzp2 v25.4s, v24.4s, v25.4s
+	WORD $0x4e9b1b58 // uzp1 v24.4s, v26.4s, v27.4s
+	WORD $0x4e9b5b5b // uzp2 v27.4s, v26.4s, v27.4s
+	WORD $0x3dc040c0 // ldr q0, [x6, #256]
+	WORD $0x3dc090c1 // ldr q1, [x6, #576]
+	WORD $0x3dc60323 // ldr q3, [x25, #6144]
+	WORD $0x0f40a064 // smull v4.4s, v3.4h, v0.h[0]
+	WORD $0x4f502064 // smlal2 v4.4s, v3.8h, v0.h[1]
+	WORD $0x0f41a068 // smull v8.4s, v3.4h, v1.h[0]
+	WORD $0x4f512068 // smlal2 v8.4s, v3.8h, v1.h[1]
+	WORD $0x3dc62323 // ldr q3, [x25, #6272]
+	WORD $0x0f40a065 // smull v5.4s, v3.4h, v0.h[0]
+	WORD $0x4f502065 // smlal2 v5.4s, v3.8h, v0.h[1]
+	WORD $0x0f41a069 // smull v9.4s, v3.4h, v1.h[0]
+	WORD $0x4f512069 // smlal2 v9.4s, v3.8h, v1.h[1]
+	WORD $0x3dc64323 // ldr q3, [x25, #6400]
+	WORD $0x0f40a066 // smull v6.4s, v3.4h, v0.h[0]
+	WORD $0x4f502066 // smlal2 v6.4s, v3.8h, v0.h[1]
+	WORD $0x0f41a06a // smull v10.4s, v3.4h, v1.h[0]
+	WORD $0x4f51206a // smlal2 v10.4s, v3.8h, v1.h[1]
+	WORD $0x3dc66323 // ldr q3, [x25, #6528]
+	WORD $0x0f40a067 // smull v7.4s, v3.4h, v0.h[0]
+	WORD $0x4f502067 // smlal2 v7.4s, v3.8h, v0.h[1]
+	WORD $0x0f41a06b // smull v11.4s, v3.4h, v1.h[0]
+	WORD $0x4f51206b // smlal2 v11.4s, v3.8h, v1.h[1]
+	WORD $0x3dc60723 // ldr q3, [x25, #6160]
+	WORD $0x0f602064 // smlal v4.4s, v3.4h, v0.h[2]
+	WORD $0x4f702064 // smlal2 v4.4s, v3.8h, v0.h[3]
+	WORD $0x0f612068 // smlal v8.4s, v3.4h, v1.h[2]
+	WORD $0x4f712068 // smlal2 v8.4s, v3.8h, v1.h[3]
+	WORD $0x3dc62723 // ldr q3, [x25, #6288]
+	WORD $0x0f602065 // smlal v5.4s, v3.4h, v0.h[2]
+	WORD $0x4f702065 // smlal2 v5.4s, v3.8h, v0.h[3]
+	WORD $0x0f612069 // smlal v9.4s, v3.4h, v1.h[2]
+	WORD $0x4f712069 // smlal2 v9.4s, v3.8h, v1.h[3]
+	WORD $0x3dc64723 // ldr q3, [x25, #6416]
+	WORD $0x0f602066 // smlal v6.4s, v3.4h, v0.h[2]
+	WORD $0x4f702066 // smlal2 v6.4s, v3.8h, v0.h[3]
+	WORD $0x0f61206a // smlal v10.4s, v3.4h, v1.h[2]
+	WORD $0x4f71206a // smlal2 v10.4s, v3.8h, v1.h[3]
+	WORD $0x3dc66723 // ldr q3, [x25, #6544]
+	WORD $0x0f602067 // smlal v7.4s, v3.4h, v0.h[2]
+	WORD $0x4f702067 // smlal2 v7.4s, v3.8h, v0.h[3]
+	WORD $0x0f61206b // smlal v11.4s, v3.4h, v1.h[2]
+	WORD $0x4f71206b // smlal2 v11.4s, v3.8h, v1.h[3]
+	WORD $0x3dc60b23 // ldr q3, [x25, #6176]
+	WORD $0x0f402864 // smlal v4.4s, v3.4h, v0.h[4]
+	WORD $0x4f502864 // smlal2 v4.4s, v3.8h, v0.h[5]
+	WORD $0x0f412868 // smlal v8.4s, v3.4h, v1.h[4]
+	WORD $0x4f512868 // smlal2 v8.4s, v3.8h, v1.h[5]
+	WORD $0x3dc62b23 // ldr q3, [x25, #6304]
+	WORD $0x0f402865 // smlal v5.4s, v3.4h, v0.h[4]
+	WORD $0x4f502865 // smlal2 v5.4s, v3.8h, v0.h[5]
+	WORD $0x0f412869 // smlal v9.4s, v3.4h, v1.h[4]
+	WORD $0x4f512869 // smlal2 v9.4s, v3.8h, v1.h[5]
+	WORD $0x3dc64b23 // ldr q3, [x25, #6432]
+	WORD $0x0f402866 // smlal v6.4s, v3.4h, v0.h[4]
+	WORD $0x4f502866 // smlal2 v6.4s, v3.8h, v0.h[5]
+	WORD $0x0f41286a // smlal v10.4s, v3.4h, v1.h[4]
+	WORD $0x4f51286a // smlal2 v10.4s, v3.8h, v1.h[5]
+	WORD $0x3dc66b23 // ldr q3, [x25, #6560]
+	WORD $0x0f402867 // smlal v7.4s, v3.4h, v0.h[4]
+	WORD $0x4f502867 // smlal2 v7.4s, v3.8h, v0.h[5]
+	WORD $0x0f41286b // smlal v11.4s, v3.4h, v1.h[4]
+	WORD $0x4f51286b // smlal2 v11.4s, v3.8h, v1.h[5]
+	WORD $0x3dc60f23 // ldr q3, [x25, #6192]
+	WORD $0x0f602864 // smlal v4.4s, v3.4h, v0.h[6]
+	WORD $0x4f702864 // smlal2 v4.4s, v3.8h, v0.h[7]
+	WORD $0x0f612868 // smlal v8.4s, v3.4h, v1.h[6]
+	WORD $0x4f712868 // smlal2 v8.4s, v3.8h, v1.h[7]
+	WORD $0x3dc62f23 // ldr q3, [x25, #6320]
+	WORD $0x0f602865 // smlal v5.4s, v3.4h, v0.h[6]
+	WORD $0x4f702865 // smlal2 v5.4s, v3.8h, v0.h[7]
+	WORD $0x0f612869 // smlal v9.4s, v3.4h, v1.h[6]
+	WORD $0x4f712869 // smlal2 v9.4s, v3.8h, v1.h[7]
+	WORD $0x3dc64f23 // ldr q3, [x25, #6448]
+	WORD $0x0f602866 // smlal v6.4s, v3.4h, v0.h[6]
+	WORD $0x4f702866 // smlal2 v6.4s, v3.8h, v0.h[7]
+	WORD $0x0f61286a // smlal v10.4s, v3.4h, v1.h[6]
+	WORD $0x4f71286a // smlal2 v10.4s, v3.8h, v1.h[7]
+	WORD $0x3dc66f23 // ldr q3, [x25, #6576]
+	WORD $0x0f602867 // smlal v7.4s, v3.4h, v0.h[6]
+	WORD $0x4f702867 // smlal2 v7.4s, v3.8h, v0.h[7]
+	WORD $0x0f61286b // smlal v11.4s, v3.4h, v1.h[6]
+	WORD $0x4f71286b // smlal2 v11.4s, v3.8h, v1.h[7]
+	WORD $0x3dc044c0 // ldr q0, [x6, #272]
+	WORD $0x3dc094c1 // ldr q1, [x6, #592]
+	WORD $0x3dc61323 // ldr q3, [x25, #6208]
+	WORD $0x0f402064 // smlal v4.4s, v3.4h, v0.h[0]
+	WORD $0x4f502064 // smlal2 v4.4s, v3.8h, v0.h[1]
+	WORD $0x0f412068 // smlal v8.4s, v3.4h, v1.h[0]
+	WORD $0x4f512068 // smlal2 v8.4s, v3.8h, v1.h[1]
+	WORD $0x3dc63323 // ldr q3, [x25, #6336]
+	WORD $0x0f402065 // smlal v5.4s, v3.4h, v0.h[0]
+	WORD $0x4f502065 // smlal2 v5.4s, v3.8h, v0.h[1]
+	WORD $0x0f412069 // smlal v9.4s, v3.4h, v1.h[0]
+	WORD $0x4f512069 // smlal2 v9.4s, v3.8h, v1.h[1]
+	WORD $0x3dc65323 // ldr q3, [x25, #6464]
+	WORD $0x0f402066 // smlal v6.4s, v3.4h, v0.h[0]
+	WORD $0x4f502066 // smlal2 v6.4s, v3.8h, v0.h[1]
+	WORD $0x0f41206a // smlal v10.4s, v3.4h, v1.h[0]
+	WORD $0x4f51206a // smlal2 v10.4s, v3.8h, v1.h[1]
+	WORD $0x3dc67323 // ldr q3, [x25, #6592]
+	WORD $0x0f402067 // smlal v7.4s, v3.4h, v0.h[0]
+	WORD $0x4f502067 // smlal2 v7.4s, v3.8h, v0.h[1]
+	WORD $0x0f41206b // smlal v11.4s, v3.4h, v1.h[0]
+	WORD $0x4f51206b // smlal2 v11.4s, v3.8h, v1.h[1]
+	WORD $0x3dc61723 // ldr q3, [x25, #6224]
+	WORD $0x0f602064 // smlal v4.4s, v3.4h, v0.h[2]
+	WORD $0x4f702064 // smlal2 v4.4s, v3.8h, v0.h[3]
+	WORD $0x0f612068 // smlal v8.4s, v3.4h, v1.h[2]
+	WORD $0x4f712068 // smlal2 v8.4s, v3.8h, v1.h[3]
+	WORD $0x3dc63723 // ldr q3, [x25, #6352]
+	WORD $0x0f602065 // smlal v5.4s, v3.4h, v0.h[2]
+	WORD $0x4f702065 // smlal2 v5.4s, v3.8h, v0.h[3]
+	WORD $0x0f612069 // smlal v9.4s, v3.4h, v1.h[2]
+	WORD $0x4f712069 // smlal2 v9.4s, v3.8h, v1.h[3]
+	WORD $0x3dc65723 // ldr q3, [x25, #6480]
+	WORD $0x0f602066 // smlal v6.4s, v3.4h, v0.h[2]
+	WORD $0x4f702066 // smlal2 v6.4s, v3.8h, v0.h[3]
+	WORD $0x0f61206a // smlal v10.4s, v3.4h, v1.h[2]
+	WORD $0x4f71206a // smlal2 v10.4s, v3.8h, v1.h[3]
+	WORD $0x3dc67723 // ldr q3, [x25, #6608]
+	WORD $0x0f602067 // smlal v7.4s, v3.4h, v0.h[2]
+	WORD $0x4f702067 // smlal2 v7.4s, v3.8h, v0.h[3]
+	WORD $0x0f61206b // smlal v11.4s, v3.4h, v1.h[2]
+	WORD $0x4f71206b // smlal2 v11.4s, v3.8h, v1.h[3]
+	WORD $0x3dc61b23 // ldr q3, [x25, #6240]
+	WORD $0x0f402864 // smlal v4.4s, v3.4h, v0.h[4]
+	WORD $0x4f502864 // smlal2 v4.4s, v3.8h, v0.h[5]
+	WORD $0x0f412868 // smlal v8.4s, v3.4h, v1.h[4]
+	WORD $0x4f512868 // smlal2 v8.4s, v3.8h, v1.h[5]
+	WORD $0x3dc63b23 // ldr q3, [x25, #6368]
+	WORD $0x0f402865 // smlal v5.4s, v3.4h, v0.h[4]
+	WORD $0x4f502865 // smlal2 v5.4s, v3.8h, v0.h[5]
+	WORD $0x0f412869 // smlal v9.4s, v3.4h, v1.h[4]
+	WORD $0x4f512869 // smlal2 v9.4s, v3.8h, v1.h[5]
+	WORD $0x3dc65b23 // ldr q3, [x25, #6496]
+	WORD $0x0f402866 // smlal v6.4s, v3.4h, v0.h[4]
+	WORD $0x4f502866 // smlal2 v6.4s, v3.8h, v0.h[5]
+	WORD $0x0f41286a // smlal v10.4s, v3.4h, v1.h[4]
+	WORD $0x4f51286a // smlal2 v10.4s, v3.8h, v1.h[5]
+	WORD $0x3dc67b23 // ldr q3, [x25, #6624]
+	WORD $0x0f402867 // smlal v7.4s, v3.4h, v0.h[4]
+	WORD $0x4f502867 // smlal2 v7.4s, v3.8h, v0.h[5]
+	WORD $0x0f41286b // smlal v11.4s, v3.4h, v1.h[4]
+	WORD $0x4f51286b // smlal2 v11.4s, v3.8h, v1.h[5]
+	WORD $0x3dc61f23 // ldr q3, [x25, #6256]
+	WORD $0x0f602864 // smlal v4.4s, v3.4h, v0.h[6]
+	WORD $0x4f702864 // smlal2 v4.4s, v3.8h, v0.h[7]
+	WORD $0x0f612868 // smlal v8.4s, v3.4h, v1.h[6]
+	WORD $0x4f712868 // smlal2 v8.4s, v3.8h, v1.h[7]
+	WORD $0x3dc63f23 // ldr q3, [x25, #6384]
+	WORD $0x0f602865 // smlal v5.4s, v3.4h, v0.h[6]
+	WORD $0x4f702865 // smlal2 v5.4s, v3.8h, v0.h[7]
+	WORD $0x0f612869 // smlal v9.4s, v3.4h, v1.h[6]
+	WORD $0x4f712869 // smlal2 v9.4s, v3.8h, v1.h[7]
+	WORD $0x3dc65f23 // ldr q3, [x25, #6512]
+	WORD $0x0f602866 // smlal v6.4s, v3.4h, v0.h[6]
+	WORD $0x4f702866 // smlal2 v6.4s, v3.8h, v0.h[7]
+	WORD $0x0f61286a // smlal v10.4s, v3.4h, v1.h[6]
+	WORD $0x4f71286a // smlal2 v10.4s, v3.8h, v1.h[7]
+	WORD $0x3dc67f23 // ldr q3, [x25, #6640]
+	WORD $0x0f602867 // smlal v7.4s, v3.4h, v0.h[6]
+	WORD $0x4f702867 // smlal2 v7.4s, v3.8h, v0.h[7]
+	WORD $0x0f61286b // smlal v11.4s, v3.4h, v1.h[6]
+	WORD $0x4f71286b // smlal2 v11.4s, v3.8h, v1.h[7]
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0x3dc682e3 // ldr q3, [x23, #6656]
+	WORD $0x3dc692ee // ldr q14, [x23, #6720]
+	WORD $0x3dc002cd // ldr q13, [x22, #0]
+	WORD $0x4f80906c // fmul v12.4s, v3.4s, v0.s[0]
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4e22cd8d // fmla v13.4s, v12.4s, v2.4s
+	WORD $0x4f8091cc // fmul v12.4s, v14.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4ea4cd8d // fmls v13.4s, v12.4s, v4.4s
+	WORD $0x3d8002cd // str q13, [x22, #0]
+	WORD $0x3dc012cd // ldr q13, [x22, #64]
+	WORD $0x4f81906c // fmul v12.4s, v3.4s, v1.s[0]
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4e35cd8d // fmla v13.4s, v12.4s, v21.4s
+	WORD $0x4f8191cc // fmul v12.4s, v14.4s, v1.s[0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4ea8cd8d // fmls v13.4s, v12.4s, v8.4s
+	WORD $0x3d8012cd // str q13, [x22, #64]
+	WORD $0x3dc686e3 // ldr q3, [x23, #6672]
+	WORD $0x3dc696ee // ldr q14, [x23, #6736]
+	WORD $0x3dc006cd // ldr q13, [x22, #16]
+	WORD $0x4f80906c // fmul v12.4s, v3.4s, v0.s[0]
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x4e34cd8d // fmla v13.4s, v12.4s, v20.4s
+	WORD $0x4f8091cc // fmul v12.4s, v14.4s, v0.s[0]
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4ea5cd8d // fmls v13.4s, v12.4s, v5.4s
+	WORD $0x3d8006cd // str q13, [x22, #16]
+	WORD $0x3dc016cd // ldr q13, [x22, #80]
+	WORD $0x4f81906c // fmul v12.4s, v3.4s, v1.s[0]
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x4e37cd8d // fmla v13.4s, v12.4s, v23.4s
+	WORD $0x4f8191cc // fmul v12.4s, v14.4s, v1.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4ea9cd8d // fmls v13.4s, v12.4s, v9.4s
+	WORD $0x3d8016cd // str q13, [x22, #80]
+	WORD $0x3dc68ae3 // ldr q3, [x23, #6688]
+	WORD $0x3dc69aee // ldr q14, [x23, #6752]
+	WORD $0x3dc00acd // ldr q13, [x22, #32]
+	WORD $0x4f80906c // fmul v12.4s, v3.4s, v0.s[0]
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x4e36cd8d // fmla v13.4s, v12.4s, v22.4s
+	WORD $0x4f8091cc // fmul v12.4s, v14.4s, v0.s[0]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4ea6cd8d // fmls v13.4s, v12.4s, v6.4s
+	WORD $0x3d800acd // str q13, [x22, #32]
+	WORD $0x3dc01acd // ldr q13, [x22, #96]
+	WORD $0x4f81906c // fmul v12.4s, v3.4s, v1.s[0]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x4e39cd8d // fmla v13.4s, v12.4s, v25.4s
+	WORD $0x4f8191cc // fmul v12.4s, v14.4s, v1.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4eaacd8d // fmls v13.4s, v12.4s, v10.4s
+	WORD $0x3d801acd // str q13, [x22, #96]
+	WORD $0x3dc68ee3 // ldr q3, [x23, #6704]
+	WORD $0x3dc69eee // ldr q14, [x23, #6768]
+	WORD $0x3dc00ecd // ldr q13, [x22, #48]
+	WORD $0x4f80906c // fmul v12.4s, v3.4s, v0.s[0]
+	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
+	WORD $0x4e38cd8d // fmla v13.4s, v12.4s, v24.4s
+	WORD $0x4f8091cc // fmul v12.4s, v14.4s, v0.s[0]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4ea7cd8d // fmls v13.4s, v12.4s, v7.4s
+	WORD $0x3d800ecd // str q13, [x22, #48]
+	WORD $0x3dc01ecd // ldr q13, [x22, #112]
+	WORD $0x4f81906c // fmul v12.4s, v3.4s, v1.s[0]
+	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
+	WORD $0x4e3bcd8d // fmla v13.4s, v12.4s, v27.4s
+	WORD $0x4f8191cc // fmul v12.4s, v14.4s, v1.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4eabcd8d // fmls v13.4s, v12.4s, v11.4s
+	WORD $0x3d801ecd // str q13, [x22, #112]
+	ADD $640, R6
+	ADD $128, R7
+	SUB $2, R5
+	JMP rows2_96
+rowsNext95:
+rows1_100:
+	CMP $1, R5
+	BLT rowsNext99
+	// 1 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+block102:
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00101 // ldr q1, [x8, #0]
+	WORD $0x3dc00502 // ldr q2, [x8, #16]
+	WORD $0x3dc00903 // ldr q3, [x8, #32]
+	WORD $0x3dc00d04 // ldr q4, [x8, #48]
+	WORD $0x3dc01105 // ldr q5, [x8, #64]
+	WORD $0x3dc01506 // ldr q6, [x8, #80]
+	WORD $0x3dc01907 // ldr q7, [x8, #96]
+	WORD $0x3dc01d08 // ldr q8, [x8, #112]
+	WORD $0x4e080409 // dup v9.2d, v0.d[0]
+	WORD $0x4e89942b // sdot v11.4s, v1.16b, v9.16b
+	WORD $0x4e89944c // sdot v12.4s, v2.16b, v9.16b
+	WORD $0x4e89946d // sdot v13.4s, v3.16b, v9.16b
+	WORD $0x4e89948e // sdot v14.4s, v4.16b, v9.16b
+	WORD $0x4e8994af // sdot v15.4s, v5.16b, v9.16b
+	WORD $0x4e8994d0 // sdot v16.4s, v6.16b, v9.16b
+	WORD $0x4e8994f1 // sdot v17.4s, v7.16b, v9.16b
+	WORD $0x4e899512 // sdot v18.4s, v8.16b, v9.16b
+	WORD $0x3dc02101 // ldr q1, [x8, #128]
+	WORD $0x3dc02502 // ldr q2, [x8, #144]
+	WORD $0x3dc02903 // ldr q3, [x8, #160]
+	WORD $0x3dc02d04 // ldr q4, [x8, #176]
+	WORD $0x3dc03105 // ldr q5, [x8, #192]
+	WORD $0x3dc03506 // ldr q6, [x8, #208]
+	WORD $0x3dc03907 // ldr q7, [x8, #224]
+	WORD $0x3dc03d08 // ldr q8, [x8, #240]
+	WORD $0x4e180409 // dup v9.2d, v0.d[1]
+	WORD $0x4e89942b // sdot v11.4s, v1.16b, v9.16b
+	WORD $0x4e89944c // sdot v12.4s, v2.16b, v9.16b
+	WORD $0x4e89946d // sdot v13.4s, v3.16b, v9.16b
+	WORD $0x4e89948e // sdot v14.4s, v4.16b, v9.16b
+	WORD $0x4e8994af // sdot v15.4s, v5.16b, v9.16b
+	WORD $0x4e8994d0 // sdot v16.4s, v6.16b, v9.16b
+	WORD $0x4e8994f1 // sdot v17.4s, v7.16b, v9.16b
+	WORD $0x4e899512 // sdot v18.4s, v8.16b, v9.16b
+	WORD $0x3dc40161 // ldr q1, [x11, #4096]
+	WORD $0x3dc40562 // ldr q2, [x11, #4112]
+	WORD $0x3dc40963 // ldr q3, [x11, #4128]
+	WORD $0x3dc40d64 // ldr q4, [x11, #4144]
+	WORD $0x3dc41165 // ldr q5, [x11, #4160]
+	WORD $0x3dc41566 // ldr q6, [x11, #4176]
+	WORD $0x3dc41967 // ldr q7, [x11, #4192]
+	WORD $0x3dc41d68 // ldr q8, [x11, #4208]
+	WORD $0x4ea19573 // mla v19.4s, v11.4s, v1.4s
+	WORD $0x4ea29594 // mla v20.4s, v12.4s, v2.4s
+	WORD $0x4ea395b5 // mla v21.4s, v13.4s, v3.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	WORD $0x4ea69618 // mla v24.4s, v16.4s, v6.4s
+	WORD $0x4ea79639 // mla v25.4s, v17.4s, v7.4s
+	WORD $0x4ea8965a // mla v26.4s, v18.4s, v8.4s
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc04101 // ldr q1, [x8, #256]
+	WORD $0x3dc04502 // ldr q2, [x8, #272]
+	WORD $0x3dc04903 // ldr q3, [x8, #288]
+	WORD $0x3dc04d04 // ldr q4, [x8, #304]
+	WORD $0x3dc05105 // ldr q5, [x8, #320]
+	WORD $0x3dc05506 // ldr q6, [x8, #336]
+	WORD $0x3dc05907 // ldr q7, [x8, #352]
+	WORD $0x3dc05d08 // ldr q8, [x8, #368]
+	WORD $0x4e080409 // dup v9.2d, v0.d[0]
+	WORD $0x4e89942b // sdot v11.4s, v1.16b, v9.16b
+	WORD $0x4e89944c // sdot v12.4s, v2.16b, v9.16b
+	WORD $0x4e89946d // sdot v13.4s, v3.16b, v9.16b
+	WORD $0x4e89948e // sdot v14.4s, v4.16b, v9.16b
+	WORD $0x4e8994af // sdot v15.4s, v5.16b, v9.16b
+	WORD $0x4e8994d0 // sdot v16.4s, v6.16b, v9.16b
+	WORD $0x4e8994f1 // sdot v17.4s, v7.16b, v9.16b
+	WORD $0x4e899512 // sdot v18.4s, v8.16b, v9.16b
+	WORD $0x3dc06101 // ldr q1, [x8, #384]
+	WORD $0x3dc06502 // ldr q2, [x8, #400]
+	WORD $0x3dc06903 // ldr q3, [x8, #416]
+	WORD $0x3dc06d04 // ldr q4, [x8, #432]
+	WORD $0x3dc07105 // ldr q5, [x8, #448]
+	WORD $0x3dc07506 // ldr q6, [x8, #464]
+	WORD $0x3dc07907 // ldr q7, [x8, #480]
+	WORD $0x3dc07d08 // ldr q8, [x8, #496]
+	WORD $0x4e180409 // dup v9.2d, v0.d[1]
+	WORD $0x4e89942b // sdot v11.4s, v1.16b, v9.16b
+	WORD $0x4e89944c // sdot v12.4s, v2.16b, v9.16b
+	WORD $0x4e89946d // sdot v13.4s, v3.16b, v9.16b
+	WORD $0x4e89948e // sdot v14.4s, v4.16b, v9.16b
+	WORD $0x4e8994af // sdot v15.4s, v5.16b, v9.16b
+	WORD $0x4e8994d0 // sdot v16.4s, v6.16b, v9.16b
+	WORD $0x4e8994f1 // sdot v17.4s, v7.16b, v9.16b
+	WORD $0x4e899512 // sdot v18.4s, v8.16b, v9.16b
+	WORD $0x3dc42161 // ldr q1, [x11, #4224]
+	WORD $0x3dc42562 // ldr q2, [x11, #4240]
+	WORD $0x3dc42963 // ldr q3, [x11, #4256]
+	WORD $0x3dc42d64 // ldr q4, [x11, #4272]
+	WORD $0x3dc43165 // ldr q5, [x11, #4288]
+	WORD $0x3dc43566 // ldr q6, [x11, #4304]
+	WORD $0x3dc43967 // ldr q7, [x11, #4320]
+	WORD $0x3dc43d68 // ldr q8, [x11, #4336]
+	WORD $0x4ea19573 // mla v19.4s, v11.4s, v1.4s
+	WORD $0x4ea29594 // mla v20.4s, v12.4s, v2.4s
+	WORD $0x4ea395b5 // mla v21.4s, v13.4s, v3.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	WORD $0x4ea69618 // mla v24.4s, v16.4s, v6.4s
+	WORD $0x4ea79639 // mla v25.4s, v17.4s, v7.4s
+	WORD $0x4ea8965a // mla v26.4s, v18.4s, v8.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $256, R11
+	SUB $1, R13
+	CBNZ R13, block102
+	WORD $0x4eb4be73 // addp v19.4s, v19.4s, v20.4s
+	WORD $0x4eb6beb5 // addp v21.4s, v21.4s, v22.4s
+	WORD $0x4eb8bef7 // addp v23.4s, v23.4s, v24.4s
+	WORD $0x4ebabf39 // addp v25.4s, v25.4s, v26.4s
+	WORD $0x3dc040c0 // ldr q0, [x6, #256]
+	WORD $0x3dc60321 // ldr q1, [x25, #6144]
+	WORD $0x0f40a022 // smull v2.4s, v1.4h, v0.h[0]
+	WORD $0x4f502022 // smlal2 v2.4s, v1.8h, v0.h[1]
+	WORD $0x3dc62321 // ldr q1, [x25, #6272]
+	WORD $0x0f40a023 // smull v3.4s, v1.4h, v0.h[0]
+	WORD $0x4f502023 // smlal2 v3.4s, v1.8h, v0.h[1]
+	WORD $0x3dc64321 // ldr q1, [x25, #6400]
+	WORD $0x0f40a024 // smull v4.4s, v1.4h, v0.h[0]
+	WORD $0x4f502024 // smlal2 v4.4s, v1.8h, v0.h[1]
+	WORD $0x3dc66321 // ldr q1, [x25, #6528]
+	WORD $0x0f40a025 // smull v5.4s, v1.4h, v0.h[0]
+	WORD $0x4f502025 // smlal2 v5.4s, v1.8h, v0.h[1]
+	WORD $0x3dc60721 // ldr q1, [x25, #6160]
+	WORD $0x0f602022 // smlal v2.4s, v1.4h, v0.h[2]
+	WORD $0x4f702022 // smlal2 v2.4s, v1.8h, v0.h[3]
+	WORD $0x3dc62721 // ldr q1, [x25, #6288]
+	WORD $0x0f602023 // smlal v3.4s, v1.4h, v0.h[2]
+	WORD $0x4f702023 // smlal2 v3.4s, v1.8h, v0.h[3]
+	WORD $0x3dc64721 // ldr q1, [x25, #6416]
+	WORD $0x0f602024 // smlal v4.4s, v1.4h, v0.h[2]
+	WORD $0x4f702024 // smlal2 v4.4s, v1.8h, v0.h[3]
+	WORD $0x3dc66721 // ldr q1, [x25, #6544]
+	WORD $0x0f602025 // smlal v5.4s, v1.4h, v0.h[2]
+	WORD $0x4f702025 // smlal2 v5.4s, v1.8h, v0.h[3]
+	WORD $0x3dc60b21 // ldr q1, [x25, #6176]
+	WORD $0x0f402822 // smlal v2.4s, v1.4h, v0.h[4]
+	WORD $0x4f502822 // smlal2 v2.4s, v1.8h, v0.h[5]
+	WORD $0x3dc62b21 // ldr q1, [x25, #6304]
+	WORD $0x0f402823 // smlal v3.4s, v1.4h, v0.h[4]
+	WORD $0x4f502823 // smlal2 v3.4s, v1.8h, v0.h[5]
+	WORD $0x3dc64b21 // ldr q1, [x25, #6432]
+	WORD $0x0f402824 // smlal v4.4s, v1.4h, v0.h[4]
+	WORD $0x4f502824 // smlal2 v4.4s, v1.8h, v0.h[5]
+	WORD $0x3dc66b21 // ldr q1, [x25, #6560]
+	WORD $0x0f402825 // smlal v5.4s, v1.4h, v0.h[4]
+	WORD $0x4f502825 // smlal2 v5.4s, v1.8h, v0.h[5]
+	WORD $0x3dc60f21 // ldr q1, [x25, #6192]
+	WORD $0x0f602822 // smlal v2.4s, v1.4h, v0.h[6]
+	WORD $0x4f702822 // smlal2 v2.4s, v1.8h, v0.h[7]
+	WORD $0x3dc62f21 // ldr q1, [x25, #6320]
+	WORD $0x0f602823 // smlal v3.4s, v1.4h, v0.h[6]
+	WORD $0x4f702823 // smlal2 v3.4s, v1.8h, v0.h[7]
+	WORD $0x3dc64f21 // ldr q1, [x25, #6448]
+	WORD $0x0f602824 // smlal v4.4s, v1.4h, v0.h[6]
+	WORD $0x4f702824 // smlal2 v4.4s, v1.8h, v0.h[7]
+	WORD $0x3dc66f21 // ldr q1, [x25, #6576]
+	WORD $0x0f602825 // smlal v5.4s, v1.4h, v0.h[6]
+	WORD $0x4f702825 // smlal2 v5.4s, v1.8h, v0.h[7]
+	WORD $0x3dc044c0 // ldr q0, [x6, #272]
+	WORD $0x3dc61321 // ldr q1, [x25, #6208]
+	WORD $0x0f402022 // smlal v2.4s, v1.4h, v0.h[0]
+	WORD $0x4f502022 // smlal2 v2.4s, v1.8h, v0.h[1]
+	WORD $0x3dc63321 // ldr q1, [x25, #6336]
+	WORD $0x0f402023 // smlal v3.4s, v1.4h, v0.h[0]
+	WORD $0x4f502023 // smlal2 v3.4s, v1.8h, v0.h[1]
+	WORD $0x3dc65321 // ldr q1, [x25, #6464]
+	WORD $0x0f402024 // smlal v4.4s, v1.4h, v0.h[0]
+	WORD $0x4f502024 // smlal2 v4.4s, v1.8h, v0.h[1]
+	WORD $0x3dc67321 // ldr q1, [x25, #6592]
+	WORD $0x0f402025 // smlal v5.4s, v1.4h, v0.h[0]
+	WORD $0x4f502025 // smlal2 v5.4s, v1.8h, v0.h[1]
+	WORD $0x3dc61721 // ldr q1, [x25, #6224]
+	WORD $0x0f602022 // smlal v2.4s, v1.4h, v0.h[2]
+	WORD $0x4f702022 // smlal2 v2.4s, v1.8h, v0.h[3]
+	WORD $0x3dc63721 // ldr q1, [x25, #6352]
+	WORD $0x0f602023 // smlal v3.4s, v1.4h, v0.h[2]
+	WORD $0x4f702023 // smlal2 v3.4s, v1.8h, v0.h[3]
+	WORD $0x3dc65721 // ldr q1, [x25, #6480]
+	WORD $0x0f602024 // smlal v4.4s, v1.4h, v0.h[2]
+	WORD $0x4f702024 // smlal2 v4.4s, v1.8h, v0.h[3]
+	WORD $0x3dc67721 // ldr q1, [x25, #6608]
+	WORD $0x0f602025 // smlal v5.4s, v1.4h, v0.h[2]
+	WORD $0x4f702025 // smlal2 v5.4s, v1.8h, v0.h[3]
+	WORD $0x3dc61b21 // ldr q1, [x25, #6240]
+	WORD $0x0f402822 // smlal v2.4s, v1.4h, v0.h[4]
+	WORD $0x4f502822 // smlal2 v2.4s, v1.8h, v0.h[5]
+	WORD $0x3dc63b21 // ldr q1, [x25, #6368]
+	WORD $0x0f402823 // smlal v3.4s, v1.4h, v0.h[4]
+	WORD $0x4f502823 // smlal2 v3.4s, v1.8h, v0.h[5]
+	WORD $0x3dc65b21 // ldr q1, [x25, #6496]
+	WORD $0x0f402824 // smlal v4.4s, v1.4h, v0.h[4]
+	WORD $0x4f502824 // smlal2 v4.4s, v1.8h, v0.h[5]
+	WORD $0x3dc67b21 // ldr q1, [x25, #6624]
+	WORD $0x0f402825 // smlal v5.4s, v1.4h, v0.h[4]
+	WORD $0x4f502825 // smlal2 v5.4s, v1.8h, v0.h[5]
+	WORD $0x3dc61f21 // ldr q1, [x25, #6256]
+	WORD $0x0f602822 // smlal v2.4s, v1.4h, v0.h[6]
+	WORD $0x4f702822 // smlal2 v2.4s, v1.8h, v0.h[7]
+	WORD $0x3dc63f21 // ldr q1, [x25, #6384]
+	WORD $0x0f602823 // smlal v3.4s, v1.4h, v0.h[6]
+	WORD $0x4f702823 // smlal2 v3.4s, v1.8h, v0.h[7]
+	WORD $0x3dc65f21 // ldr q1, [x25, #6512]
+	WORD $0x0f602824 // smlal v4.4s, v1.4h, v0.h[6]
+	WORD $0x4f702824 // smlal2 v4.4s, v1.8h, v0.h[7]
+	WORD $0x3dc67f21 // ldr q1, [x25, #6640]
+	WORD $0x0f602825 // smlal v5.4s, v1.4h, v0.h[6]
+	WORD $0x4f702825 // smlal2 v5.4s, v1.8h, v0.h[7]
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
+	WORD $0x3dc692e8 // ldr q8, [x23, #6720]
+	WORD $0x3dc002c7 // ldr q7, [x22, #0]
+	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4e33ccc7 // fmla v7.4s, v6.4s, v19.4s
+	WORD $0x4f809106 // fmul v6.4s, v8.4s, v0.s[0]
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4ea2ccc7 // fmls v7.4s, v6.4s, v2.4s
+	WORD $0x3d8002c7 // str q7, [x22, #0]
+	WORD $0x3dc686e1 // ldr q1, [x23, #6672]
+	WORD $0x3dc696e8 // ldr q8, [x23, #6736]
+	WORD $0x3dc006c7 // ldr q7, [x22, #16]
+	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4e35ccc7 // fmla v7.4s, v6.4s, v21.4s
+	WORD $0x4f809106 // fmul v6.4s, v8.4s, v0.s[0]
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4ea3ccc7 // fmls v7.4s, v6.4s, v3.4s
+	WORD $0x3d8006c7 // str q7, [x22, #16]
+	WORD $0x3dc68ae1 // ldr q1, [x23, #6688]
+	WORD $0x3dc69ae8 // ldr q8, [x23, #6752]
+	WORD $0x3dc00ac7 // ldr q7, [x22, #32]
+	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x4e37ccc7 // fmla v7.4s, v6.4s, v23.4s
+	WORD $0x4f809106 // fmul v6.4s, v8.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4ea4ccc7 // fmls v7.4s, v6.4s, v4.4s
+	WORD $0x3d800ac7 // str q7, [x22, #32]
+	WORD $0x3dc68ee1 // ldr q1, [x23, #6704]
+	WORD $0x3dc69ee8 // ldr q8, [x23, #6768]
+	WORD $0x3dc00ec7 // ldr q7, [x22, #48]
+	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x4e39ccc7 // fmla v7.4s, v6.4s, v25.4s
+	WORD $0x4f809106 // fmul v6.4s, v8.4s, v0.s[0]
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4ea5ccc7 // fmls v7.4s, v6.4s, v5.4s
+	WORD $0x3d800ec7 // str q7, [x22, #48]
+	ADD $320, R6
+	ADD $64, R7
+	SUB $1, R5
+rowsNext99:
+next88:
+	MOVD groupArgs_next(R0), R8
+	ADD R8, R3
+	SUB $1, R4
+	JMP super87
+done89:
+	RET
+
+// func groupQ3_KI8MM(a *groupArgs)
+TEXT ·groupQ3_KI8MM(SB), NOSPLIT, $0-8
+	MOVD a+0(FP), R0
+	MOVD groupArgs_rows(R0), R5
+	CMP $4, R5
+	BGE many103
+	JMP ·groupQ3_KDotProd(SB)
+many103:
+	MOVD groupArgs_w(R0), R1
+	MOVD groupArgs_panel(R0), R2
+	MOVD groupArgs_acts(R0), R3
+	MOVD groupArgs_blocks(R0), R4
+super104:
+	CMP $0, R4
+	BLE done106
+	PRFM 8192(R1), PLDL1KEEP
+	PRFM 8256(R1), PLDL1KEEP
+	PRFM 8320(R1), PLDL1KEEP
+	PRFM 8384(R1), PLDL1KEEP
+	PRFM 8448(R1), PLDL1KEEP
+	PRFM 8512(R1), PLDL1KEEP
+	PRFM 8576(R1), PLDL1KEEP
+	PRFM 8640(R1), PLDL1KEEP
+	PRFM 8704(R1), PLDL1KEEP
+	PRFM 8768(R1), PLDL1KEEP
+	PRFM 8832(R1), PLDL1KEEP
+	PRFM 8896(R1), PLDL1KEEP
+	PRFM 8960(R1), PLDL1KEEP
+	PRFM 9024(R1), PLDL1KEEP
+	PRFM 9088(R1), PLDL1KEEP
+	PRFM 9152(R1), PLDL1KEEP
+	PRFM 9216(R1), PLDL1KEEP
+	PRFM 9280(R1), PLDL1KEEP
+	PRFM 9344(R1), PLDL1KEEP
+	PRFM 9408(R1), PLDL1KEEP
+	PRFM 9472(R1), PLDL1KEEP
+	PRFM 9536(R1), PLDL1KEEP
+	PRFM 9600(R1), PLDL1KEEP
+	PRFM 9664(R1), PLDL1KEEP
+	PRFM 9728(R1), PLDL1KEEP
+	PRFM 9792(R1), PLDL1KEEP
+	PRFM 9856(R1), PLDL1KEEP
+	PRFM 9920(R1), PLDL1KEEP
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d868041 // str q1, [x2, #6656]
+	WORD $0x3d868442 // str q2, [x2, #6672]
+	WORD $0x3dc00420 // ldr q0, [x1, #16]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d868841 // str q1, [x2, #6688]
+	WORD $0x3d868c42 // str q2, [x2, #6704]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	WORD $0x4f01e61e // movi v30.16b, #48
+	WORD $0x4f01e41d // movi v29.16b, #32
+	WORD $0x3dc1a822 // ldr q2, [x1, #1696]
+	WORD $0x3dc18820 // ldr q0, [x1, #1568]
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4f0c5443 // shl v3.16b, v2.16b, #4
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d840056 // str q22, [x2, #4096]
+	WORD $0x3d840457 // str q23, [x2, #4112]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d842056 // str q22, [x2, #4224]
+	WORD $0x3d842457 // str q23, [x2, #4240]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d844056 // str q22, [x2, #4352]
+	WORD $0x3d844457 // str q23, [x2, #4368]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d846056 // str q22, [x2, #4480]
+	WORD $0x3d846457 // str q23, [x2, #4496]
+	WORD $0x3dc19820 // ldr q0, [x1, #1632]
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4f0a5443 // shl v3.16b, v2.16b, #2
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d848056 // str q22, [x2, #4608]
+	WORD $0x3d848457 // str q23, [x2, #4624]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84a056 // str q22, [x2, #4736]
+	WORD $0x3d84a457 // str q23, [x2, #4752]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84c056 // str q22, [x2, #4864]
+	WORD $0x3d84c457 // str q23, [x2, #4880]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84e056 // str q22, [x2, #4992]
+	WORD $0x3d84e457 // str q23, [x2, #5008]
+	WORD $0x3dc18820 // ldr q0, [x1, #1568]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, #4
+	WORD $0x4e3e1c43 // and v3.16b, v2.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d850056 // str q22, [x2, #5120]
+	WORD $0x3d850457 // str q23, [x2, #5136]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d852056 // str q22, [x2, #5248]
+	WORD $0x3d852457 // str q23, [x2, #5264]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d854056 // str q22, [x2, #5376]
+	WORD $0x3d854457 // str q23, [x2, #5392]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d856056 // str q22, [x2, #5504]
+	WORD $0x3d856457 // str q23, [x2, #5520]
+	WORD $0x3dc19820 // ldr q0, [x1, #1632]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, #4
+	WORD $0x6f0e0443 // ushr v3.16b, v2.16b, #2
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d858056 // str q22, [x2, #5632]
+	WORD $0x3d858457 // str q23, [x2, #5648]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85a056 // str q22, [x2, #5760]
+	WORD $0x3d85a457 // str q23, [x2, #5776]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85c056 // str q22, [x2, #5888]
+	WORD $0x3d85c457 // str q23, [x2, #5904]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85e056 // str q22, [x2, #6016]
+	WORD $0x3d85e457 // str q23, [x2, #6032]
+	WORD $0x3dc1ac22 // ldr q2, [x1, #1712]
+	WORD $0x3dc18c20 // ldr q0, [x1, #1584]
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4f0c5443 // shl v3.16b, v2.16b, #4
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d840856 // str q22, [x2, #4128]
+	WORD $0x3d840c57 // str q23, [x2, #4144]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d842856 // str q22, [x2, #4256]
+	WORD $0x3d842c57 // str q23, [x2, #4272]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d844856 // str q22, [x2, #4384]
+	WORD $0x3d844c57 // str q23, [x2, #4400]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d846856 // str q22, [x2, #4512]
+	WORD $0x3d846c57 // str q23, [x2, #4528]
+	WORD $0x3dc19c20 // ldr q0, [x1, #1648]
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4f0a5443 // shl v3.16b, v2.16b, #2
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d848856 // str q22, [x2, #4640]
+	WORD $0x3d848c57 // str q23, [x2, #4656]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84a856 // str q22, [x2, #4768]
+	WORD $0x3d84ac57 // str q23, [x2, #4784]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84c856 // str q22, [x2, #4896]
+	WORD $0x3d84cc57 // str q23, [x2, #4912]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84e856 // str q22, [x2, #5024]
+	WORD $0x3d84ec57 // str q23, [x2, #5040]
+	WORD $0x3dc18c20 // ldr q0, [x1, #1584]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, #4
+	WORD $0x4e3e1c43 // and v3.16b, v2.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d850856 // str q22, [x2, #5152]
+	WORD $0x3d850c57 // str q23, [x2, #5168]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d852856 // str q22, [x2, #5280]
+	WORD $0x3d852c57 // str q23, [x2, #5296]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d854856 // str q22, [x2, #5408]
+	WORD $0x3d854c57 // str q23, [x2, #5424]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d856856 // str q22, [x2, #5536]
+	WORD $0x3d856c57 // str q23, [x2, #5552]
+	WORD $0x3dc19c20 // ldr q0, [x1, #1648]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, #4
+	WORD $0x6f0e0443 // ushr v3.16b, v2.16b, #2
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d858856 // str q22, [x2, #5664]
+	WORD $0x3d858c57 // str q23, [x2, #5680]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85a856 // str q22, [x2, #5792]
+	WORD $0x3d85ac57 // str q23, [x2, #5808]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85c856 // str q22, [x2, #5920]
+	WORD $0x3d85cc57 // str q23, [x2, #5936]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85e856 // str q22, [x2, #6048]
+	WORD $0x3d85ec57 // str q23, [x2, #6064]
+	WORD $0x3dc1b022 // ldr q2, [x1, #1728]
+	WORD $0x3dc19020 // ldr q0, [x1, #1600]
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4f0c5443 // shl v3.16b, v2.16b, #4
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d841056 // str q22, [x2, #4160]
+	WORD $0x3d841457 // str q23, [x2, #4176]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d843056 // str q22, [x2, #4288]
+	WORD $0x3d843457 // str q23, [x2, #4304]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d845056 // str q22, [x2, #4416]
+	WORD $0x3d845457 // str q23, [x2, #4432]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d847056 // str q22, [x2, #4544]
+	WORD $0x3d847457 // str q23, [x2, #4560]
+	WORD $0x3dc1a020 // ldr q0, [x1, #1664]
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4f0a5443 // shl v3.16b, v2.16b, #2
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d849056 // str q22, [x2, #4672]
+	WORD $0x3d849457 // str q23, [x2, #4688]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84b056 // str q22, [x2, #4800]
+	WORD $0x3d84b457 // str q23, [x2, #4816]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84d056 // str q22, [x2, #4928]
+	WORD $0x3d84d457 // str q23, [x2, #4944]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84f056 // str q22, [x2, #5056]
+	WORD $0x3d84f457 // str q23, [x2, #5072]
+	WORD $0x3dc19020 // ldr q0, [x1, #1600]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, #4
+	WORD $0x4e3e1c43 // and v3.16b, v2.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d851056 // str q22, [x2, #5184]
+	WORD $0x3d851457 // str q23, [x2, #5200]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d853056 // str q22, [x2, #5312]
+	WORD $0x3d853457 // str q23, [x2, #5328]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d855056 // str q22, [x2, #5440]
+	WORD $0x3d855457 // str q23, [x2, #5456]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d857056 // str q22, [x2, #5568]
+	WORD $0x3d857457 // str q23, [x2, #5584]
+	WORD $0x3dc1a020 // ldr q0, [x1, #1664]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, #4
+	WORD $0x6f0e0443 // ushr v3.16b, v2.16b, #2
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d859056 // str q22, [x2, #5696]
+	WORD $0x3d859457 // str q23, [x2, #5712]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85b056 // str q22, [x2, #5824]
+	WORD $0x3d85b457 // str q23, [x2, #5840]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85d056 // str q22, [x2, #5952]
+	WORD $0x3d85d457 // str q23, [x2, #5968]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85f056 // str q22, [x2, #6080]
+	WORD $0x3d85f457 // str q23, [x2, #6096]
+	WORD $0x3dc1b422 // ldr q2, [x1, #1744]
+	WORD $0x3dc19420 // ldr q0, [x1, #1616]
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4f0c5443 // shl v3.16b, v2.16b, #4
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d841856 // str q22, [x2, #4192]
+	WORD $0x3d841c57 // str q23, [x2, #4208]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d843856 // str q22, [x2, #4320]
+	WORD $0x3d843c57 // str q23, [x2, #4336]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d845856 // str q22, [x2, #4448]
+	WORD $0x3d845c57 // str q23, [x2, #4464]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d847856 // str q22, [x2, #4576]
+	WORD $0x3d847c57 // str q23, [x2, #4592]
+	WORD $0x3dc1a420 // ldr q0, [x1, #1680]
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4f0a5443 // shl v3.16b, v2.16b, #2
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d849856 // str q22, [x2, #4704]
+	WORD $0x3d849c57 // str q23, [x2, #4720]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84b856 // str q22, [x2, #4832]
+	WORD $0x3d84bc57 // str q23, [x2, #4848]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84d856 // str q22, [x2, #4960]
+	WORD $0x3d84dc57 // str q23, [x2, #4976]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84f856 // str q22, [x2, #5088]
+	WORD $0x3d84fc57 // str q23, [x2, #5104]
+	WORD $0x3dc19420 // ldr q0, [x1, #1616]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, #4
+	WORD $0x4e3e1c43 // and v3.16b, v2.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d851856 // str q22, [x2, #5216]
+	WORD $0x3d851c57 // str q23, [x2, #5232]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d853856 // str q22, [x2, #5344]
+	WORD $0x3d853c57 // str q23, [x2, #5360]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d855856 // str q22, [x2, #5472]
+	WORD $0x3d855c57 // str q23, [x2, #5488]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d857856 // str q22, [x2, #5600]
+	WORD $0x3d857c57 // str q23, [x2, #5616]
+	WORD $0x3dc1a420 // ldr q0, [x1, #1680]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, #4
+	WORD $0x6f0e0443 // ushr v3.16b, v2.16b, #2
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d859856 // str q22, [x2, #5728]
+	WORD $0x3d859c57 // str q23, [x2, #5744]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85b856 // str q22, [x2, #5856]
+	WORD $0x3d85bc57 // str q23, [x2, #5872]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85d856 // str q22, [x2, #5984]
+	WORD $0x3d85dc57 // str q23, [x2, #6000]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85f856 // str q22, [x2, #6112]
+	WORD $0x3d85fc57 // str q23, [x2, #6128]
+	MOVD R2, R8
+	ADD $544, R1, R9
+	MOVD $2, R13
+	WORD $0x4f00e47f // movi v31.16b, #3
+	ADD $32, R1, R10
+	WORD $0x4f07e79e // movi v30.16b, #252
+	WORD $0x4f00e438 // movi v24.16b, #1
+	WORD $0x4f00e459 // movi v25.16b, #2
+	WORD $0x4f00e49a // movi v26.16b, #4
+	WORD $0x4f00e51b // movi v27.16b, #8
+unpack107:
+	WORD $0x3dc00130 // ldr q16, [x9, #0]
+	WORD $0x3dc00151 // ldr q17, [x10, #0]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc01130 // ldr q16, [x9, #64]
+	WORD $0x3dc01151 // ldr q17, [x10, #64]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x4e843816 // zip1 v22.4s, v0.4s, v4.4s
+	WORD $0x4e847817 // zip2 v23.4s, v0.4s, v4.4s
+	WORD $0x3d800116 // str q22, [x8, #0]
+	WORD $0x3d800517 // str q23, [x8, #16]
+	WORD $0x4e853836 // zip1 v22.4s, v1.4s, v5.4s
+	WORD $0x4e857837 // zip2 v23.4s, v1.4s, v5.4s
+	WORD $0x3d808116 // str q22, [x8, #512]
+	WORD $0x3d808517 // str q23, [x8, #528]
+	WORD $0x4e863856 // zip1 v22.4s, v2.4s, v6.4s
+	WORD $0x4e867857 // zip2 v23.4s, v2.4s, v6.4s
+	WORD $0x3d810116 // str q22, [x8, #1024]
+	WORD $0x3d810517 // str q23, [x8, #1040]
+	WORD $0x4e873876 // zip1 v22.4s, v3.4s, v7.4s
+	WORD $0x4e877877 // zip2 v23.4s, v3.4s, v7.4s
+	WORD $0x3d818116 // str q22, [x8, #1536]
+	WORD $0x3d818517 // str q23, [x8, #1552]
+	WORD $0x3dc00530 // ldr q16, [x9, #16]
+	WORD $0x3dc00551 // ldr q17, [x10, #16]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc01530 // ldr q16, [x9, #80]
+	WORD $0x3dc01551 // ldr q17, [x10, #80]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x4e843816 // zip1 v22.4s, v0.4s, v4.4s
+	WORD $0x4e847817 // zip2 v23.4s, v0.4s, v4.4s
+	WORD $0x3d800916 // str q22, [x8, #32]
+	WORD $0x3d800d17 // str q23, [x8, #48]
+	WORD $0x4e853836 // zip1 v22.4s, v1.4s, v5.4s
+	WORD $0x4e857837 // zip2 v23.4s, v1.4s, v5.4s
+	WORD $0x3d808916 // str q22, [x8, #544]
+	WORD $0x3d808d17 // str q23, [x8, #560]
+	WORD $0x4e863856 // zip1 v22.4s, v2.4s, v6.4s
+	WORD $0x4e867857 // zip2 v23.4s, v2.4s, v6.4s
+	WORD $0x3d810916 // str q22, [x8, #1056]
+	WORD $0x3d810d17 // str q23, [x8, #1072]
+	WORD $0x4e873876 // zip1 v22.4s, v3.4s, v7.4s
+	WORD $0x4e877877 // zip2 v23.4s, v3.4s, v7.4s
+	WORD $0x3d818916 // str q22, [x8, #1568]
+	WORD $0x3d818d17 // str q23, [x8, #1584]
+	WORD $0x3dc00930 // ldr q16, [x9, #32]
+	WORD $0x3dc00951 // ldr q17, [x10, #32]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc01930 // ldr q16, [x9, #96]
+	WORD $0x3dc01951 // ldr q17, [x10, #96]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x4e843816 // zip1 v22.4s, v0.4s, v4.4s
+	WORD $0x4e847817 // zip2 v23.4s, v0.4s, v4.4s
+	WORD $0x3d801116 // str q22, [x8, #64]
+	WORD $0x3d801517 // str q23, [x8, #80]
+	WORD $0x4e853836 // zip1 v22.4s, v1.4s, v5.4s
+	WORD $0x4e857837 // zip2 v23.4s, v1.4s, v5.4s
+	WORD $0x3d809116 // str q22, [x8, #576]
+	WORD $0x3d809517 // str q23, [x8, #592]
+	WORD $0x4e863856 // zip1 v22.4s, v2.4s, v6.4s
+	WORD $0x4e867857 // zip2 v23.4s, v2.4s, v6.4s
+	WORD $0x3d811116 // str q22, [x8, #1088]
+	WORD $0x3d811517 // str q23, [x8, #1104]
+	WORD $0x4e873876 // zip1 v22.4s, v3.4s, v7.4s
+	WORD $0x4e877877 // zip2 v23.4s, v3.4s, v7.4s
+	WORD $0x3d819116 // str q22, [x8, #1600]
+	WORD $0x3d819517 // str q23, [x8, #1616]
+	WORD $0x3dc00d30 // ldr q16, [x9, #48]
+	WORD $0x3dc00d51 // ldr q17, [x10, #48]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc01d30 // ldr q16, [x9, #112]
+	WORD $0x3dc01d51 // ldr q17, [x10, #112]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x4e843816 // zip1 v22.4s, v0.4s, v4.4s
+	WORD $0x4e847817 // zip2 v23.4s, v0.4s, v4.4s
+	WORD $0x3d801916 // str q22, [x8, #96]
+	WORD $0x3d801d17 // str q23, [x8, #112]
+	WORD $0x4e853836 // zip1 v22.4s, v1.4s, v5.4s
+	WORD $0x4e857837 // zip2 v23.4s, v1.4s, v5.4s
+	WORD $0x3d809916 // str q22, [x8, #608]
+	WORD $0x3d809d17 // str q23, [x8, #624]
+	WORD $0x4e863856 // zip1 v22.4s, v2.4s, v6.4s
+	WORD $0x4e867857 // zip2 v23.4s, v2.4s, v6.4s
+	WORD $0x3d811916 // str q22, [x8, #1120]
+	WORD $0x3d811d17 // str q23, [x8, #1136]
+	WORD $0x4e873876 // zip1 v22.4s, v3.4s, v7.4s
+	WORD $0x4e877877 // zip2 v23.4s, v3.4s, v7.4s
+	WORD $0x3d819916 // str q22, [x8, #1632]
+	WORD $0x3d819d17 // str q23, [x8, #1648]
+	WORD $0x3dc02130 // ldr q16, [x9, #128]
+	WORD $0x3dc02151 // ldr q17, [x10, #128]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc03130 // ldr q16, [x9, #192]
+	WORD $0x3dc03151 // ldr q17, [x10, #192]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x4e843816 // zip1 v22.4s, v0.4s, v4.4s
+	WORD $0x4e847817 // zip2 v23.4s, v0.4s, v4.4s
+	WORD $0x3d802116 // str q22, [x8, #128]
+	WORD $0x3d802517 // str q23, [x8, #144]
+	WORD $0x4e853836 // zip1 v22.4s, v1.4s, v5.4s
+	WORD $0x4e857837 // zip2 v23.4s, v1.4s, v5.4s
+	WORD $0x3d80a116 // str q22, [x8, #640]
+	WORD $0x3d80a517 // str q23, [x8, #656]
+	WORD $0x4e863856 // zip1 v22.4s, v2.4s, v6.4s
+	WORD $0x4e867857 // zip2 v23.4s, v2.4s, v6.4s
+	WORD $0x3d812116 // str q22, [x8, #1152]
+	WORD $0x3d812517 // str q23, [x8, #1168]
+	WORD $0x4e873876 // zip1 v22.4s, v3.4s, v7.4s
+	WORD $0x4e877877 // zip2 v23.4s, v3.4s, v7.4s
+	WORD $0x3d81a116 // str q22, [x8, #1664]
+	WORD $0x3d81a517 // str q23, [x8, #1680]
+	WORD $0x3dc02530 // ldr q16, [x9, #144]
+	WORD $0x3dc02551 // ldr q17, [x10, #144]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc03530 // ldr q16, [x9, #208]
+	WORD $0x3dc03551 // ldr q17, [x10, #208]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x4e843816 // zip1 v22.4s, v0.4s, v4.4s
+	WORD $0x4e847817 // zip2 v23.4s, v0.4s, v4.4s
+	WORD $0x3d802916 // str q22, [x8, #160]
+	WORD $0x3d802d17 // str q23, [x8, #176]
+	WORD $0x4e853836 // zip1 v22.4s, v1.4s, v5.4s
+	WORD $0x4e857837 // zip2 v23.4s, v1.4s, v5.4s
+	WORD $0x3d80a916 // str q22, [x8, #672]
+	WORD $0x3d80ad17 // str q23, [x8, #688]
+	WORD $0x4e863856 // zip1 v22.4s, v2.4s, v6.4s
+	WORD $0x4e867857 // zip2 v23.4s, v2.4s, v6.4s
+	WORD $0x3d812916 // str q22, [x8, #1184]
+	WORD $0x3d812d17 // str q23, [x8, #1200]
+	WORD $0x4e873876 // zip1 v22.4s, v3.4s, v7.4s
+	WORD $0x4e877877 // zip2 v23.4s, v3.4s, v7.4s
+	WORD $0x3d81a916 // str q22, [x8, #1696]
+	WORD $0x3d81ad17 // str q23, [x8, #1712]
+	WORD $0x3dc02930 // ldr q16, [x9, #160]
+	WORD $0x3dc02951 // ldr q17, [x10, #160]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc03930 // ldr q16, [x9, #224]
+	WORD $0x3dc03951 // ldr q17, [x10, #224]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x4e843816 // zip1 v22.4s, v0.4s, v4.4s
+	WORD $0x4e847817 // zip2 v23.4s, v0.4s, v4.4s
+	WORD $0x3d803116 // str q22, [x8, #192]
+	WORD $0x3d803517 // str q23, [x8, #208]
+	WORD $0x4e853836 // zip1 v22.4s, v1.4s, v5.4s
+	WORD $0x4e857837 // zip2 v23.4s, v1.4s, v5.4s
+	WORD $0x3d80b116 // str q22, [x8, #704]
+	WORD $0x3d80b517 // str q23, [x8, #720]
+	WORD $0x4e863856 // zip1 v22.4s, v2.4s, v6.4s
+	WORD $0x4e867857 // zip2 v23.4s, v2.4s, v6.4s
+	WORD $0x3d813116 // str q22, [x8, #1216]
+	WORD $0x3d813517 // str q23, [x8, #1232]
+	WORD $0x4e873876 // zip1 v22.4s, v3.4s, v7.4s
+	WORD $0x4e877877 // zip2 v23.4s, v3.4s, v7.4s
+	WORD $0x3d81b116 // str q22, [x8, #1728]
+	WORD $0x3d81b517 // str q23, [x8, #1744]
+	WORD $0x3dc02d30 // ldr q16, [x9, #176]
+	WORD $0x3dc02d51 // ldr q17, [x10, #176]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc03d30 // ldr q16, [x9, #240]
+	WORD $0x3dc03d51 // ldr q17, [x10, #240]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x4e843816 // zip1 v22.4s, v0.4s, v4.4s
+	WORD $0x4e847817 // zip2 v23.4s, v0.4s, v4.4s
+	WORD $0x3d803916 // str q22, [x8, #224]
+	WORD $0x3d803d17 // str q23, [x8, #240]
+	WORD $0x4e853836 // zip1 v22.4s, v1.4s, v5.4s
+	WORD $0x4e857837 // zip2 v23.4s, v1.4s, v5.4s
+	WORD $0x3d80b916 // str q22, [x8, #736]
+	WORD $0x3d80bd17 // str q23, [x8, #752]
+	WORD $0x4e863856 // zip1 v22.4s, v2.4s, v6.4s
+	WORD $0x4e867857 // zip2 v23.4s, v2.4s, v6.4s
+	WORD $0x3d813916 // str q22, [x8, #1248]
+	WORD $0x3d813d17 // str q23, [x8, #1264]
+	WORD $0x4e873876 // zip1 v22.4s, v3.4s, v7.4s
+	WORD $0x4e877877 // zip2 v23.4s, v3.4s, v7.4s
+	WORD $0x3d81b916 // str q22, [x8, #1760]
+	WORD $0x3d81bd17 // str q23, [x8, #1776]
+	WORD $0x3dc04130 // ldr q16, [x9, #256]
+	WORD $0x3dc04151 // ldr q17, [x10, #256]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc05130 // ldr q16, [x9, #320]
+	WORD $0x3dc05151 // ldr q17, [x10, #320]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x4e843816 // zip1 v22.4s, v0.4s, v4.4s
+	WORD $0x4e847817 // zip2 v23.4s, v0.4s, v4.4s
+	WORD $0x3d804116 // str q22, [x8, #256]
+	WORD $0x3d804517 // str q23, [x8, #272]
+	WORD $0x4e853836 // zip1 v22.4s, v1.4s, v5.4s
+	WORD $0x4e857837 // zip2 v23.4s, v1.4s, v5.4s
+	WORD $0x3d80c116 // str q22, [x8, #768]
+	WORD $0x3d80c517 // str q23, [x8, #784]
+	WORD $0x4e863856 // zip1 v22.4s, v2.4s, v6.4s
+	WORD $0x4e867857 // zip2 v23.4s, v2.4s, v6.4s
+	WORD $0x3d814116 // str q22, [x8, #1280]
+	WORD $0x3d814517 // str q23, [x8, #1296]
+	WORD $0x4e873876 // zip1 v22.4s, v3.4s, v7.4s
+	WORD $0x4e877877 // zip2 v23.4s, v3.4s, v7.4s
+	WORD $0x3d81c116 // str q22, [x8, #1792]
+	WORD $0x3d81c517 // str q23, [x8, #1808]
+	WORD $0x3dc04530 // ldr q16, [x9, #272]
+	WORD $0x3dc04551 // ldr q17, [x10, #272]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc05530 // ldr q16, [x9, #336]
+	WORD $0x3dc05551 // ldr q17, [x10, #336]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x4e843816 // zip1 v22.4s, v0.4s, v4.4s
+	WORD $0x4e847817 // zip2 v23.4s, v0.4s, v4.4s
+	WORD $0x3d804916 // str q22, [x8, #288]
+	WORD $0x3d804d17 // str q23, [x8, #304]
+	WORD $0x4e853836 // zip1 v22.4s, v1.4s, v5.4s
+	WORD $0x4e857837 // zip2 v23.4s, v1.4s, v5.4s
+	WORD $0x3d80c916 // str q22, [x8, #800]
+	WORD $0x3d80cd17 // str q23, [x8, #816]
+	WORD $0x4e863856 // zip1 v22.4s, v2.4s, v6.4s
+	WORD $0x4e867857 // zip2 v23.4s, v2.4s, v6.4s
+	WORD $0x3d814916 // str q22, [x8, #1312]
+	WORD $0x3d814d17 // str q23, [x8, #1328]
+	WORD $0x4e873876 // zip1 v22.4s, v3.4s, v7.4s
+	WORD $0x4e877877 // zip2 v23.4s, v3.4s, v7.4s
+	WORD $0x3d81c916 // str q22, [x8, #1824]
+	WORD $0x3d81cd17 // str q23, [x8, #1840]
+	WORD $0x3dc04930 // ldr q16, [x9, #288]
+	WORD $0x3dc04951 // ldr q17, [x10, #288]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc05930 // ldr q16, [x9, #352]
+	WORD $0x3dc05951 // ldr q17, [x10, #352]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x4e843816 // zip1 v22.4s, v0.4s, v4.4s
+	WORD $0x4e847817 // zip2 v23.4s, v0.4s, v4.4s
+	WORD $0x3d805116 // str q22, [x8, #320]
+	WORD $0x3d805517 // str q23, [x8, #336]
+	WORD $0x4e853836 // zip1 v22.4s, v1.4s, v5.4s
+	WORD $0x4e857837 // zip2 v23.4s, v1.4s, v5.4s
+	WORD $0x3d80d116 // str q22, [x8, #832]
+	WORD $0x3d80d517 // str q23, [x8, #848]
+	WORD $0x4e863856 // zip1 v22.4s, v2.4s, v6.4s
+	WORD $0x4e867857 // zip2 v23.4s, v2.4s, v6.4s
+	WORD $0x3d815116 // str q22, [x8, #1344]
+	WORD $0x3d815517 // str q23, [x8, #1360]
+	WORD $0x4e873876 // zip1 v22.4s, v3.4s, v7.4s
+	WORD $0x4e877877 // zip2 v23.4s, v3.4s, v7.4s
+	WORD $0x3d81d116 // str q22, [x8, #1856]
+	WORD $0x3d81d517 // str q23, [x8, #1872]
+	WORD $0x3dc04d30 // ldr q16, [x9, #304]
+	WORD $0x3dc04d51 // ldr q17, [x10, #304]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc05d30 // ldr q16, [x9, #368]
+	WORD $0x3dc05d51 // ldr q17, [x10, #368]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x4e843816 // zip1 v22.4s, v0.4s, v4.4s
+	WORD $0x4e847817 // zip2 v23.4s, v0.4s, v4.4s
+	WORD $0x3d805916 // str q22, [x8, #352]
+	WORD $0x3d805d17 // str q23, [x8, #368]
+	WORD $0x4e853836 // zip1 v22.4s, v1.4s, v5.4s
+	WORD $0x4e857837 // zip2 v23.4s, v1.4s, v5.4s
+	WORD $0x3d80d916 // str q22, [x8, #864]
+	WORD $0x3d80dd17 // str q23, [x8, #880]
+	WORD $0x4e863856 // zip1 v22.4s, v2.4s, v6.4s
+	WORD $0x4e867857 // zip2 v23.4s, v2.4s, v6.4s
+	WORD $0x3d815916 // str q22, [x8, #1376]
+	WORD $0x3d815d17 // str q23, [x8, #1392]
+	WORD $0x4e873876 // zip1 v22.4s, v3.4s, v7.4s
+	WORD $0x4e877877 // zip2 v23.4s, v3.4s, v7.4s
+	WORD $0x3d81d916 // str q22, [x8, #1888]
+	WORD $0x3d81dd17 // str q23, [x8, #1904]
+	WORD $0x3dc06130 // ldr q16, [x9, #384]
+	WORD $0x3dc06151 // ldr q17, [x10, #384]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc07130 // ldr q16, [x9, #448]
+	WORD $0x3dc07151 // ldr q17, [x10, #448]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x4e843816 // zip1 v22.4s, v0.4s, v4.4s
+	WORD $0x4e847817 // zip2 v23.4s, v0.4s, v4.4s
+	WORD $0x3d806116 // str q22, [x8, #384]
+	WORD $0x3d806517 // str q23, [x8, #400]
+	WORD $0x4e853836 // zip1 v22.4s, v1.4s, v5.4s
+	WORD $0x4e857837 // zip2 v23.4s, v1.4s, v5.4s
+	WORD $0x3d80e116 // str q22, [x8, #896]
+	WORD $0x3d80e517 // str q23, [x8, #912]
+	WORD $0x4e863856 // zip1 v22.4s, v2.4s, v6.4s
+	WORD $0x4e867857 // zip2 v23.4s, v2.4s, v6.4s
+	WORD $0x3d816116 // str q22, [x8, #1408]
+	WORD $0x3d816517 // str q23, [x8, #1424]
+	WORD $0x4e873876 // zip1 v22.4s, v3.4s, v7.4s
+	WORD $0x4e877877 // zip2 v23.4s, v3.4s, v7.4s
+	WORD $0x3d81e116 // str q22, [x8, #1920]
+	WORD $0x3d81e517 // str q23, [x8, #1936]
+	WORD $0x3dc06530 // ldr q16, [x9, #400]
+	WORD $0x3dc06551 // ldr q17, [x10, #400]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc07530 // ldr q16, [x9, #464]
+	WORD $0x3dc07551 // ldr q17, [x10, #464]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x4e843816 // zip1 v22.4s, v0.4s, v4.4s
+	WORD $0x4e847817 // zip2 v23.4s, v0.4s, v4.4s
+	WORD $0x3d806916 // str q22, [x8, #416]
+	WORD $0x3d806d17 // str q23, [x8, #432]
+	WORD $0x4e853836 // zip1 v22.4s, v1.4s, v5.4s
+	WORD $0x4e857837 // zip2 v23.4s, v1.4s, v5.4s
+	WORD $0x3d80e916 // str q22, [x8, #928]
+	WORD $0x3d80ed17 // str q23, [x8, #944]
+	WORD $0x4e863856 // zip1 v22.4s, v2.4s, v6.4s
+	WORD $0x4e867857 // zip2 v23.4s, v2.4s, v6.4s
+	WORD $0x3d816916 // str q22, [x8, #1440]
+	WORD $0x3d816d17 // str q23, [x8, #1456]
+	WORD $0x4e873876 // zip1 v22.4s, v3.4s, v7.4s
+	WORD $0x4e877877 // zip2 v23.4s, v3.4s, v7.4s
+	WORD $0x3d81e916 // str q22, [x8, #1952]
+	WORD $0x3d81ed17 // str q23, [x8, #1968]
+	WORD $0x3dc06930 // ldr q16, [x9, #416]
+	WORD $0x3dc06951 // ldr q17, [x10, #416]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc07930 // ldr q16, [x9, #480]
+	WORD $0x3dc07951 // ldr q17, [x10, #480]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x4e843816 // zip1 v22.4s, v0.4s, v4.4s
+	WORD $0x4e847817 // zip2 v23.4s, v0.4s, v4.4s
+	WORD $0x3d807116 // str q22, [x8, #448]
+	WORD $0x3d807517 // str q23, [x8, #464]
+	WORD $0x4e853836 // zip1 v22.4s, v1.4s, v5.4s
+	WORD $0x4e857837 // zip2 v23.4s, v1.4s, v5.4s
+	WORD $0x3d80f116 // str q22, [x8, #960]
+	WORD $0x3d80f517 // str q23, [x8, #976]
+	WORD $0x4e863856 // zip1 v22.4s, v2.4s, v6.4s
+	WORD $0x4e867857 // zip2 v23.4s, v2.4s, v6.4s
+	WORD $0x3d817116 // str q22, [x8, #1472]
+	WORD $0x3d817517 // str q23, [x8, #1488]
+	WORD $0x4e873876 // zip1 v22.4s, v3.4s, v7.4s
+	WORD $0x4e877877 // zip2 v23.4s, v3.4s, v7.4s
+	WORD $0x3d81f116 // str q22, [x8, #1984]
+	WORD $0x3d81f517 // str q23, [x8, #2000]
+	WORD $0x3dc06d30 // ldr q16, [x9, #432]
+	WORD $0x3dc06d51 // ldr q17, [x10, #432]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc07d30 // ldr q16, [x9, #496]
+	WORD $0x3dc07d51 // ldr q17, [x10, #496]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x4e843816 // zip1 v22.4s, v0.4s, v4.4s
+	WORD $0x4e847817 // zip2 v23.4s, v0.4s, v4.4s
+	WORD $0x3d807916 // str q22, [x8, #480]
+	WORD $0x3d807d17 // str q23, [x8, #496]
+	WORD $0x4e853836 // zip1 v22.4s, v1.4s, v5.4s
+	WORD $0x4e857837 // zip2 v23.4s, v1.4s, v5.4s
+	WORD $0x3d80f916 // str q22, [x8, #992]
+	WORD $0x3d80fd17 // str q23, [x8, #1008]
+	WORD $0x4e863856 // zip1 v22.4s, v2.4s, v6.4s
+	WORD $0x4e867857 // zip2 v23.4s, v2.4s, v6.4s
+	WORD $0x3d817916 // str q22, [x8, #1504]
+	WORD $0x3d817d17 // str q23, [x8, #1520]
+	WORD $0x4e873876 // zip1 v22.4s, v3.4s, v7.4s
+	WORD $0x4e877877 // zip2 v23.4s, v3.4s, v7.4s
+	WORD $0x3d81f916 // str q22, [x8, #2016]
+	WORD $0x3d81fd17 // str q23, [x8, #2032]
+	WORD $0x4f0c5718 // shl v24.16b, v24.16b, #4
+	WORD $0x4f0c5739 // shl v25.16b, v25.16b, #4
+	WORD $0x4f0c575a // shl v26.16b, v26.16b, #4
+	WORD $0x4f0c577b // shl v27.16b, v27.16b, #4
+	ADD $2048, R8
+	ADD $512, R9
+	SUB $1, R13
+	CBNZ R13, unpack107
+	ADD $1760, R1
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	MOVD groupArgs_rows(R0), R5
+rows4_109:
+	CMP $4, R5
+	BLT rowsNext108
+	// 4 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass110:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+block111:
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x3dc00148 // ldr q8, [x10, #0]
+	WORD $0x3dc05149 // ldr q9, [x10, #320]
+	WORD $0x4ec93900 // zip1 v0.2d, v8.2d, v9.2d
+	WORD $0x4ec97901 // zip2 v1.2d, v8.2d, v9.2d
+	WORD $0x3dc0a148 // ldr q8, [x10, #640]
+	WORD $0x3dc0f149 // ldr q9, [x10, #960]
+	WORD $0x4ec93902 // zip1 v2.2d, v8.2d, v9.2d
+	WORD $0x4ec97903 // zip2 v3.2d, v8.2d, v9.2d
+	WORD $0x3dc00104 // ldr q4, [x8, #0]
+	WORD $0x3dc00505 // ldr q5, [x8, #16]
+	WORD $0x3dc00906 // ldr q6, [x8, #32]
+	WORD $0x3dc00d07 // ldr q7, [x8, #48]
+	WORD $0x4e80a48a // smmla v10.4s, v4.16b, v0.16b
+	WORD $0x4e80a4ab // smmla v11.4s, v5.16b, v0.16b
+	WORD $0x4e80a4cc // smmla v12.4s, v6.16b, v0.16b
+	WORD $0x4e80a4ed // smmla v13.4s, v7.16b, v0.16b
+	WORD $0x4e82a48e // smmla v14.4s, v4.16b, v2.16b
+	WORD $0x4e82a4af // smmla v15.4s, v5.16b, v2.16b
+	WORD $0x4e82a4d0 // smmla v16.4s, v6.16b, v2.16b
+	WORD $0x4e82a4f1 // smmla v17.4s, v7.16b, v2.16b
+	WORD $0x3dc02104 // ldr q4, [x8, #128]
+	WORD $0x3dc02505 // ldr q5, [x8, #144]
+	WORD $0x3dc02906 // ldr q6, [x8, #160]
+	WORD $0x3dc02d07 // ldr q7, [x8, #176]
+	WORD $0x4e81a48a // smmla v10.4s, v4.16b, v1.16b
+	WORD $0x4e81a4ab // smmla v11.4s, v5.16b, v1.16b
+	WORD $0x4e81a4cc // smmla v12.4s, v6.16b, v1.16b
+	WORD $0x4e81a4ed // smmla v13.4s, v7.16b, v1.16b
+	WORD $0x4e83a48e // smmla v14.4s, v4.16b, v3.16b
+	WORD $0x4e83a4af // smmla v15.4s, v5.16b, v3.16b
+	WORD $0x4e83a4d0 // smmla v16.4s, v6.16b, v3.16b
+	WORD $0x4e83a4f1 // smmla v17.4s, v7.16b, v3.16b
+	WORD $0x3dc40164 // ldr q4, [x11, #4096]
+	WORD $0x3dc40565 // ldr q5, [x11, #4112]
+	WORD $0x3dc40966 // ldr q6, [x11, #4128]
+	WORD $0x3dc40d67 // ldr q7, [x11, #4144]
+	WORD $0x4ea49552 // mla v18.4s, v10.4s, v4.4s
+	WORD $0x4ea59573 // mla v19.4s, v11.4s, v5.4s
+	WORD $0x4ea69594 // mla v20.4s, v12.4s, v6.4s
+	WORD $0x4ea795b5 // mla v21.4s, v13.4s, v7.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	WORD $0x4ea69618 // mla v24.4s, v16.4s, v6.4s
+	WORD $0x4ea79639 // mla v25.4s, v17.4s, v7.4s
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x3dc00548 // ldr q8, [x10, #16]
+	WORD $0x3dc05549 // ldr q9, [x10, #336]
+	WORD $0x4ec93900 // zip1 v0.2d, v8.2d, v9.2d
+	WORD $0x4ec97901 // zip2 v1.2d, v8.2d, v9.2d
+	WORD $0x3dc0a548 // ldr q8, [x10, #656]
+	WORD $0x3dc0f549 // ldr q9, [x10, #976]
+	WORD $0x4ec93902 // zip1 v2.2d, v8.2d, v9.2d
+	WORD $0x4ec97903 // zip2 v3.2d, v8.2d, v9.2d
+	WORD $0x3dc04104 // ldr q4, [x8, #256]
+	WORD $0x3dc04505 // ldr q5, [x8, #272]
+	WORD $0x3dc04906 // ldr q6, [x8, #288]
+	WORD $0x3dc04d07 // ldr q7, [x8, #304]
+	WORD $0x4e80a48a // smmla v10.4s, v4.16b, v0.16b
+	WORD $0x4e80a4ab // smmla v11.4s, v5.16b, v0.16b
+	WORD $0x4e80a4cc // smmla v12.4s, v6.16b, v0.16b
+	WORD $0x4e80a4ed // smmla v13.4s, v7.16b, v0.16b
+	WORD $0x4e82a48e // smmla v14.4s, v4.16b, v2.16b
+	WORD $0x4e82a4af // smmla v15.4s, v5.16b, v2.16b
+	WORD $0x4e82a4d0 // smmla v16.4s, v6.16b, v2.16b
+	WORD $0x4e82a4f1 // smmla v17.4s, v7.16b, v2.16b
+	WORD $0x3dc06104 // ldr q4, [x8, #384]
+	WORD $0x3dc06505 // ldr q5, [x8, #400]
+	WORD $0x3dc06906 // ldr q6, [x8, #416]
+	WORD $0x3dc06d07 // ldr q7, [x8, #432]
+	WORD $0x4e81a48a // smmla v10.4s, v4.16b, v1.16b
+	WORD $0x4e81a4ab // smmla v11.4s, v5.16b, v1.16b
+	WORD $0x4e81a4cc // smmla v12.4s, v6.16b, v1.16b
+	WORD $0x4e81a4ed // smmla v13.4s, v7.16b, v1.16b
+	WORD $0x4e83a48e // smmla v14.4s, v4.16b, v3.16b
+	WORD $0x4e83a4af // smmla v15.4s, v5.16b, v3.16b
+	WORD $0x4e83a4d0 // smmla v16.4s, v6.16b, v3.16b
+	WORD $0x4e83a4f1 // smmla v17.4s, v7.16b, v3.16b
+	WORD $0x3dc42164 // ldr q4, [x11, #4224]
+	WORD $0x3dc42565 // ldr q5, [x11, #4240]
+	WORD $0x3dc42966 // ldr q6, [x11, #4256]
+	WORD $0x3dc42d67 // ldr q7, [x11, #4272]
+	WORD $0x4ea49552 // mla v18.4s, v10.4s, v4.4s
+	WORD $0x4ea59573 // mla v19.4s, v11.4s, v5.4s
+	WORD $0x4ea69594 // mla v20.4s, v12.4s, v6.4s
+	WORD $0x4ea795b5 // mla v21.4s, v13.4s, v7.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	WORD $0x4ea69618 // mla v24.4s, v16.4s, v6.4s
+	WORD $0x4ea79639 // mla v25.4s, v17.4s, v7.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $256, R11
+	SUB $1, R13
+	CBNZ R13, block111
+	WORD $0x4e931a44 // uzp1 v4.4s, v18.4s, v19.4s
+	WORD $0x4e935a53 // uzp2 v19.4s, v18.4s, v19.4s
+	WORD $0x4e951a92 // uzp1 v18.4s, v20.4s, v21.4s
+	WORD $0x4e955a95 // uzp2 v21.4s, v20.4s, v21.4s
+	WORD $0x4e971ad4 // uzp1 v20.4s, v22.4s, v23.4s
+	WORD $0x4e975ad7 // uzp2 v23.4s, v22.4s, v23.4s
+	WORD $0x4e991b16 // uzp1 v22.4s, v24.4s, v25.4s
+	WORD $0x4e995b19 // uzp2 v25.4s, v24.4s, v25.4s
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
+	WORD $0xbd44f0c3 // ldr s3, [x6, #1264]
+	WORD $0x3dc682e5 // ldr q5, [x23, #6656]
+	WORD $0x3dc002c7 // ldr q7, [x22, #0]
+	WORD $0x4f8090a6 // fmul v6.4s, v5.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e24ccc7 // fmla v7.4s, v6.4s, v4.4s
+	WORD $0x3d8002c7 // str q7, [x22, #0]
+	WORD $0x3dc012c7 // ldr q7, [x22, #64]
+	WORD $0x4f8190a6 // fmul v6.4s, v5.4s, v1.s[0]
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4e33ccc7 // fmla v7.4s, v6.4s, v19.4s
+	WORD $0x3d8012c7 // str q7, [x22, #64]
+	WORD $0x3dc022c7 // ldr q7, [x22, #128]
+	WORD $0x4f8290a6 // fmul v6.4s, v5.4s, v2.s[0]
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x4e34ccc7 // fmla v7.4s, v6.4s, v20.4s
+	WORD $0x3d8022c7 // str q7, [x22, #128]
+	WORD $0x3dc032c7 // ldr q7, [x22, #192]
+	WORD $0x4f8390a6 // fmul v6.4s, v5.4s, v3.s[0]
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x4e37ccc7 // fmla v7.4s, v6.4s, v23.4s
+	WORD $0x3d8032c7 // str q7, [x22, #192]
+	WORD $0x3dc686e5 // ldr q5, [x23, #6672]
+	WORD $0x3dc006c7 // ldr q7, [x22, #16]
+	WORD $0x4f8090a6 // fmul v6.4s, v5.4s, v0.s[0]
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4e32ccc7 // fmla v7.4s, v6.4s, v18.4s
+	WORD $0x3d8006c7 // str q7, [x22, #16]
+	WORD $0x3dc016c7 // ldr q7, [x22, #80]
+	WORD $0x4f8190a6 // fmul v6.4s, v5.4s, v1.s[0]
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4e35ccc7 // fmla v7.4s, v6.4s, v21.4s
+	WORD $0x3d8016c7 // str q7, [x22, #80]
+	WORD $0x3dc026c7 // ldr q7, [x22, #144]
+	WORD $0x4f8290a6 // fmul v6.4s, v5.4s, v2.s[0]
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x4e36ccc7 // fmla v7.4s, v6.4s, v22.4s
+	WORD $0x3d8026c7 // str q7, [x22, #144]
+	WORD $0x3dc036c7 // ldr q7, [x22, #208]
+	WORD $0x4f8390a6 // fmul v6.4s, v5.4s, v3.s[0]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x4e39ccc7 // fmla v7.4s, v6.4s, v25.4s
+	WORD $0x3d8036c7 // str q7, [x22, #208]
+	ADD $64, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $256, R25
+	ADD $64, R26
+	SUB $1, R24
+	CBNZ R24, pass110
+	ADD $1280, R6
+	ADD $256, R7
+	SUB $4, R5
+	JMP rows4_109
+rowsNext108:
+rows2_113:
+	CMP $2, R5
+	BLT rowsNext112
+	// 2 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+block115:
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc0014a // ldr q10, [x10, #0]
+	WORD $0x3dc0514b // ldr q11, [x10, #320]
+	WORD $0x4ecb3940 // zip1 v0.2d, v10.2d, v11.2d
+	WORD $0x4ecb7941 // zip2 v1.2d, v10.2d, v11.2d
+	WORD $0x3dc00102 // ldr q2, [x8, #0]
+	WORD $0x3dc00503 // ldr q3, [x8, #16]
+	WORD $0x3dc00904 // ldr q4, [x8, #32]
+	WORD $0x3dc00d05 // ldr q5, [x8, #48]
+	WORD $0x3dc01106 // ldr q6, [x8, #64]
+	WORD $0x3dc01507 // ldr q7, [x8, #80]
+	WORD $0x3dc01908 // ldr q8, [x8, #96]
+	WORD $0x3dc01d09 // ldr q9, [x8, #112]
+	WORD $0x4e80a44c // smmla v12.4s, v2.16b, v0.16b
+	WORD $0x4e80a46d // smmla v13.4s, v3.16b, v0.16b
+	WORD $0x4e80a48e // smmla v14.4s, v4.16b, v0.16b
+	WORD $0x4e80a4af // smmla v15.4s, v5.16b, v0.16b
+	WORD $0x4e80a4d0 // smmla v16.4s, v6.16b, v0.16b
+	WORD $0x4e80a4f1 // smmla v17.4s, v7.16b, v0.16b
+	WORD $0x4e80a512 // smmla v18.4s, v8.16b, v0.16b
+	WORD $0x4e80a533 // smmla v19.4s, v9.16b, v0.16b
+	WORD $0x3dc02102 // ldr q2, [x8, #128]
+	WORD $0x3dc02503 // ldr q3, [x8, #144]
+	WORD $0x3dc02904 // ldr q4, [x8, #160]
+	WORD $0x3dc02d05 // ldr q5, [x8, #176]
+	WORD $0x3dc03106 // ldr q6, [x8, #192]
+	WORD $0x3dc03507 // ldr q7, [x8, #208]
+	WORD $0x3dc03908 // ldr q8, [x8, #224]
+	WORD $0x3dc03d09 // ldr q9, [x8, #240]
+	WORD $0x4e81a44c // smmla v12.4s, v2.16b, v1.16b
+	WORD $0x4e81a46d // smmla v13.4s, v3.16b, v1.16b
+	WORD $0x4e81a48e // smmla v14.4s, v4.16b, v1.16b
+	WORD $0x4e81a4af // smmla v15.4s, v5.16b, v1.16b
+	WORD $0x4e81a4d0 // smmla v16.4s, v6.16b, v1.16b
+	WORD $0x4e81a4f1 // smmla v17.4s, v7.16b, v1.16b
+	WORD $0x4e81a512 // smmla v18.4s, v8.16b, v1.16b
+	WORD $0x4e81a533 // smmla v19.4s, v9.16b, v1.16b
+	WORD $0x3dc40162 // ldr q2, [x11, #4096]
+	WORD $0x3dc40563 // ldr q3, [x11, #4112]
+	WORD $0x3dc40964 // ldr q4, [x11, #4128]
+	WORD $0x3dc40d65 // ldr q5, [x11, #4144]
+	WORD $0x3dc41166 // ldr q6, [x11, #4160]
+	WORD $0x3dc41567 // ldr q7, [x11, #4176]
+	WORD $0x3dc41968 // ldr q8, [x11, #4192]
+	WORD $0x3dc41d69 // ldr q9, [x11, #4208]
+	WORD $0x4ea29594 // mla v20.4s, v12.4s, v2.4s
+	WORD $0x4ea395b5 // mla v21.4s, v13.4s, v3.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	WORD $0x4ea69618 // mla v24.4s, v16.4s, v6.4s
+	WORD $0x4ea79639 // mla v25.4s, v17.4s, v7.4s
+	WORD $0x4ea8965a // mla v26.4s, v18.4s, v8.4s
+	WORD $0x4ea9967b // mla v27.4s, v19.4s, v9.4s
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc0054a // ldr q10, [x10, #16]
+	WORD $0x3dc0554b // ldr q11, [x10, #336]
+	WORD $0x4ecb3940 // zip1 v0.2d, v10.2d, v11.2d
+	WORD $0x4ecb7941 // zip2 v1.2d, v10.2d, v11.2d
+	WORD $0x3dc04102 // ldr q2, [x8, #256]
+	WORD $0x3dc04503 // ldr q3, [x8, #272]
+	WORD $0x3dc04904 // ldr q4, [x8, #288]
+	WORD $0x3dc04d05 // ldr q5, [x8, #304]
+	WORD $0x3dc05106 // ldr q6, [x8, #320]
+	WORD $0x3dc05507 // ldr q7, [x8, #336]
+	WORD $0x3dc05908 // ldr q8, [x8, #352]
+	WORD $0x3dc05d09 // ldr q9, [x8, #368]
+	WORD $0x4e80a44c // smmla v12.4s, v2.16b, v0.16b
+	WORD $0x4e80a46d // smmla v13.4s, v3.16b, v0.16b
+	WORD $0x4e80a48e // smmla v14.4s, v4.16b, v0.16b
+	WORD $0x4e80a4af // smmla v15.4s, v5.16b, v0.16b
+	WORD $0x4e80a4d0 // smmla v16.4s, v6.16b, v0.16b
+	WORD $0x4e80a4f1 // smmla v17.4s, v7.16b, v0.16b
+	WORD $0x4e80a512 // smmla v18.4s, v8.16b, v0.16b
+	WORD $0x4e80a533 // smmla v19.4s, v9.16b, v0.16b
+	WORD $0x3dc06102 // ldr q2, [x8, #384]
+	WORD $0x3dc06503 // ldr q3, [x8, #400]
+	WORD $0x3dc06904 // ldr q4, [x8, #416]
+	WORD $0x3dc06d05 // ldr q5, [x8, #432]
+	WORD $0x3dc07106 // ldr q6, [x8, #448]
+	WORD $0x3dc07507 // ldr q7, [x8, #464]
+	WORD $0x3dc07908 // ldr q8, [x8, #480]
+	WORD $0x3dc07d09 // ldr q9, [x8, #496]
+	WORD $0x4e81a44c // smmla v12.4s, v2.16b, v1.16b
+	WORD $0x4e81a46d // smmla v13.4s, v3.16b, v1.16b
+	WORD $0x4e81a48e // smmla v14.4s, v4.16b, v1.16b
+	WORD $0x4e81a4af // smmla v15.4s, v5.16b, v1.16b
+	WORD $0x4e81a4d0 // smmla v16.4s, v6.16b, v1.16b
+	WORD $0x4e81a4f1 // smmla v17.4s, v7.16b, v1.16b
+	WORD $0x4e81a512 // smmla v18.4s, v8.16b, v1.16b
+	WORD $0x4e81a533 // smmla v19.4s, v9.16b, v1.16b
+	WORD $0x3dc42162 // ldr q2, [x11, #4224]
+	WORD $0x3dc42563 // ldr q3, [x11, #4240]
+	WORD $0x3dc42964 // ldr q4, [x11, #4256]
+	WORD $0x3dc42d65 // ldr q5, [x11, #4272]
+	WORD $0x3dc43166 // ldr q6, [x11, #4288]
+	WORD $0x3dc43567 // ldr q7, [x11, #4304]
+	WORD $0x3dc43968 // ldr q8, [x11, #4320]
+	WORD $0x3dc43d69 // ldr q9, [x11, #4336]
+	WORD $0x4ea29594 // mla v20.4s, v12.4s, v2.4s
+	WORD $0x4ea395b5 // mla v21.4s, v13.4s, v3.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	WORD $0x4ea69618 // mla v24.4s, v16.4s, v6.4s
+	WORD $0x4ea79639 // mla v25.4s, v17.4s, v7.4s
+	WORD $0x4ea8965a // mla v26.4s, v18.4s, v8.4s
+	WORD $0x4ea9967b // mla v27.4s, v19.4s, v9.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $256, R11
+	SUB $1, R13
+	CBNZ R13, block115
+	WORD $0x4e951a82 // uzp1 v2.4s, v20.4s, v21.4s
+	WORD $0x4e955a95 // uzp2 v21.4s, v20.4s, v21.4s
+	WORD $0x4e971ad4 // uzp1 v20.4s, v22.4s, v23.4s
+	WORD $0x4e975ad7 // uzp2 v23.4s, v22.4s, v23.4s
+	WORD $0x4e991b16 // uzp1 v22.4s, v24.4s, v25.4s
+	WORD $0x4e995b19 // uzp2 v25.4s, v24.4s, v25.4s
+	WORD $0x4e9b1b58 // uzp1 v24.4s, v26.4s, v27.4s
+	WORD $0x4e9b5b5b // uzp2 v27.4s, v26.4s, v27.4s
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0x3dc682e3 // ldr q3, [x23, #6656]
+	WORD $0x3dc002c5 // ldr q5, [x22, #0]
+	WORD $0x4f809064 // fmul v4.4s, v3.4s, v0.s[0]
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4e22cc85 // fmla v5.4s, v4.4s, v2.4s
+	WORD $0x3d8002c5 // str q5, [x22, #0]
+	WORD $0x3dc012c5 // ldr q5, [x22, #64]
+	WORD $0x4f819064 // fmul v4.4s, v3.4s, v1.s[0]
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4e35cc85 // fmla v5.4s, v4.4s, v21.4s
+	WORD $0x3d8012c5 // str q5, [x22, #64]
+	WORD $0x3dc686e3 // ldr q3, [x23, #6672]
+	WORD $0x3dc006c5 // ldr q5, [x22, #16]
+	WORD $0x4f809064 // fmul v4.4s, v3.4s, v0.s[0]
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x4e34cc85 // fmla v5.4s, v4.4s, v20.4s
+	WORD $0x3d8006c5 // str q5, [x22, #16]
+	WORD $0x3dc016c5 // ldr q5, [x22, #80]
+	WORD $0x4f819064 // fmul v4.4s, v3.4s, v1.s[0]
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x4e37cc85 // fmla v5.4s, v4.4s, v23.4s
+	WORD $0x3d8016c5 // str q5, [x22, #80]
+	WORD $0x3dc68ae3 // ldr q3, [x23, #6688]
+	WORD $0x3dc00ac5 // ldr q5, [x22, #32]
+	WORD $0x4f809064 // fmul v4.4s, v3.4s, v0.s[0]
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x4e36cc85 // fmla v5.4s, v4.4s, v22.4s
+	WORD $0x3d800ac5 // str q5, [x22, #32]
+	WORD $0x3dc01ac5 // ldr q5, [x22, #96]
+	WORD $0x4f819064 // fmul v4.4s, v3.4s, v1.s[0]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x4e39cc85 // fmla v5.4s, v4.4s, v25.4s
+	WORD $0x3d801ac5 // str q5, [x22, #96]
+	WORD $0x3dc68ee3 // ldr q3, [x23, #6704]
+	WORD $0x3dc00ec5 // ldr q5, [x22, #48]
+	WORD $0x4f809064 // fmul v4.4s, v3.4s, v0.s[0]
+	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
+	WORD $0x4e38cc85 // fmla v5.4s, v4.4s, v24.4s
+	WORD $0x3d800ec5 // str q5, [x22, #48]
+	WORD $0x3dc01ec5 // ldr q5, [x22, #112]
+	WORD $0x4f819064 // fmul v4.4s, v3.4s, v1.s[0]
+	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
+	WORD $0x4e3bcc85 // fmla v5.4s, v4.4s, v27.4s
+	WORD $0x3d801ec5 // str q5, [x22, #112]
+	ADD $640, R6
+	ADD $128, R7
+	SUB $2, R5
+	JMP rows2_113
+rowsNext112:
+rows1_117:
+	CMP $1, R5
+	BLT rowsNext116
+	// 1 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+block119:
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00101 // ldr q1, [x8, #0]
+	WORD $0x3dc00502 // ldr q2, [x8, #16]
+	WORD $0x3dc00903 // ldr q3, [x8, #32]
+	WORD $0x3dc00d04 // ldr q4, [x8, #48]
+	WORD $0x3dc01105 // ldr q5, [x8, #64]
+	WORD $0x3dc01506 // ldr q6, [x8, #80]
+	WORD $0x3dc01907 // ldr q7, [x8, #96]
+	WORD $0x3dc01d08 // ldr q8, [x8, #112]
+	WORD $0x4e080409 // dup v9.2d, v0.d[0]
+	WORD $0x4e89942b // sdot v11.4s, v1.16b, v9.16b
+	WORD $0x4e89944c // sdot v12.4s, v2.16b, v9.16b
+	WORD $0x4e89946d // sdot v13.4s, v3.16b, v9.16b
+	WORD $0x4e89948e // sdot v14.4s, v4.16b, v9.16b
+	WORD $0x4e8994af // sdot v15.4s, v5.16b, v9.16b
+	WORD $0x4e8994d0 // sdot v16.4s, v6.16b, v9.16b
+	WORD $0x4e8994f1 // sdot v17.4s, v7.16b, v9.16b
+	WORD $0x4e899512 // sdot v18.4s, v8.16b, v9.16b
+	WORD $0x3dc02101 // ldr q1, [x8, #128]
+	WORD $0x3dc02502 // ldr q2, [x8, #144]
+	WORD $0x3dc02903 // ldr q3, [x8, #160]
+	WORD $0x3dc02d04 // ldr q4, [x8, #176]
+	WORD $0x3dc03105 // ldr q5, [x8, #192]
+	WORD $0x3dc03506 // ldr q6, [x8, #208]
+	WORD $0x3dc03907 // ldr q7, [x8, #224]
+	WORD $0x3dc03d08 // ldr q8, [x8, #240]
+	WORD $0x4e180409 // dup v9.2d, v0.d[1]
+	WORD $0x4e89942b // sdot v11.4s, v1.16b, v9.16b
+	WORD $0x4e89944c // sdot v12.4s, v2.16b, v9.16b
+	WORD $0x4e89946d // sdot v13.4s, v3.16b, v9.16b
+	WORD $0x4e89948e // sdot v14.4s, v4.16b, v9.16b
+	WORD $0x4e8994af // sdot v15.4s, v5.16b, v9.16b
+	WORD $0x4e8994d0 // sdot v16.4s, v6.16b, v9.16b
+	WORD $0x4e8994f1 // sdot v17.4s, v7.16b, v9.16b
+	WORD $0x4e899512 // sdot v18.4s, v8.16b, v9.16b
+	WORD $0x3dc40161 // ldr q1, [x11, #4096]
+	WORD $0x3dc40562 // ldr q2, [x11, #4112]
+	WORD $0x3dc40963 // ldr q3, [x11, #4128]
+	WORD $0x3dc40d64 // ldr q4, [x11, #4144]
+	WORD $0x3dc41165 // ldr q5, [x11, #4160]
+	WORD $0x3dc41566 // ldr q6, [x11, #4176]
+	WORD $0x3dc41967 // ldr q7, [x11, #4192]
+	WORD $0x3dc41d68 // ldr q8, [x11, #4208]
+	WORD $0x4ea19573 // mla v19.4s, v11.4s, v1.4s
+	WORD $0x4ea29594 // mla v20.4s, v12.4s, v2.4s
+	WORD $0x4ea395b5 // mla v21.4s, v13.4s, v3.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	WORD $0x4ea69618 // mla v24.4s, v16.4s, v6.4s
+	WORD $0x4ea79639 // mla v25.4s, v17.4s, v7.4s
+	WORD $0x4ea8965a // mla v26.4s, v18.4s, v8.4s
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc04101 // ldr q1, [x8, #256]
+	WORD $0x3dc04502 // ldr q2, [x8, #272]
+	WORD $0x3dc04903 // ldr q3, [x8, #288]
+	WORD $0x3dc04d04 // ldr q4, [x8, #304]
+	WORD $0x3dc05105 // ldr q5, [x8, #320]
+	WORD $0x3dc05506 // ldr q6, [x8, #336]
+	WORD $0x3dc05907 // ldr q7, [x8, #352]
+	WORD $0x3dc05d08 // ldr q8, [x8, #368]
+	WORD $0x4e080409 // dup v9.2d, v0.d[0]
+	WORD $0x4e89942b // sdot v11.4s, v1.16b, v9.16b
+	WORD $0x4e89944c // sdot v12.4s, v2.16b, v9.16b
+	WORD $0x4e89946d // sdot v13.4s, v3.16b, v9.16b
+	WORD $0x4e89948e // sdot v14.4s, v4.16b, v9.16b
+	WORD $0x4e8994af // sdot v15.4s, v5.16b, v9.16b
+	WORD $0x4e8994d0 // sdot v16.4s, v6.16b, v9.16b
+	WORD $0x4e8994f1 // sdot v17.4s, v7.16b, v9.16b
+	WORD $0x4e899512 // sdot v18.4s, v8.16b, v9.16b
+	WORD $0x3dc06101 // ldr q1, [x8, #384]
+	WORD $0x3dc06502 // ldr q2, [x8, #400]
+	WORD $0x3dc06903 // ldr q3, [x8, #416]
+	WORD $0x3dc06d04 // ldr q4, [x8, #432]
+	WORD $0x3dc07105 // ldr q5, [x8, #448]
+	WORD $0x3dc07506 // ldr q6, [x8, #464]
+	WORD $0x3dc07907 // ldr q7, [x8, #480]
+	WORD $0x3dc07d08 // ldr q8, [x8, #496]
+	WORD $0x4e180409 // dup v9.2d, v0.d[1]
+	WORD $0x4e89942b // sdot v11.4s, v1.16b, v9.16b
+	WORD $0x4e89944c // sdot v12.4s, v2.16b, v9.16b
+	WORD $0x4e89946d // sdot v13.4s, v3.16b, v9.16b
+	WORD $0x4e89948e // sdot v14.4s, v4.16b, v9.16b
+	WORD $0x4e8994af // sdot v15.4s, v5.16b, v9.16b
+	WORD $0x4e8994d0 // sdot v16.4s, v6.16b, v9.16b
+	WORD $0x4e8994f1 // sdot v17.4s, v7.16b, v9.16b
+	WORD $0x4e899512 // sdot v18.4s, v8.16b, v9.16b
+	WORD $0x3dc42161 // ldr q1, [x11, #4224]
+	WORD $0x3dc42562 // ldr q2, [x11, #4240]
+	WORD $0x3dc42963 // ldr q3, [x11, #4256]
+	WORD $0x3dc42d64 // ldr q4, [x11, #4272]
+	WORD $0x3dc43165 // ldr q5, [x11, #4288]
+	WORD $0x3dc43566 // ldr q6, [x11, #4304]
+	WORD $0x3dc43967 // ldr q7, [x11, #4320]
+	WORD $0x3dc43d68 // ldr q8, [x11, #4336]
+	WORD $0x4ea19573 // mla v19.4s, v11.4s, v1.4s
+	WORD $0x4ea29594 // mla v20.4s, v12.4s, v2.4s
+	WORD $0x4ea395b5 // mla v21.4s, v13.4s, v3.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	WORD $0x4ea69618 // mla v24.4s, v16.4s, v6.4s
+	WORD $0x4ea79639 // mla v25.4s, v17.4s, v7.4s
+	WORD $0x4ea8965a // mla v26.4s, v18.4s, v8.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $256, R11
+	SUB $1, R13
+	CBNZ R13, block119
+	WORD $0x4eb4be73 // addp v19.4s, v19.4s, v20.4s
+	WORD $0x4eb6beb5 // addp v21.4s, v21.4s, v22.4s
+	WORD $0x4eb8bef7 // addp v23.4s, v23.4s, v24.4s
+	WORD $0x4ebabf39 // addp v25.4s, v25.4s, v26.4s
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
+	WORD $0x3dc002c3 // ldr q3, [x22, #0]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4e33cc43 // fmla v3.4s, v2.4s, v19.4s
+	WORD $0x3d8002c3 // str q3, [x22, #0]
+	WORD $0x3dc686e1 // ldr q1, [x23, #6672]
+	WORD $0x3dc006c3 // ldr q3, [x22, #16]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4e35cc43 // fmla v3.4s, v2.4s, v21.4s
+	WORD $0x3d8006c3 // str q3, [x22, #16]
+	WORD $0x3dc68ae1 // ldr q1, [x23, #6688]
+	WORD $0x3dc00ac3 // ldr q3, [x22, #32]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x4e37cc43 // fmla v3.4s, v2.4s, v23.4s
+	WORD $0x3d800ac3 // str q3, [x22, #32]
+	WORD $0x3dc68ee1 // ldr q1, [x23, #6704]
+	WORD $0x3dc00ec3 // ldr q3, [x22, #48]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x4e39cc43 // fmla v3.4s, v2.4s, v25.4s
+	WORD $0x3d800ec3 // str q3, [x22, #48]
+	ADD $320, R6
+	ADD $64, R7
+	SUB $1, R5
+rowsNext116:
+next105:
+	MOVD groupArgs_next(R0), R8
+	ADD R8, R3
+	SUB $1, R4
+	JMP super104
+done106:
+	RET
+
+// func groupQ4_KI8MM(a *groupArgs)
+TEXT ·groupQ4_KI8MM(SB), NOSPLIT, $0-8
+	MOVD a+0(FP), R0
+	MOVD groupArgs_rows(R0), R5
+	CMP $4, R5
+	BGE many120
+	JMP ·groupQ4_KDotProd(SB)
+many120:
+	MOVD groupArgs_w(R0), R1
+	MOVD groupArgs_panel(R0), R2
+	MOVD groupArgs_acts(R0), R3
+	MOVD groupArgs_blocks(R0), R4
+super121:
+	CMP $0, R4
+	BLE done123
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -3540,24 +7719,24 @@ super87:
 	WORD $0x3dc00020 // ldr q0, [x1, #0]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d864041 // str q1, [x2, #6400]
-	WORD $0x3d864442 // str q2, [x2, #6416]
+	WORD $0x3d868041 // str q1, [x2, #6656]
+	WORD $0x3d868442 // str q2, [x2, #6672]
 	WORD $0x3dc00420 // ldr q0, [x1, #16]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d864841 // str q1, [x2, #6432]
-	WORD $0x3d864c42 // str q2, [x2, #6448]
+	WORD $0x3d868841 // str q1, [x2, #6688]
+	WORD $0x3d868c42 // str q2, [x2, #6704]
 	WORD $0x4f00e5ff // movi v31.16b, #15
 	WORD $0x3dc00820 // ldr q0, [x1, #32]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d865041 // str q1, [x2, #6464]
-	WORD $0x3d865442 // str q2, [x2, #6480]
+	WORD $0x3d869041 // str q1, [x2, #6720]
+	WORD $0x3d869442 // str q2, [x2, #6736]
 	WORD $0x3dc00c20 // ldr q0, [x1, #48]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d865841 // str q1, [x2, #6496]
-	WORD $0x3d865c42 // str q2, [x2, #6512]
+	WORD $0x3d869841 // str q1, [x2, #6752]
+	WORD $0x3d869c42 // str q2, [x2, #6768]
 	WORD $0x4f01e7fe // movi v30.16b, #63
 	WORD $0x4f01e61d // movi v29.16b, #48
 	MOVD $matmul_i8mm_extend0<>(SB), R19
@@ -3819,7 +7998,7 @@ super87:
 	MOVD R2, R8
 	ADD $256, R1, R9
 	MOVD $4, R13
-unpack90:
+unpack124:
 	WORD $0x3dc00125 // ldr q5, [x9, #0]
 	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
 	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
@@ -4047,14 +8226,14 @@ unpack90:
 	ADD $1024, R8
 	ADD $512, R9
 	SUB $1, R13
-	CBNZ R13, unpack90
+	CBNZ R13, unpack124
 	ADD $2304, R1
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_92:
+rows4_126:
 	CMP $4, R5
-	BLT rowsNext91
+	BLT rowsNext125
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -4062,7 +8241,7 @@ rows4_92:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass93:
+pass127:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -4075,7 +8254,7 @@ pass93:
 	WORD $0x4f00e417 // movi v23.16b, #0
 	WORD $0x4f00e418 // movi v24.16b, #0
 	WORD $0x4f00e419 // movi v25.16b, #0
-block94:
+block128:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
@@ -4164,7 +8343,7 @@ block94:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block94
+	CBNZ R13, block128
 	WORD $0x4e931a44 // uzp1 v4.4s, v18.4s, v19.4s
 	WORD $0x4e935a53 // uzp2 v19.4s, v18.4s, v19.4s
 	WORD $0x4e951a92 // uzp1 v18.4s, v20.4s, v21.4s
@@ -4253,8 +8432,8 @@ block94:
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
 	WORD $0xbd44f0c3 // ldr s3, [x6, #1264]
-	WORD $0x3dc642e5 // ldr q5, [x23, #6400]
-	WORD $0x3dc652f0 // ldr q16, [x23, #6464]
+	WORD $0x3dc682e5 // ldr q5, [x23, #6656]
+	WORD $0x3dc692f0 // ldr q16, [x23, #6720]
 	WORD $0x3dc002cf // ldr q15, [x22, #0]
 	WORD $0x4f8090ae // fmul v14.4s, v5.4s, v0.s[0]
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
@@ -4287,8 +8466,8 @@ block94:
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
 	WORD $0x4eaccdcf // fmls v15.4s, v14.4s, v12.4s
 	WORD $0x3d8032cf // str q15, [x22, #192]
-	WORD $0x3dc646e5 // ldr q5, [x23, #6416]
-	WORD $0x3dc656f0 // ldr q16, [x23, #6480]
+	WORD $0x3dc686e5 // ldr q5, [x23, #6672]
+	WORD $0x3dc696f0 // ldr q16, [x23, #6736]
 	WORD $0x3dc006cf // ldr q15, [x22, #16]
 	WORD $0x4f8090ae // fmul v14.4s, v5.4s, v0.s[0]
 	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
@@ -4327,15 +8506,15 @@ block94:
 	ADD $128, R25
 	ADD $64, R26
 	SUB $1, R24
-	CBNZ R24, pass93
+	CBNZ R24, pass127
 	ADD $1280, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_92
-rowsNext91:
-rows2_96:
+	JMP rows4_126
+rowsNext125:
+rows2_130:
 	CMP $2, R5
-	BLT rowsNext95
+	BLT rowsNext129
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -4354,7 +8533,7 @@ rows2_96:
 	WORD $0x4f00e419 // movi v25.16b, #0
 	WORD $0x4f00e41a // movi v26.16b, #0
 	WORD $0x4f00e41b // movi v27.16b, #0
-block98:
+block132:
 	WORD $0x4f00e40c // movi v12.16b, #0
 	WORD $0x4f00e40d // movi v13.16b, #0
 	WORD $0x4f00e40e // movi v14.16b, #0
@@ -4455,7 +8634,7 @@ block98:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block98
+	CBNZ R13, block132
 	WORD $0x4e951a82 // uzp1 v2.4s, v20.4s, v21.4s
 	WORD $0x4e955a95 // uzp2 v21.4s, v20.4s, v21.4s
 	WORD $0x4e971ad4 // uzp1 v20.4s, v22.4s, v23.4s
@@ -4548,8 +8727,8 @@ block98:
 	WORD $0x4f71286b // smlal2 v11.4s, v3.8h, v1.h[7]
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
-	WORD $0x3dc642e3 // ldr q3, [x23, #6400]
-	WORD $0x3dc652ee // ldr q14, [x23, #6464]
+	WORD $0x3dc682e3 // ldr q3, [x23, #6656]
+	WORD $0x3dc692ee // ldr q14, [x23, #6720]
 	WORD $0x3dc002cd // ldr q13, [x22, #0]
 	WORD $0x4f80906c // fmul v12.4s, v3.4s, v0.s[0]
 	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
@@ -4566,8 +8745,8 @@ block98:
 	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
 	WORD $0x4ea8cd8d // fmls v13.4s, v12.4s, v8.4s
 	WORD $0x3d8012cd // str q13, [x22, #64]
-	WORD $0x3dc646e3 // ldr q3, [x23, #6416]
-	WORD $0x3dc656ee // ldr q14, [x23, #6480]
+	WORD $0x3dc686e3 // ldr q3, [x23, #6672]
+	WORD $0x3dc696ee // ldr q14, [x23, #6736]
 	WORD $0x3dc006cd // ldr q13, [x22, #16]
 	WORD $0x4f80906c // fmul v12.4s, v3.4s, v0.s[0]
 	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
@@ -4584,8 +8763,8 @@ block98:
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
 	WORD $0x4ea9cd8d // fmls v13.4s, v12.4s, v9.4s
 	WORD $0x3d8016cd // str q13, [x22, #80]
-	WORD $0x3dc64ae3 // ldr q3, [x23, #6432]
-	WORD $0x3dc65aee // ldr q14, [x23, #6496]
+	WORD $0x3dc68ae3 // ldr q3, [x23, #6688]
+	WORD $0x3dc69aee // ldr q14, [x23, #6752]
 	WORD $0x3dc00acd // ldr q13, [x22, #32]
 	WORD $0x4f80906c // fmul v12.4s, v3.4s, v0.s[0]
 	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
@@ -4602,8 +8781,8 @@ block98:
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
 	WORD $0x4eaacd8d // fmls v13.4s, v12.4s, v10.4s
 	WORD $0x3d801acd // str q13, [x22, #96]
-	WORD $0x3dc64ee3 // ldr q3, [x23, #6448]
-	WORD $0x3dc65eee // ldr q14, [x23, #6512]
+	WORD $0x3dc68ee3 // ldr q3, [x23, #6704]
+	WORD $0x3dc69eee // ldr q14, [x23, #6768]
 	WORD $0x3dc00ecd // ldr q13, [x22, #48]
 	WORD $0x4f80906c // fmul v12.4s, v3.4s, v0.s[0]
 	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
@@ -4623,11 +8802,11 @@ block98:
 	ADD $640, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_96
-rowsNext95:
-rows1_100:
+	JMP rows2_130
+rowsNext129:
+rows1_134:
 	CMP $1, R5
-	BLT rowsNext99
+	BLT rowsNext133
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -4646,7 +8825,7 @@ rows1_100:
 	WORD $0x4f00e418 // movi v24.16b, #0
 	WORD $0x4f00e419 // movi v25.16b, #0
 	WORD $0x4f00e41a // movi v26.16b, #0
-block102:
+block136:
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
 	WORD $0x4f00e40d // movi v13.16b, #0
@@ -4745,7 +8924,7 @@ block102:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block102
+	CBNZ R13, block136
 	WORD $0x4eb4be73 // addp v19.4s, v19.4s, v20.4s
 	WORD $0x4eb6beb5 // addp v21.4s, v21.4s, v22.4s
 	WORD $0x4eb8bef7 // addp v23.4s, v23.4s, v24.4s
@@ -4800,8 +8979,8 @@ block102:
 	WORD $0x0f602825 // smlal v5.4s, v1.4h, v0.h[6]
 	WORD $0x4f702825 // smlal2 v5.4s, v1.8h, v0.h[7]
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
-	WORD $0x3dc642e1 // ldr q1, [x23, #6400]
-	WORD $0x3dc652e8 // ldr q8, [x23, #6464]
+	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
+	WORD $0x3dc692e8 // ldr q8, [x23, #6720]
 	WORD $0x3dc002c7 // ldr q7, [x22, #0]
 	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
 	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
@@ -4810,8 +8989,8 @@ block102:
 	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
 	WORD $0x4ea2ccc7 // fmls v7.4s, v6.4s, v2.4s
 	WORD $0x3d8002c7 // str q7, [x22, #0]
-	WORD $0x3dc646e1 // ldr q1, [x23, #6416]
-	WORD $0x3dc656e8 // ldr q8, [x23, #6480]
+	WORD $0x3dc686e1 // ldr q1, [x23, #6672]
+	WORD $0x3dc696e8 // ldr q8, [x23, #6736]
 	WORD $0x3dc006c7 // ldr q7, [x22, #16]
 	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
 	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
@@ -4820,8 +8999,8 @@ block102:
 	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
 	WORD $0x4ea3ccc7 // fmls v7.4s, v6.4s, v3.4s
 	WORD $0x3d8006c7 // str q7, [x22, #16]
-	WORD $0x3dc64ae1 // ldr q1, [x23, #6432]
-	WORD $0x3dc65ae8 // ldr q8, [x23, #6496]
+	WORD $0x3dc68ae1 // ldr q1, [x23, #6688]
+	WORD $0x3dc69ae8 // ldr q8, [x23, #6752]
 	WORD $0x3dc00ac7 // ldr q7, [x22, #32]
 	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
 	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
@@ -4830,8 +9009,8 @@ block102:
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
 	WORD $0x4ea4ccc7 // fmls v7.4s, v6.4s, v4.4s
 	WORD $0x3d800ac7 // str q7, [x22, #32]
-	WORD $0x3dc64ee1 // ldr q1, [x23, #6448]
-	WORD $0x3dc65ee8 // ldr q8, [x23, #6512]
+	WORD $0x3dc68ee1 // ldr q1, [x23, #6704]
+	WORD $0x3dc69ee8 // ldr q8, [x23, #6768]
 	WORD $0x3dc00ec7 // ldr q7, [x22, #48]
 	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
 	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
@@ -4843,13 +9022,13 @@ block102:
 	ADD $320, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext99:
-next88:
+rowsNext133:
+next122:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $1, R4
-	JMP super87
-done89:
+	JMP super121
+done123:
 	RET
 
 // func groupQ5_KI8MM(a *groupArgs)
@@ -4857,16 +9036,16 @@ TEXT ·groupQ5_KI8MM(SB), NOSPLIT, $0-8
 	MOVD a+0(FP), R0
 	MOVD groupArgs_rows(R0), R5
 	CMP $4, R5
-	BGE many103
+	BGE many137
 	JMP ·groupQ5_KDotProd(SB)
-many103:
+many137:
 	MOVD groupArgs_w(R0), R1
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super104:
+super138:
 	CMP $0, R4
-	BLE done106
+	BLE done140
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -4914,24 +9093,24 @@ super104:
 	WORD $0x3dc00020 // ldr q0, [x1, #0]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d864041 // str q1, [x2, #6400]
-	WORD $0x3d864442 // str q2, [x2, #6416]
+	WORD $0x3d868041 // str q1, [x2, #6656]
+	WORD $0x3d868442 // str q2, [x2, #6672]
 	WORD $0x3dc00420 // ldr q0, [x1, #16]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d864841 // str q1, [x2, #6432]
-	WORD $0x3d864c42 // str q2, [x2, #6448]
+	WORD $0x3d868841 // str q1, [x2, #6688]
+	WORD $0x3d868c42 // str q2, [x2, #6704]
 	WORD $0x4f00e5ff // movi v31.16b, #15
 	WORD $0x3dc00820 // ldr q0, [x1, #32]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d865041 // str q1, [x2, #6464]
-	WORD $0x3d865442 // str q2, [x2, #6480]
+	WORD $0x3d869041 // str q1, [x2, #6720]
+	WORD $0x3d869442 // str q2, [x2, #6736]
 	WORD $0x3dc00c20 // ldr q0, [x1, #48]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d865841 // str q1, [x2, #6496]
-	WORD $0x3d865c42 // str q2, [x2, #6512]
+	WORD $0x3d869841 // str q1, [x2, #6752]
+	WORD $0x3d869c42 // str q2, [x2, #6768]
 	WORD $0x4f01e7fe // movi v30.16b, #63
 	WORD $0x4f01e61d // movi v29.16b, #48
 	MOVD $matmul_i8mm_extend0<>(SB), R19
@@ -5198,7 +9377,7 @@ super104:
 	WORD $0x4f00e439 // movi v25.16b, #1
 	WORD $0x4f00e45a // movi v26.16b, #2
 	MOVD $4, R13
-unpack107:
+unpack141:
 	WORD $0x3dc00125 // ldr q5, [x9, #0]
 	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
 	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
@@ -5588,14 +9767,14 @@ unpack107:
 	ADD $1024, R8
 	ADD $512, R9
 	SUB $1, R13
-	CBNZ R13, unpack107
+	CBNZ R13, unpack141
 	ADD $2816, R1
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_109:
+rows4_143:
 	CMP $4, R5
-	BLT rowsNext108
+	BLT rowsNext142
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -5603,7 +9782,7 @@ rows4_109:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass110:
+pass144:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -5616,7 +9795,7 @@ pass110:
 	WORD $0x4f00e417 // movi v23.16b, #0
 	WORD $0x4f00e418 // movi v24.16b, #0
 	WORD $0x4f00e419 // movi v25.16b, #0
-block111:
+block145:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
@@ -5705,7 +9884,7 @@ block111:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block111
+	CBNZ R13, block145
 	WORD $0x4e931a44 // uzp1 v4.4s, v18.4s, v19.4s
 	WORD $0x4e935a53 // uzp2 v19.4s, v18.4s, v19.4s
 	WORD $0x4e951a92 // uzp1 v18.4s, v20.4s, v21.4s
@@ -5794,8 +9973,8 @@ block111:
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
 	WORD $0xbd44f0c3 // ldr s3, [x6, #1264]
-	WORD $0x3dc642e5 // ldr q5, [x23, #6400]
-	WORD $0x3dc652f0 // ldr q16, [x23, #6464]
+	WORD $0x3dc682e5 // ldr q5, [x23, #6656]
+	WORD $0x3dc692f0 // ldr q16, [x23, #6720]
 	WORD $0x3dc002cf // ldr q15, [x22, #0]
 	WORD $0x4f8090ae // fmul v14.4s, v5.4s, v0.s[0]
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
@@ -5828,8 +10007,8 @@ block111:
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
 	WORD $0x4eaccdcf // fmls v15.4s, v14.4s, v12.4s
 	WORD $0x3d8032cf // str q15, [x22, #192]
-	WORD $0x3dc646e5 // ldr q5, [x23, #6416]
-	WORD $0x3dc656f0 // ldr q16, [x23, #6480]
+	WORD $0x3dc686e5 // ldr q5, [x23, #6672]
+	WORD $0x3dc696f0 // ldr q16, [x23, #6736]
 	WORD $0x3dc006cf // ldr q15, [x22, #16]
 	WORD $0x4f8090ae // fmul v14.4s, v5.4s, v0.s[0]
 	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
@@ -5868,15 +10047,15 @@ block111:
 	ADD $128, R25
 	ADD $64, R26
 	SUB $1, R24
-	CBNZ R24, pass110
+	CBNZ R24, pass144
 	ADD $1280, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_109
-rowsNext108:
-rows2_113:
+	JMP rows4_143
+rowsNext142:
+rows2_147:
 	CMP $2, R5
-	BLT rowsNext112
+	BLT rowsNext146
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -5895,7 +10074,7 @@ rows2_113:
 	WORD $0x4f00e419 // movi v25.16b, #0
 	WORD $0x4f00e41a // movi v26.16b, #0
 	WORD $0x4f00e41b // movi v27.16b, #0
-block115:
+block149:
 	WORD $0x4f00e40c // movi v12.16b, #0
 	WORD $0x4f00e40d // movi v13.16b, #0
 	WORD $0x4f00e40e // movi v14.16b, #0
@@ -5996,7 +10175,7 @@ block115:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block115
+	CBNZ R13, block149
 	WORD $0x4e951a82 // uzp1 v2.4s, v20.4s, v21.4s
 	WORD $0x4e955a95 // uzp2 v21.4s, v20.4s, v21.4s
 	WORD $0x4e971ad4 // uzp1 v20.4s, v22.4s, v23.4s
@@ -6089,8 +10268,8 @@ block115:
 	WORD $0x4f71286b // smlal2 v11.4s, v3.8h, v1.h[7]
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
-	WORD $0x3dc642e3 // ldr q3, [x23, #6400]
-	WORD $0x3dc652ee // ldr q14, [x23, #6464]
+	WORD $0x3dc682e3 // ldr q3, [x23, #6656]
+	WORD $0x3dc692ee // ldr q14, [x23, #6720]
 	WORD $0x3dc002cd // ldr q13, [x22, #0]
 	WORD $0x4f80906c // fmul v12.4s, v3.4s, v0.s[0]
 	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
@@ -6107,8 +10286,8 @@ block115:
 	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
 	WORD $0x4ea8cd8d // fmls v13.4s, v12.4s, v8.4s
 	WORD $0x3d8012cd // str q13, [x22, #64]
-	WORD $0x3dc646e3 // ldr q3, [x23, #6416]
-	WORD $0x3dc656ee // ldr q14, [x23, #6480]
+	WORD $0x3dc686e3 // ldr q3, [x23, #6672]
+	WORD $0x3dc696ee // ldr q14, [x23, #6736]
 	WORD $0x3dc006cd // ldr q13, [x22, #16]
 	WORD $0x4f80906c // fmul v12.4s, v3.4s, v0.s[0]
 	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
@@ -6125,8 +10304,8 @@ block115:
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
 	WORD $0x4ea9cd8d // fmls v13.4s, v12.4s, v9.4s
 	WORD $0x3d8016cd // str q13, [x22, #80]
-	WORD $0x3dc64ae3 // ldr q3, [x23, #6432]
-	WORD $0x3dc65aee // ldr q14, [x23, #6496]
+	WORD $0x3dc68ae3 // ldr q3, [x23, #6688]
+	WORD $0x3dc69aee // ldr q14, [x23, #6752]
 	WORD $0x3dc00acd // ldr q13, [x22, #32]
 	WORD $0x4f80906c // fmul v12.4s, v3.4s, v0.s[0]
 	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
@@ -6143,8 +10322,8 @@ block115:
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
 	WORD $0x4eaacd8d // fmls v13.4s, v12.4s, v10.4s
 	WORD $0x3d801acd // str q13, [x22, #96]
-	WORD $0x3dc64ee3 // ldr q3, [x23, #6448]
-	WORD $0x3dc65eee // ldr q14, [x23, #6512]
+	WORD $0x3dc68ee3 // ldr q3, [x23, #6704]
+	WORD $0x3dc69eee // ldr q14, [x23, #6768]
 	WORD $0x3dc00ecd // ldr q13, [x22, #48]
 	WORD $0x4f80906c // fmul v12.4s, v3.4s, v0.s[0]
 	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
@@ -6164,11 +10343,11 @@ block115:
 	ADD $640, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_113
-rowsNext112:
-rows1_117:
+	JMP rows2_147
+rowsNext146:
+rows1_151:
 	CMP $1, R5
-	BLT rowsNext116
+	BLT rowsNext150
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -6187,7 +10366,7 @@ rows1_117:
 	WORD $0x4f00e418 // movi v24.16b, #0
 	WORD $0x4f00e419 // movi v25.16b, #0
 	WORD $0x4f00e41a // movi v26.16b, #0
-block119:
+block153:
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
 	WORD $0x4f00e40d // movi v13.16b, #0
@@ -6286,7 +10465,7 @@ block119:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block119
+	CBNZ R13, block153
 	WORD $0x4eb4be73 // addp v19.4s, v19.4s, v20.4s
 	WORD $0x4eb6beb5 // addp v21.4s, v21.4s, v22.4s
 	WORD $0x4eb8bef7 // addp v23.4s, v23.4s, v24.4s
@@ -6341,8 +10520,8 @@ block119:
 	WORD $0x0f602825 // smlal v5.4s, v1.4h, v0.h[6]
 	WORD $0x4f702825 // smlal2 v5.4s, v1.8h, v0.h[7]
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
-	WORD $0x3dc642e1 // ldr q1, [x23, #6400]
-	WORD $0x3dc652e8 // ldr q8, [x23, #6464]
+	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
+	WORD $0x3dc692e8 // ldr q8, [x23, #6720]
 	WORD $0x3dc002c7 // ldr q7, [x22, #0]
 	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
 	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
@@ -6351,8 +10530,8 @@ block119:
 	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
 	WORD $0x4ea2ccc7 // fmls v7.4s, v6.4s, v2.4s
 	WORD $0x3d8002c7 // str q7, [x22, #0]
-	WORD $0x3dc646e1 // ldr q1, [x23, #6416]
-	WORD $0x3dc656e8 // ldr q8, [x23, #6480]
+	WORD $0x3dc686e1 // ldr q1, [x23, #6672]
+	WORD $0x3dc696e8 // ldr q8, [x23, #6736]
 	WORD $0x3dc006c7 // ldr q7, [x22, #16]
 	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
 	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
@@ -6361,8 +10540,8 @@ block119:
 	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
 	WORD $0x4ea3ccc7 // fmls v7.4s, v6.4s, v3.4s
 	WORD $0x3d8006c7 // str q7, [x22, #16]
-	WORD $0x3dc64ae1 // ldr q1, [x23, #6432]
-	WORD $0x3dc65ae8 // ldr q8, [x23, #6496]
+	WORD $0x3dc68ae1 // ldr q1, [x23, #6688]
+	WORD $0x3dc69ae8 // ldr q8, [x23, #6752]
 	WORD $0x3dc00ac7 // ldr q7, [x22, #32]
 	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
 	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
@@ -6371,8 +10550,8 @@ block119:
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
 	WORD $0x4ea4ccc7 // fmls v7.4s, v6.4s, v4.4s
 	WORD $0x3d800ac7 // str q7, [x22, #32]
-	WORD $0x3dc64ee1 // ldr q1, [x23, #6448]
-	WORD $0x3dc65ee8 // ldr q8, [x23, #6512]
+	WORD $0x3dc68ee1 // ldr q1, [x23, #6704]
+	WORD $0x3dc69ee8 // ldr q8, [x23, #6768]
 	WORD $0x3dc00ec7 // ldr q7, [x22, #48]
 	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
 	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
@@ -6384,13 +10563,13 @@ block119:
 	ADD $320, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext116:
-next105:
+rowsNext150:
+next139:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $1, R4
-	JMP super104
-done106:
+	JMP super138
+done140:
 	RET
 
 // func groupQ6_KI8MM(a *groupArgs)
@@ -6398,16 +10577,16 @@ TEXT ·groupQ6_KI8MM(SB), NOSPLIT, $0-8
 	MOVD a+0(FP), R0
 	MOVD groupArgs_rows(R0), R5
 	CMP $4, R5
-	BGE many120
+	BGE many154
 	JMP ·groupQ6_KDotProd(SB)
-many120:
+many154:
 	MOVD groupArgs_w(R0), R1
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super121:
+super155:
 	CMP $0, R4
-	BLE done123
+	BLE done157
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -6464,13 +10643,13 @@ super121:
 	WORD $0x3dc00020 // ldr q0, [x1, #0]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d864041 // str q1, [x2, #6400]
-	WORD $0x3d864442 // str q2, [x2, #6416]
+	WORD $0x3d868041 // str q1, [x2, #6656]
+	WORD $0x3d868442 // str q2, [x2, #6672]
 	WORD $0x3dc00420 // ldr q0, [x1, #16]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d864841 // str q1, [x2, #6432]
-	WORD $0x3d864c42 // str q2, [x2, #6448]
+	WORD $0x3d868841 // str q1, [x2, #6688]
+	WORD $0x3d868c42 // str q2, [x2, #6704]
 	WORD $0x4f00e5ff // movi v31.16b, #15
 	WORD $0x3dc30820 // ldr q0, [x1, #3104]
 	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
@@ -6862,7 +11041,7 @@ super121:
 	MOVD $2, R13
 	WORD $0x4f07e61e // movi v30.16b, #240
 	WORD $0x4f05e55d // movi v29.16b, #170
-unpack124:
+unpack158:
 	WORD $0x3dc00130 // ldr q16, [x9, #0]
 	WORD $0x3dc08131 // ldr q17, [x9, #512]
 	WORD $0x3dc00152 // ldr q18, [x10, #0]
@@ -7603,14 +11782,14 @@ unpack124:
 	ADD $1024, R9
 	ADD $512, R10
 	SUB $1, R13
-	CBNZ R13, unpack124
+	CBNZ R13, unpack158
 	ADD $3360, R1
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_126:
+rows4_160:
 	CMP $4, R5
-	BLT rowsNext125
+	BLT rowsNext159
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -7618,7 +11797,7 @@ rows4_126:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass127:
+pass161:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -7631,7 +11810,7 @@ pass127:
 	WORD $0x4f00e417 // movi v23.16b, #0
 	WORD $0x4f00e418 // movi v24.16b, #0
 	WORD $0x4f00e419 // movi v25.16b, #0
-block128:
+block162:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
@@ -7740,7 +11919,7 @@ block128:
 	ADD $512, R8
 	ADD $256, R11
 	SUB $1, R13
-	CBNZ R13, block128
+	CBNZ R13, block162
 	WORD $0x4e931a44 // uzp1 v4.4s, v18.4s, v19.4s
 	WORD $0x4e935a53 // uzp2 v19.4s, v18.4s, v19.4s
 	WORD $0x4e951a92 // uzp1 v18.4s, v20.4s, v21.4s
@@ -7753,7 +11932,7 @@ block128:
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
 	WORD $0xbd44f0c3 // ldr s3, [x6, #1264]
-	WORD $0x3dc642e5 // ldr q5, [x23, #6400]
+	WORD $0x3dc682e5 // ldr q5, [x23, #6656]
 	WORD $0x3dc002c7 // ldr q7, [x22, #0]
 	WORD $0x4f8090a6 // fmul v6.4s, v5.4s, v0.s[0]
 	WORD $0x4f3ee484 // scvtf v4.4s, v4.4s, #2
@@ -7774,7 +11953,7 @@ block128:
 	WORD $0x4f3ee6f7 // scvtf v23.4s, v23.4s, #2
 	WORD $0x4e37ccc7 // fmla v7.4s, v6.4s, v23.4s
 	WORD $0x3d8032c7 // str q7, [x22, #192]
-	WORD $0x3dc646e5 // ldr q5, [x23, #6416]
+	WORD $0x3dc686e5 // ldr q5, [x23, #6672]
 	WORD $0x3dc006c7 // ldr q7, [x22, #16]
 	WORD $0x4f8090a6 // fmul v6.4s, v5.4s, v0.s[0]
 	WORD $0x4f3ee652 // scvtf v18.4s, v18.4s, #2
@@ -7798,18 +11977,18 @@ block128:
 	ADD $64, R21
 	ADD $32, R22
 	ADD $32, R23
-	ADD $128, R25
+	ADD $256, R25
 	ADD $64, R26
 	SUB $1, R24
-	CBNZ R24, pass127
+	CBNZ R24, pass161
 	ADD $1280, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_126
-rowsNext125:
-rows2_130:
+	JMP rows4_160
+rowsNext159:
+rows2_164:
 	CMP $2, R5
-	BLT rowsNext129
+	BLT rowsNext163
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -7828,7 +12007,7 @@ rows2_130:
 	WORD $0x4f00e419 // movi v25.16b, #0
 	WORD $0x4f00e41a // movi v26.16b, #0
 	WORD $0x4f00e41b // movi v27.16b, #0
-block132:
+block166:
 	WORD $0x4f00e40c // movi v12.16b, #0
 	WORD $0x4f00e40d // movi v13.16b, #0
 	WORD $0x4f00e40e // movi v14.16b, #0
@@ -7953,7 +12132,7 @@ block132:
 	ADD $512, R8
 	ADD $256, R11
 	SUB $1, R13
-	CBNZ R13, block132
+	CBNZ R13, block166
 	WORD $0x4e951a82 // uzp1 v2.4s, v20.4s, v21.4s
 	WORD $0x4e955a95 // uzp2 v21.4s, v20.4s, v21.4s
 	WORD $0x4e971ad4 // uzp1 v20.4s, v22.4s, v23.4s
@@ -7964,7 +12143,7 @@ block132:
 	WORD $0x4e9b5b5b // uzp2 v27.4s, v26.4s, v27.4s
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
-	WORD $0x3dc642e3 // ldr q3, [x23, #6400]
+	WORD $0x3dc682e3 // ldr q3, [x23, #6656]
 	WORD $0x3dc002c5 // ldr q5, [x22, #0]
 	WORD $0x4f809064 // fmul v4.4s, v3.4s, v0.s[0]
 	WORD $0x4f3ee442 // scvtf v2.4s, v2.4s, #2
@@ -7975,7 +12154,7 @@ block132:
 	WORD $0x4f3ee6b5 // scvtf v21.4s, v21.4s, #2
 	WORD $0x4e35cc85 // fmla v5.4s, v4.4s, v21.4s
 	WORD $0x3d8012c5 // str q5, [x22, #64]
-	WORD $0x3dc646e3 // ldr q3, [x23, #6416]
+	WORD $0x3dc686e3 // ldr q3, [x23, #6672]
 	WORD $0x3dc006c5 // ldr q5, [x22, #16]
 	WORD $0x4f809064 // fmul v4.4s, v3.4s, v0.s[0]
 	WORD $0x4f3ee694 // scvtf v20.4s, v20.4s, #2
@@ -7986,7 +12165,7 @@ block132:
 	WORD $0x4f3ee6f7 // scvtf v23.4s, v23.4s, #2
 	WORD $0x4e37cc85 // fmla v5.4s, v4.4s, v23.4s
 	WORD $0x3d8016c5 // str q5, [x22, #80]
-	WORD $0x3dc64ae3 // ldr q3, [x23, #6432]
+	WORD $0x3dc68ae3 // ldr q3, [x23, #6688]
 	WORD $0x3dc00ac5 // ldr q5, [x22, #32]
 	WORD $0x4f809064 // fmul v4.4s, v3.4s, v0.s[0]
 	WORD $0x4f3ee6d6 // scvtf v22.4s, v22.4s, #2
@@ -7997,7 +12176,7 @@ block132:
 	WORD $0x4f3ee739 // scvtf v25.4s, v25.4s, #2
 	WORD $0x4e39cc85 // fmla v5.4s, v4.4s, v25.4s
 	WORD $0x3d801ac5 // str q5, [x22, #96]
-	WORD $0x3dc64ee3 // ldr q3, [x23, #6448]
+	WORD $0x3dc68ee3 // ldr q3, [x23, #6704]
 	WORD $0x3dc00ec5 // ldr q5, [x22, #48]
 	WORD $0x4f809064 // fmul v4.4s, v3.4s, v0.s[0]
 	WORD $0x4f3ee718 // scvtf v24.4s, v24.4s, #2
@@ -8011,11 +12190,11 @@ block132:
 	ADD $640, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_130
-rowsNext129:
-rows1_134:
+	JMP rows2_164
+rowsNext163:
+rows1_168:
 	CMP $1, R5
-	BLT rowsNext133
+	BLT rowsNext167
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -8034,7 +12213,7 @@ rows1_134:
 	WORD $0x4f00e418 // movi v24.16b, #0
 	WORD $0x4f00e419 // movi v25.16b, #0
 	WORD $0x4f00e41a // movi v26.16b, #0
-block136:
+block170:
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
 	WORD $0x4f00e40d // movi v13.16b, #0
@@ -8157,31 +12336,31 @@ block136:
 	ADD $512, R8
 	ADD $256, R11
 	SUB $1, R13
-	CBNZ R13, block136
+	CBNZ R13, block170
 	WORD $0x4eb4be73 // addp v19.4s, v19.4s, v20.4s
 	WORD $0x4eb6beb5 // addp v21.4s, v21.4s, v22.4s
 	WORD $0x4eb8bef7 // addp v23.4s, v23.4s, v24.4s
 	WORD $0x4ebabf39 // addp v25.4s, v25.4s, v26.4s
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
-	WORD $0x3dc642e1 // ldr q1, [x23, #6400]
+	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
 	WORD $0x3dc002c3 // ldr q3, [x22, #0]
 	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
 	WORD $0x4f3ee673 // scvtf v19.4s, v19.4s, #2
 	WORD $0x4e33cc43 // fmla v3.4s, v2.4s, v19.4s
 	WORD $0x3d8002c3 // str q3, [x22, #0]
-	WORD $0x3dc646e1 // ldr q1, [x23, #6416]
+	WORD $0x3dc686e1 // ldr q1, [x23, #6672]
 	WORD $0x3dc006c3 // ldr q3, [x22, #16]
 	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
 	WORD $0x4f3ee6b5 // scvtf v21.4s, v21.4s, #2
 	WORD $0x4e35cc43 // fmla v3.4s, v2.4s, v21.4s
 	WORD $0x3d8006c3 // str q3, [x22, #16]
-	WORD $0x3dc64ae1 // ldr q1, [x23, #6432]
+	WORD $0x3dc68ae1 // ldr q1, [x23, #6688]
 	WORD $0x3dc00ac3 // ldr q3, [x22, #32]
 	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
 	WORD $0x4f3ee6f7 // scvtf v23.4s, v23.4s, #2
 	WORD $0x4e37cc43 // fmla v3.4s, v2.4s, v23.4s
 	WORD $0x3d800ac3 // str q3, [x22, #32]
-	WORD $0x3dc64ee1 // ldr q1, [x23, #6448]
+	WORD $0x3dc68ee1 // ldr q1, [x23, #6704]
 	WORD $0x3dc00ec3 // ldr q3, [x22, #48]
 	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
 	WORD $0x4f3ee739 // scvtf v25.4s, v25.4s, #2
@@ -8190,12 +12369,2427 @@ block136:
 	ADD $320, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext133:
-next122:
+rowsNext167:
+next156:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $1, R4
-	JMP super121
-done123:
+	JMP super155
+done157:
+	RET
+
+// func groupIQ4_NLI8MM(a *groupArgs)
+TEXT ·groupIQ4_NLI8MM(SB), NOSPLIT, $0-8
+	MOVD a+0(FP), R0
+	MOVD groupArgs_rows(R0), R5
+	CMP $4, R5
+	BGE many171
+	JMP ·groupIQ4_NLDotProd(SB)
+many171:
+	MOVD groupArgs_w(R0), R1
+	MOVD groupArgs_panel(R0), R2
+	MOVD groupArgs_acts(R0), R3
+	MOVD groupArgs_blocks(R0), R4
+super172:
+	CMP $0, R4
+	BLE done174
+	MOVD $8, R15
+	CMP R15, R4
+	CSEL LT, R4, R15, R15
+	MOVD R15, R13
+	MOVD R2, R8
+	MOVD R2, R11
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	MOVD $matmul_i8mm_codesIQ4_NL<>(SB), R19
+	WORD $0x3dc0027e // ldr q30, [x19, #0]
+unpack175:
+	PRFM 8192(R1), PLDL1KEEP
+	PRFM 8256(R1), PLDL1KEEP
+	PRFM 8320(R1), PLDL1KEEP
+	PRFM 8384(R1), PLDL1KEEP
+	PRFM 8448(R1), PLDL1KEEP
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d840161 // str q1, [x11, #4096]
+	WORD $0x3d840562 // str q2, [x11, #4112]
+	WORD $0x3dc00420 // ldr q0, [x1, #16]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d840961 // str q1, [x11, #4128]
+	WORD $0x3d840d62 // str q2, [x11, #4144]
+	WORD $0x3dc00825 // ldr q5, [x1, #32]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01825 // ldr q5, [x1, #96]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d800116 // str q22, [x8, #0]
+	WORD $0x3d800517 // str q23, [x8, #16]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d804116 // str q22, [x8, #256]
+	WORD $0x3d804517 // str q23, [x8, #272]
+	WORD $0x3dc02825 // ldr q5, [x1, #160]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03825 // ldr q5, [x1, #224]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d802116 // str q22, [x8, #128]
+	WORD $0x3d802517 // str q23, [x8, #144]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d806116 // str q22, [x8, #384]
+	WORD $0x3d806517 // str q23, [x8, #400]
+	WORD $0x3dc00c25 // ldr q5, [x1, #48]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01c25 // ldr q5, [x1, #112]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d800916 // str q22, [x8, #32]
+	WORD $0x3d800d17 // str q23, [x8, #48]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d804916 // str q22, [x8, #288]
+	WORD $0x3d804d17 // str q23, [x8, #304]
+	WORD $0x3dc02c25 // ldr q5, [x1, #176]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03c25 // ldr q5, [x1, #240]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d802916 // str q22, [x8, #160]
+	WORD $0x3d802d17 // str q23, [x8, #176]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d806916 // str q22, [x8, #416]
+	WORD $0x3d806d17 // str q23, [x8, #432]
+	WORD $0x3dc01025 // ldr q5, [x1, #64]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc02025 // ldr q5, [x1, #128]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d801116 // str q22, [x8, #64]
+	WORD $0x3d801517 // str q23, [x8, #80]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d805116 // str q22, [x8, #320]
+	WORD $0x3d805517 // str q23, [x8, #336]
+	WORD $0x3dc03025 // ldr q5, [x1, #192]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc04025 // ldr q5, [x1, #256]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d803116 // str q22, [x8, #192]
+	WORD $0x3d803517 // str q23, [x8, #208]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d807116 // str q22, [x8, #448]
+	WORD $0x3d807517 // str q23, [x8, #464]
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc02425 // ldr q5, [x1, #144]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d801916 // str q22, [x8, #96]
+	WORD $0x3d801d17 // str q23, [x8, #112]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d805916 // str q22, [x8, #352]
+	WORD $0x3d805d17 // str q23, [x8, #368]
+	WORD $0x3dc03425 // ldr q5, [x1, #208]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc04425 // ldr q5, [x1, #272]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d803916 // str q22, [x8, #224]
+	WORD $0x3d803d17 // str q23, [x8, #240]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d807916 // str q22, [x8, #480]
+	WORD $0x3d807d17 // str q23, [x8, #496]
+	ADD $288, R1
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, unpack175
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	MOVD groupArgs_rows(R0), R5
+rows4_177:
+	CMP $4, R5
+	BLT rowsNext176
+	// 4 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass178:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002d2 // ldr q18, [x22, #0]
+	WORD $0x3dc006d3 // ldr q19, [x22, #16]
+	WORD $0x3dc012d4 // ldr q20, [x22, #64]
+	WORD $0x3dc016d5 // ldr q21, [x22, #80]
+	WORD $0x3dc022d6 // ldr q22, [x22, #128]
+	WORD $0x3dc026d7 // ldr q23, [x22, #144]
+	WORD $0x3dc032d8 // ldr q24, [x22, #192]
+	WORD $0x3dc036d9 // ldr q25, [x22, #208]
+block179:
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x3dc00148 // ldr q8, [x10, #0]
+	WORD $0x3dc05949 // ldr q9, [x10, #352]
+	WORD $0x4ec93900 // zip1 v0.2d, v8.2d, v9.2d
+	WORD $0x4ec97901 // zip2 v1.2d, v8.2d, v9.2d
+	WORD $0x3dc0b148 // ldr q8, [x10, #704]
+	WORD $0x3dc10949 // ldr q9, [x10, #1056]
+	WORD $0x4ec93902 // zip1 v2.2d, v8.2d, v9.2d
+	WORD $0x4ec97903 // zip2 v3.2d, v8.2d, v9.2d
+	WORD $0x3dc00104 // ldr q4, [x8, #0]
+	WORD $0x3dc00505 // ldr q5, [x8, #16]
+	WORD $0x3dc00906 // ldr q6, [x8, #32]
+	WORD $0x3dc00d07 // ldr q7, [x8, #48]
+	WORD $0x4e80a48a // smmla v10.4s, v4.16b, v0.16b
+	WORD $0x4e80a4ab // smmla v11.4s, v5.16b, v0.16b
+	WORD $0x4e80a4cc // smmla v12.4s, v6.16b, v0.16b
+	WORD $0x4e80a4ed // smmla v13.4s, v7.16b, v0.16b
+	WORD $0x4e82a48e // smmla v14.4s, v4.16b, v2.16b
+	WORD $0x4e82a4af // smmla v15.4s, v5.16b, v2.16b
+	WORD $0x4e82a4d0 // smmla v16.4s, v6.16b, v2.16b
+	WORD $0x4e82a4f1 // smmla v17.4s, v7.16b, v2.16b
+	WORD $0x3dc02104 // ldr q4, [x8, #128]
+	WORD $0x3dc02505 // ldr q5, [x8, #144]
+	WORD $0x3dc02906 // ldr q6, [x8, #160]
+	WORD $0x3dc02d07 // ldr q7, [x8, #176]
+	WORD $0x4e81a48a // smmla v10.4s, v4.16b, v1.16b
+	WORD $0x4e81a4ab // smmla v11.4s, v5.16b, v1.16b
+	WORD $0x4e81a4cc // smmla v12.4s, v6.16b, v1.16b
+	WORD $0x4e81a4ed // smmla v13.4s, v7.16b, v1.16b
+	WORD $0x4e83a48e // smmla v14.4s, v4.16b, v3.16b
+	WORD $0x4e83a4af // smmla v15.4s, v5.16b, v3.16b
+	WORD $0x4e83a4d0 // smmla v16.4s, v6.16b, v3.16b
+	WORD $0x4e83a4f1 // smmla v17.4s, v7.16b, v3.16b
+	WORD $0x3dc00548 // ldr q8, [x10, #16]
+	WORD $0x3dc05d49 // ldr q9, [x10, #368]
+	WORD $0x4ec93900 // zip1 v0.2d, v8.2d, v9.2d
+	WORD $0x4ec97901 // zip2 v1.2d, v8.2d, v9.2d
+	WORD $0x3dc0b548 // ldr q8, [x10, #720]
+	WORD $0x3dc10d49 // ldr q9, [x10, #1072]
+	WORD $0x4ec93902 // zip1 v2.2d, v8.2d, v9.2d
+	WORD $0x4ec97903 // zip2 v3.2d, v8.2d, v9.2d
+	WORD $0x3dc04104 // ldr q4, [x8, #256]
+	WORD $0x3dc04505 // ldr q5, [x8, #272]
+	WORD $0x3dc04906 // ldr q6, [x8, #288]
+	WORD $0x3dc04d07 // ldr q7, [x8, #304]
+	WORD $0x4e80a48a // smmla v10.4s, v4.16b, v0.16b
+	WORD $0x4e80a4ab // smmla v11.4s, v5.16b, v0.16b
+	WORD $0x4e80a4cc // smmla v12.4s, v6.16b, v0.16b
+	WORD $0x4e80a4ed // smmla v13.4s, v7.16b, v0.16b
+	WORD $0x4e82a48e // smmla v14.4s, v4.16b, v2.16b
+	WORD $0x4e82a4af // smmla v15.4s, v5.16b, v2.16b
+	WORD $0x4e82a4d0 // smmla v16.4s, v6.16b, v2.16b
+	WORD $0x4e82a4f1 // smmla v17.4s, v7.16b, v2.16b
+	WORD $0x3dc06104 // ldr q4, [x8, #384]
+	WORD $0x3dc06505 // ldr q5, [x8, #400]
+	WORD $0x3dc06906 // ldr q6, [x8, #416]
+	WORD $0x3dc06d07 // ldr q7, [x8, #432]
+	WORD $0x4e81a48a // smmla v10.4s, v4.16b, v1.16b
+	WORD $0x4e81a4ab // smmla v11.4s, v5.16b, v1.16b
+	WORD $0x4e81a4cc // smmla v12.4s, v6.16b, v1.16b
+	WORD $0x4e81a4ed // smmla v13.4s, v7.16b, v1.16b
+	WORD $0x4e83a48e // smmla v14.4s, v4.16b, v3.16b
+	WORD $0x4e83a4af // smmla v15.4s, v5.16b, v3.16b
+	WORD $0x4e83a4d0 // smmla v16.4s, v6.16b, v3.16b
+	WORD $0x4e83a4f1 // smmla v17.4s, v7.16b, v3.16b
+	WORD $0x4e8b1944 // uzp1 v4.4s, v10.4s, v11.4s
+	WORD $0x4e8b594b // uzp2 v11.4s, v10.4s, v11.4s
+	WORD $0x4e8d198a // uzp1 v10.4s, v12.4s, v13.4s
+	WORD $0x4e8d598d // uzp2 v13.4s, v12.4s, v13.4s
+	WORD $0x4e8f19cc // uzp1 v12.4s, v14.4s, v15.4s
+	WORD $0x4e8f59cf // uzp2 v15.4s, v14.4s, v15.4s
+	WORD $0x4e911a0e // uzp1 v14.4s, v16.4s, v17.4s
+	WORD $0x4e915a11 // uzp2 v17.4s, v16.4s, v17.4s
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd426181 // ldr s1, [x12, #608]
+	WORD $0xbd43c182 // ldr s2, [x12, #960]
+	WORD $0xbd452183 // ldr s3, [x12, #1312]
+	WORD $0x3dc40169 // ldr q9, [x11, #4096]
+	WORD $0x4f809130 // fmul v16.4s, v9.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e24ce12 // fmla v18.4s, v16.4s, v4.4s
+	WORD $0x4f819130 // fmul v16.4s, v9.4s, v1.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bce14 // fmla v20.4s, v16.4s, v11.4s
+	WORD $0x4f829130 // fmul v16.4s, v9.4s, v2.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2cce16 // fmla v22.4s, v16.4s, v12.4s
+	WORD $0x4f839130 // fmul v16.4s, v9.4s, v3.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fce18 // fmla v24.4s, v16.4s, v15.4s
+	WORD $0x3dc40569 // ldr q9, [x11, #4112]
+	WORD $0x4f809130 // fmul v16.4s, v9.4s, v0.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2ace13 // fmla v19.4s, v16.4s, v10.4s
+	WORD $0x4f819130 // fmul v16.4s, v9.4s, v1.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dce15 // fmla v21.4s, v16.4s, v13.4s
+	WORD $0x4f829130 // fmul v16.4s, v9.4s, v2.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2ece17 // fmla v23.4s, v16.4s, v14.4s
+	WORD $0x4f839130 // fmul v16.4s, v9.4s, v3.s[0]
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4e31ce19 // fmla v25.4s, v16.4s, v17.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block179
+	WORD $0x3d8002d2 // str q18, [x22, #0]
+	WORD $0x3d8006d3 // str q19, [x22, #16]
+	WORD $0x3d8012d4 // str q20, [x22, #64]
+	WORD $0x3d8016d5 // str q21, [x22, #80]
+	WORD $0x3d8022d6 // str q22, [x22, #128]
+	WORD $0x3d8026d7 // str q23, [x22, #144]
+	WORD $0x3d8032d8 // str q24, [x22, #192]
+	WORD $0x3d8036d9 // str q25, [x22, #208]
+	ADD $64, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $128, R25
+	ADD $64, R26
+	SUB $1, R24
+	CBNZ R24, pass178
+	ADD $1408, R6
+	ADD $256, R7
+	SUB $4, R5
+	JMP rows4_177
+rowsNext176:
+rows2_181:
+	CMP $2, R5
+	BLT rowsNext180
+	// 2 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002d4 // ldr q20, [x22, #0]
+	WORD $0x3dc006d5 // ldr q21, [x22, #16]
+	WORD $0x3dc00ad6 // ldr q22, [x22, #32]
+	WORD $0x3dc00ed7 // ldr q23, [x22, #48]
+	WORD $0x3dc012d8 // ldr q24, [x22, #64]
+	WORD $0x3dc016d9 // ldr q25, [x22, #80]
+	WORD $0x3dc01ada // ldr q26, [x22, #96]
+	WORD $0x3dc01edb // ldr q27, [x22, #112]
+block183:
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc0014a // ldr q10, [x10, #0]
+	WORD $0x3dc0594b // ldr q11, [x10, #352]
+	WORD $0x4ecb3940 // zip1 v0.2d, v10.2d, v11.2d
+	WORD $0x4ecb7941 // zip2 v1.2d, v10.2d, v11.2d
+	WORD $0x3dc00102 // ldr q2, [x8, #0]
+	WORD $0x3dc00503 // ldr q3, [x8, #16]
+	WORD $0x3dc00904 // ldr q4, [x8, #32]
+	WORD $0x3dc00d05 // ldr q5, [x8, #48]
+	WORD $0x3dc01106 // ldr q6, [x8, #64]
+	WORD $0x3dc01507 // ldr q7, [x8, #80]
+	WORD $0x3dc01908 // ldr q8, [x8, #96]
+	WORD $0x3dc01d09 // ldr q9, [x8, #112]
+	WORD $0x4e80a44c // smmla v12.4s, v2.16b, v0.16b
+	WORD $0x4e80a46d // smmla v13.4s, v3.16b, v0.16b
+	WORD $0x4e80a48e // smmla v14.4s, v4.16b, v0.16b
+	WORD $0x4e80a4af // smmla v15.4s, v5.16b, v0.16b
+	WORD $0x4e80a4d0 // smmla v16.4s, v6.16b, v0.16b
+	WORD $0x4e80a4f1 // smmla v17.4s, v7.16b, v0.16b
+	WORD $0x4e80a512 // smmla v18.4s, v8.16b, v0.16b
+	WORD $0x4e80a533 // smmla v19.4s, v9.16b, v0.16b
+	WORD $0x3dc02102 // ldr q2, [x8, #128]
+	WORD $0x3dc02503 // ldr q3, [x8, #144]
+	WORD $0x3dc02904 // ldr q4, [x8, #160]
+	WORD $0x3dc02d05 // ldr q5, [x8, #176]
+	WORD $0x3dc03106 // ldr q6, [x8, #192]
+	WORD $0x3dc03507 // ldr q7, [x8, #208]
+	WORD $0x3dc03908 // ldr q8, [x8, #224]
+	WORD $0x3dc03d09 // ldr q9, [x8, #240]
+	WORD $0x4e81a44c // smmla v12.4s, v2.16b, v1.16b
+	WORD $0x4e81a46d // smmla v13.4s, v3.16b, v1.16b
+	WORD $0x4e81a48e // smmla v14.4s, v4.16b, v1.16b
+	WORD $0x4e81a4af // smmla v15.4s, v5.16b, v1.16b
+	WORD $0x4e81a4d0 // smmla v16.4s, v6.16b, v1.16b
+	WORD $0x4e81a4f1 // smmla v17.4s, v7.16b, v1.16b
+	WORD $0x4e81a512 // smmla v18.4s, v8.16b, v1.16b
+	WORD $0x4e81a533 // smmla v19.4s, v9.16b, v1.16b
+	WORD $0x3dc0054a // ldr q10, [x10, #16]
+	WORD $0x3dc05d4b // ldr q11, [x10, #368]
+	WORD $0x4ecb3940 // zip1 v0.2d, v10.2d, v11.2d
+	WORD $0x4ecb7941 // zip2 v1.2d, v10.2d, v11.2d
+	WORD $0x3dc04102 // ldr q2, [x8, #256]
+	WORD $0x3dc04503 // ldr q3, [x8, #272]
+	WORD $0x3dc04904 // ldr q4, [x8, #288]
+	WORD $0x3dc04d05 // ldr q5, [x8, #304]
+	WORD $0x3dc05106 // ldr q6, [x8, #320]
+	WORD $0x3dc05507 // ldr q7, [x8, #336]
+	WORD $0x3dc05908 // ldr q8, [x8, #352]
+	WORD $0x3dc05d09 // ldr q9, [x8, #368]
+	WORD $0x4e80a44c // smmla v12.4s, v2.16b, v0.16b
+	WORD $0x4e80a46d // smmla v13.4s, v3.16b, v0.16b
+	WORD $0x4e80a48e // smmla v14.4s, v4.16b, v0.16b
+	WORD $0x4e80a4af // smmla v15.4s, v5.16b, v0.16b
+	WORD $0x4e80a4d0 // smmla v16.4s, v6.16b, v0.16b
+	WORD $0x4e80a4f1 // smmla v17.4s, v7.16b, v0.16b
+	WORD $0x4e80a512 // smmla v18.4s, v8.16b, v0.16b
+	WORD $0x4e80a533 // smmla v19.4s, v9.16b, v0.16b
+	WORD $0x3dc06102 // ldr q2, [x8, #384]
+	WORD $0x3dc06503 // ldr q3, [x8, #400]
+	WORD $0x3dc06904 // ldr q4, [x8, #416]
+	WORD $0x3dc06d05 // ldr q5, [x8, #432]
+	WORD $0x3dc07106 // ldr q6, [x8, #448]
+	WORD $0x3dc07507 // ldr q7, [x8, #464]
+	WORD $0x3dc07908 // ldr q8, [x8, #480]
+	WORD $0x3dc07d09 // ldr q9, [x8, #496]
+	WORD $0x4e81a44c // smmla v12.4s, v2.16b, v1.16b
+	WORD $0x4e81a46d // smmla v13.4s, v3.16b, v1.16b
+	WORD $0x4e81a48e // smmla v14.4s, v4.16b, v1.16b
+	WORD $0x4e81a4af // smmla v15.4s, v5.16b, v1.16b
+	WORD $0x4e81a4d0 // smmla v16.4s, v6.16b, v1.16b
+	WORD $0x4e81a4f1 // smmla v17.4s, v7.16b, v1.16b
+	WORD $0x4e81a512 // smmla v18.4s, v8.16b, v1.16b
+	WORD $0x4e81a533 // smmla v19.4s, v9.16b, v1.16b
+	WORD $0x4e8d1982 // uzp1 v2.4s, v12.4s, v13.4s
+	WORD $0x4e8d598d // uzp2 v13.4s, v12.4s, v13.4s
+	WORD $0x4e8f19cc // uzp1 v12.4s, v14.4s, v15.4s
+	WORD $0x4e8f59cf // uzp2 v15.4s, v14.4s, v15.4s
+	WORD $0x4e911a0e // uzp1 v14.4s, v16.4s, v17.4s
+	WORD $0x4e915a11 // uzp2 v17.4s, v16.4s, v17.4s
+	WORD $0x4e931a50 // uzp1 v16.4s, v18.4s, v19.4s
+	WORD $0x4e935a53 // uzp2 v19.4s, v18.4s, v19.4s
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd426181 // ldr s1, [x12, #608]
+	WORD $0x3dc40165 // ldr q5, [x11, #4096]
+	WORD $0x4f8090a6 // fmul v6.4s, v5.4s, v0.s[0]
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4e22ccd4 // fmla v20.4s, v6.4s, v2.4s
+	WORD $0x4f8190a6 // fmul v6.4s, v5.4s, v1.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dccd8 // fmla v24.4s, v6.4s, v13.4s
+	WORD $0x3dc40565 // ldr q5, [x11, #4112]
+	WORD $0x4f8090a6 // fmul v6.4s, v5.4s, v0.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2cccd5 // fmla v21.4s, v6.4s, v12.4s
+	WORD $0x4f8190a6 // fmul v6.4s, v5.4s, v1.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fccd9 // fmla v25.4s, v6.4s, v15.4s
+	WORD $0x3dc40965 // ldr q5, [x11, #4128]
+	WORD $0x4f8090a6 // fmul v6.4s, v5.4s, v0.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2eccd6 // fmla v22.4s, v6.4s, v14.4s
+	WORD $0x4f8190a6 // fmul v6.4s, v5.4s, v1.s[0]
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4e31ccda // fmla v26.4s, v6.4s, v17.4s
+	WORD $0x3dc40d65 // ldr q5, [x11, #4144]
+	WORD $0x4f8090a6 // fmul v6.4s, v5.4s, v0.s[0]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e30ccd7 // fmla v23.4s, v6.4s, v16.4s
+	WORD $0x4f8190a6 // fmul v6.4s, v5.4s, v1.s[0]
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4e33ccdb // fmla v27.4s, v6.4s, v19.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block183
+	WORD $0x3d8002d4 // str q20, [x22, #0]
+	WORD $0x3d8006d5 // str q21, [x22, #16]
+	WORD $0x3d800ad6 // str q22, [x22, #32]
+	WORD $0x3d800ed7 // str q23, [x22, #48]
+	WORD $0x3d8012d8 // str q24, [x22, #64]
+	WORD $0x3d8016d9 // str q25, [x22, #80]
+	WORD $0x3d801ada // str q26, [x22, #96]
+	WORD $0x3d801edb // str q27, [x22, #112]
+	ADD $704, R6
+	ADD $128, R7
+	SUB $2, R5
+	JMP rows2_181
+rowsNext180:
+rows1_185:
+	CMP $1, R5
+	BLT rowsNext184
+	// 1 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002d3 // ldr q19, [x22, #0]
+	WORD $0x3dc006d4 // ldr q20, [x22, #16]
+	WORD $0x3dc00ad5 // ldr q21, [x22, #32]
+	WORD $0x3dc00ed6 // ldr q22, [x22, #48]
+block187:
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00101 // ldr q1, [x8, #0]
+	WORD $0x3dc00502 // ldr q2, [x8, #16]
+	WORD $0x3dc00903 // ldr q3, [x8, #32]
+	WORD $0x3dc00d04 // ldr q4, [x8, #48]
+	WORD $0x3dc01105 // ldr q5, [x8, #64]
+	WORD $0x3dc01506 // ldr q6, [x8, #80]
+	WORD $0x3dc01907 // ldr q7, [x8, #96]
+	WORD $0x3dc01d08 // ldr q8, [x8, #112]
+	WORD $0x4e080409 // dup v9.2d, v0.d[0]
+	WORD $0x4e89942b // sdot v11.4s, v1.16b, v9.16b
+	WORD $0x4e89944c // sdot v12.4s, v2.16b, v9.16b
+	WORD $0x4e89946d // sdot v13.4s, v3.16b, v9.16b
+	WORD $0x4e89948e // sdot v14.4s, v4.16b, v9.16b
+	WORD $0x4e8994af // sdot v15.4s, v5.16b, v9.16b
+	WORD $0x4e8994d0 // sdot v16.4s, v6.16b, v9.16b
+	WORD $0x4e8994f1 // sdot v17.4s, v7.16b, v9.16b
+	WORD $0x4e899512 // sdot v18.4s, v8.16b, v9.16b
+	WORD $0x3dc02101 // ldr q1, [x8, #128]
+	WORD $0x3dc02502 // ldr q2, [x8, #144]
+	WORD $0x3dc02903 // ldr q3, [x8, #160]
+	WORD $0x3dc02d04 // ldr q4, [x8, #176]
+	WORD $0x3dc03105 // ldr q5, [x8, #192]
+	WORD $0x3dc03506 // ldr q6, [x8, #208]
+	WORD $0x3dc03907 // ldr q7, [x8, #224]
+	WORD $0x3dc03d08 // ldr q8, [x8, #240]
+	WORD $0x4e180409 // dup v9.2d, v0.d[1]
+	WORD $0x4e89942b // sdot v11.4s, v1.16b, v9.16b
+	WORD $0x4e89944c // sdot v12.4s, v2.16b, v9.16b
+	WORD $0x4e89946d // sdot v13.4s, v3.16b, v9.16b
+	WORD $0x4e89948e // sdot v14.4s, v4.16b, v9.16b
+	WORD $0x4e8994af // sdot v15.4s, v5.16b, v9.16b
+	WORD $0x4e8994d0 // sdot v16.4s, v6.16b, v9.16b
+	WORD $0x4e8994f1 // sdot v17.4s, v7.16b, v9.16b
+	WORD $0x4e899512 // sdot v18.4s, v8.16b, v9.16b
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc04101 // ldr q1, [x8, #256]
+	WORD $0x3dc04502 // ldr q2, [x8, #272]
+	WORD $0x3dc04903 // ldr q3, [x8, #288]
+	WORD $0x3dc04d04 // ldr q4, [x8, #304]
+	WORD $0x3dc05105 // ldr q5, [x8, #320]
+	WORD $0x3dc05506 // ldr q6, [x8, #336]
+	WORD $0x3dc05907 // ldr q7, [x8, #352]
+	WORD $0x3dc05d08 // ldr q8, [x8, #368]
+	WORD $0x4e080409 // dup v9.2d, v0.d[0]
+	WORD $0x4e89942b // sdot v11.4s, v1.16b, v9.16b
+	WORD $0x4e89944c // sdot v12.4s, v2.16b, v9.16b
+	WORD $0x4e89946d // sdot v13.4s, v3.16b, v9.16b
+	WORD $0x4e89948e // sdot v14.4s, v4.16b, v9.16b
+	WORD $0x4e8994af // sdot v15.4s, v5.16b, v9.16b
+	WORD $0x4e8994d0 // sdot v16.4s, v6.16b, v9.16b
+	WORD $0x4e8994f1 // sdot v17.4s, v7.16b, v9.16b
+	WORD $0x4e899512 // sdot v18.4s, v8.16b, v9.16b
+	WORD $0x3dc06101 // ldr q1, [x8, #384]
+	WORD $0x3dc06502 // ldr q2, [x8, #400]
+	WORD $0x3dc06903 // ldr q3, [x8, #416]
+	WORD $0x3dc06d04 // ldr q4, [x8, #432]
+	WORD $0x3dc07105 // ldr q5, [x8, #448]
+	WORD $0x3dc07506 // ldr q6, [x8, #464]
+	WORD $0x3dc07907 // ldr q7, [x8, #480]
+	WORD $0x3dc07d08 // ldr q8, [x8, #496]
+	WORD $0x4e180409 // dup v9.2d, v0.d[1]
+	WORD $0x4e89942b // sdot v11.4s, v1.16b, v9.16b
+	WORD $0x4e89944c // sdot v12.4s, v2.16b, v9.16b
+	WORD $0x4e89946d // sdot v13.4s, v3.16b, v9.16b
+	WORD $0x4e89948e // sdot v14.4s, v4.16b, v9.16b
+	WORD $0x4e8994af // sdot v15.4s, v5.16b, v9.16b
+	WORD $0x4e8994d0 // sdot v16.4s, v6.16b, v9.16b
+	WORD $0x4e8994f1 // sdot v17.4s, v7.16b, v9.16b
+	WORD $0x4e899512 // sdot v18.4s, v8.16b, v9.16b
+	WORD $0x4eacbd6b // addp v11.4s, v11.4s, v12.4s
+	WORD $0x4eaebdad // addp v13.4s, v13.4s, v14.4s
+	WORD $0x4eb0bdef // addp v15.4s, v15.4s, v16.4s
+	WORD $0x4eb2be31 // addp v17.4s, v17.4s, v18.4s
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0x3dc40162 // ldr q2, [x11, #4096]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bcc73 // fmla v19.4s, v3.4s, v11.4s
+	WORD $0x3dc40562 // ldr q2, [x11, #4112]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dcc74 // fmla v20.4s, v3.4s, v13.4s
+	WORD $0x3dc40962 // ldr q2, [x11, #4128]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fcc75 // fmla v21.4s, v3.4s, v15.4s
+	WORD $0x3dc40d62 // ldr q2, [x11, #4144]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4e31cc76 // fmla v22.4s, v3.4s, v17.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block187
+	WORD $0x3d8002d3 // str q19, [x22, #0]
+	WORD $0x3d8006d4 // str q20, [x22, #16]
+	WORD $0x3d800ad5 // str q21, [x22, #32]
+	WORD $0x3d800ed6 // str q22, [x22, #48]
+	ADD $352, R6
+	ADD $64, R7
+	SUB $1, R5
+rowsNext184:
+next173:
+	MOVD groupArgs_next(R0), R8
+	ADD R8, R3
+	SUB $8, R4
+	JMP super172
+done174:
+	RET
+
+// func groupIQ4_XSI8MM(a *groupArgs)
+TEXT ·groupIQ4_XSI8MM(SB), NOSPLIT, $0-8
+	MOVD a+0(FP), R0
+	MOVD groupArgs_rows(R0), R5
+	CMP $4, R5
+	BGE many188
+	JMP ·groupIQ4_XSDotProd(SB)
+many188:
+	MOVD groupArgs_w(R0), R1
+	MOVD groupArgs_panel(R0), R2
+	MOVD groupArgs_acts(R0), R3
+	MOVD groupArgs_blocks(R0), R4
+super189:
+	CMP $0, R4
+	BLE done191
+	PRFM 8192(R1), PLDL1KEEP
+	PRFM 8256(R1), PLDL1KEEP
+	PRFM 8320(R1), PLDL1KEEP
+	PRFM 8384(R1), PLDL1KEEP
+	PRFM 8448(R1), PLDL1KEEP
+	PRFM 8512(R1), PLDL1KEEP
+	PRFM 8576(R1), PLDL1KEEP
+	PRFM 8640(R1), PLDL1KEEP
+	PRFM 8704(R1), PLDL1KEEP
+	PRFM 8768(R1), PLDL1KEEP
+	PRFM 8832(R1), PLDL1KEEP
+	PRFM 8896(R1), PLDL1KEEP
+	PRFM 8960(R1), PLDL1KEEP
+	PRFM 9024(R1), PLDL1KEEP
+	PRFM 9088(R1), PLDL1KEEP
+	PRFM 9152(R1), PLDL1KEEP
+	PRFM 9216(R1), PLDL1KEEP
+	PRFM 9280(R1), PLDL1KEEP
+	PRFM 9344(R1), PLDL1KEEP
+	PRFM 9408(R1), PLDL1KEEP
+	PRFM 9472(R1), PLDL1KEEP
+	PRFM 9536(R1), PLDL1KEEP
+	PRFM 9600(R1), PLDL1KEEP
+	PRFM 9664(R1), PLDL1KEEP
+	PRFM 9728(R1), PLDL1KEEP
+	PRFM 9792(R1), PLDL1KEEP
+	PRFM 9856(R1), PLDL1KEEP
+	PRFM 9920(R1), PLDL1KEEP
+	PRFM 9984(R1), PLDL1KEEP
+	PRFM 10048(R1), PLDL1KEEP
+	PRFM 10112(R1), PLDL1KEEP
+	PRFM 10176(R1), PLDL1KEEP
+	PRFM 10240(R1), PLDL1KEEP
+	PRFM 10304(R1), PLDL1KEEP
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d868041 // str q1, [x2, #6656]
+	WORD $0x3d868442 // str q2, [x2, #6672]
+	WORD $0x3dc00420 // ldr q0, [x1, #16]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d868841 // str q1, [x2, #6688]
+	WORD $0x3d868c42 // str q2, [x2, #6704]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	WORD $0x4f0005fe // movi v30.4s, #15, lsl #0
+	WORD $0x4f01061d // movi v29.4s, #48, lsl #0
+	WORD $0x4f01041c // movi v28.4s, #32, lsl #0
+	WORD $0x3dc01020 // ldr q0, [x1, #64]
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x2f10a442 // ushll v2.4s, v2.4h, #0
+	WORD $0x4f245442 // shl v2.4s, v2.4s, #4
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d840056 // str q22, [x2, #4096]
+	WORD $0x3d840457 // str q23, [x2, #4112]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d842056 // str q22, [x2, #4224]
+	WORD $0x3d842457 // str q23, [x2, #4240]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d844056 // str q22, [x2, #4352]
+	WORD $0x3d844457 // str q23, [x2, #4368]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d846056 // str q22, [x2, #4480]
+	WORD $0x3d846457 // str q23, [x2, #4496]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d848056 // str q22, [x2, #4608]
+	WORD $0x3d848457 // str q23, [x2, #4624]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84a056 // str q22, [x2, #4736]
+	WORD $0x3d84a457 // str q23, [x2, #4752]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84c056 // str q22, [x2, #4864]
+	WORD $0x3d84c457 // str q23, [x2, #4880]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84e056 // str q22, [x2, #4992]
+	WORD $0x3d84e457 // str q23, [x2, #5008]
+	WORD $0x3dc01420 // ldr q0, [x1, #80]
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x6f10a442 // ushll2 v2.4s, v2.8h, #0
+	WORD $0x4f245442 // shl v2.4s, v2.4s, #4
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d840856 // str q22, [x2, #4128]
+	WORD $0x3d840c57 // str q23, [x2, #4144]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d842856 // str q22, [x2, #4256]
+	WORD $0x3d842c57 // str q23, [x2, #4272]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d844856 // str q22, [x2, #4384]
+	WORD $0x3d844c57 // str q23, [x2, #4400]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d846856 // str q22, [x2, #4512]
+	WORD $0x3d846c57 // str q23, [x2, #4528]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d848856 // str q22, [x2, #4640]
+	WORD $0x3d848c57 // str q23, [x2, #4656]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84a856 // str q22, [x2, #4768]
+	WORD $0x3d84ac57 // str q23, [x2, #4784]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84c856 // str q22, [x2, #4896]
+	WORD $0x3d84cc57 // str q23, [x2, #4912]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84e856 // str q22, [x2, #5024]
+	WORD $0x3d84ec57 // str q23, [x2, #5040]
+	WORD $0x3dc01820 // ldr q0, [x1, #96]
+	WORD $0x3dc00c22 // ldr q2, [x1, #48]
+	WORD $0x2f10a442 // ushll v2.4s, v2.4h, #0
+	WORD $0x4f245442 // shl v2.4s, v2.4s, #4
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d841056 // str q22, [x2, #4160]
+	WORD $0x3d841457 // str q23, [x2, #4176]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d843056 // str q22, [x2, #4288]
+	WORD $0x3d843457 // str q23, [x2, #4304]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d845056 // str q22, [x2, #4416]
+	WORD $0x3d845457 // str q23, [x2, #4432]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d847056 // str q22, [x2, #4544]
+	WORD $0x3d847457 // str q23, [x2, #4560]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d849056 // str q22, [x2, #4672]
+	WORD $0x3d849457 // str q23, [x2, #4688]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84b056 // str q22, [x2, #4800]
+	WORD $0x3d84b457 // str q23, [x2, #4816]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84d056 // str q22, [x2, #4928]
+	WORD $0x3d84d457 // str q23, [x2, #4944]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84f056 // str q22, [x2, #5056]
+	WORD $0x3d84f457 // str q23, [x2, #5072]
+	WORD $0x3dc01c20 // ldr q0, [x1, #112]
+	WORD $0x3dc00c22 // ldr q2, [x1, #48]
+	WORD $0x6f10a442 // ushll2 v2.4s, v2.8h, #0
+	WORD $0x4f245442 // shl v2.4s, v2.4s, #4
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d841856 // str q22, [x2, #4192]
+	WORD $0x3d841c57 // str q23, [x2, #4208]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d843856 // str q22, [x2, #4320]
+	WORD $0x3d843c57 // str q23, [x2, #4336]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d845856 // str q22, [x2, #4448]
+	WORD $0x3d845c57 // str q23, [x2, #4464]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d847856 // str q22, [x2, #4576]
+	WORD $0x3d847c57 // str q23, [x2, #4592]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d849856 // str q22, [x2, #4704]
+	WORD $0x3d849c57 // str q23, [x2, #4720]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84b856 // str q22, [x2, #4832]
+	WORD $0x3d84bc57 // str q23, [x2, #4848]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84d856 // str q22, [x2, #4960]
+	WORD $0x3d84dc57 // str q23, [x2, #4976]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84f856 // str q22, [x2, #5088]
+	WORD $0x3d84fc57 // str q23, [x2, #5104]
+	MOVD R2, R8
+	ADD $128, R1
+	MOVD $matmul_i8mm_codesIQ4_XS<>(SB), R19
+	WORD $0x3dc0027e // ldr q30, [x19, #0]
+	MOVD $8, R13
+unpack192:
+	WORD $0x3dc00025 // ldr q5, [x1, #0]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01025 // ldr q5, [x1, #64]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d800116 // str q22, [x8, #0]
+	WORD $0x3d800517 // str q23, [x8, #16]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d804116 // str q22, [x8, #256]
+	WORD $0x3d804517 // str q23, [x8, #272]
+	WORD $0x3dc02025 // ldr q5, [x1, #128]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03025 // ldr q5, [x1, #192]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d802116 // str q22, [x8, #128]
+	WORD $0x3d802517 // str q23, [x8, #144]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d806116 // str q22, [x8, #384]
+	WORD $0x3d806517 // str q23, [x8, #400]
+	WORD $0x3dc00425 // ldr q5, [x1, #16]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d800916 // str q22, [x8, #32]
+	WORD $0x3d800d17 // str q23, [x8, #48]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d804916 // str q22, [x8, #288]
+	WORD $0x3d804d17 // str q23, [x8, #304]
+	WORD $0x3dc02425 // ldr q5, [x1, #144]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03425 // ldr q5, [x1, #208]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d802916 // str q22, [x8, #160]
+	WORD $0x3d802d17 // str q23, [x8, #176]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d806916 // str q22, [x8, #416]
+	WORD $0x3d806d17 // str q23, [x8, #432]
+	WORD $0x3dc00825 // ldr q5, [x1, #32]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01825 // ldr q5, [x1, #96]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d801116 // str q22, [x8, #64]
+	WORD $0x3d801517 // str q23, [x8, #80]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d805116 // str q22, [x8, #320]
+	WORD $0x3d805517 // str q23, [x8, #336]
+	WORD $0x3dc02825 // ldr q5, [x1, #160]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03825 // ldr q5, [x1, #224]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d803116 // str q22, [x8, #192]
+	WORD $0x3d803517 // str q23, [x8, #208]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d807116 // str q22, [x8, #448]
+	WORD $0x3d807517 // str q23, [x8, #464]
+	WORD $0x3dc00c25 // ldr q5, [x1, #48]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01c25 // ldr q5, [x1, #112]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d801916 // str q22, [x8, #96]
+	WORD $0x3d801d17 // str q23, [x8, #112]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d805916 // str q22, [x8, #352]
+	WORD $0x3d805d17 // str q23, [x8, #368]
+	WORD $0x3dc02c25 // ldr q5, [x1, #176]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03c25 // ldr q5, [x1, #240]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d803916 // str q22, [x8, #224]
+	WORD $0x3d803d17 // str q23, [x8, #240]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d807916 // str q22, [x8, #480]
+	WORD $0x3d807d17 // str q23, [x8, #496]
+	ADD $512, R8
+	ADD $256, R1
+	SUB $1, R13
+	CBNZ R13, unpack192
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	MOVD groupArgs_rows(R0), R5
+rows4_194:
+	CMP $4, R5
+	BLT rowsNext193
+	// 4 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass195:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+block196:
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x3dc00148 // ldr q8, [x10, #0]
+	WORD $0x3dc05149 // ldr q9, [x10, #320]
+	WORD $0x4ec93900 // zip1 v0.2d, v8.2d, v9.2d
+	WORD $0x4ec97901 // zip2 v1.2d, v8.2d, v9.2d
+	WORD $0x3dc0a148 // ldr q8, [x10, #640]
+	WORD $0x3dc0f149 // ldr q9, [x10, #960]
+	WORD $0x4ec93902 // zip1 v2.2d, v8.2d, v9.2d
+	WORD $0x4ec97903 // zip2 v3.2d, v8.2d, v9.2d
+	WORD $0x3dc00104 // ldr q4, [x8, #0]
+	WORD $0x3dc00505 // ldr q5, [x8, #16]
+	WORD $0x3dc00906 // ldr q6, [x8, #32]
+	WORD $0x3dc00d07 // ldr q7, [x8, #48]
+	WORD $0x4e80a48a // smmla v10.4s, v4.16b, v0.16b
+	WORD $0x4e80a4ab // smmla v11.4s, v5.16b, v0.16b
+	WORD $0x4e80a4cc // smmla v12.4s, v6.16b, v0.16b
+	WORD $0x4e80a4ed // smmla v13.4s, v7.16b, v0.16b
+	WORD $0x4e82a48e // smmla v14.4s, v4.16b, v2.16b
+	WORD $0x4e82a4af // smmla v15.4s, v5.16b, v2.16b
+	WORD $0x4e82a4d0 // smmla v16.4s, v6.16b, v2.16b
+	WORD $0x4e82a4f1 // smmla v17.4s, v7.16b, v2.16b
+	WORD $0x3dc02104 // ldr q4, [x8, #128]
+	WORD $0x3dc02505 // ldr q5, [x8, #144]
+	WORD $0x3dc02906 // ldr q6, [x8, #160]
+	WORD $0x3dc02d07 // ldr q7, [x8, #176]
+	WORD $0x4e81a48a // smmla v10.4s, v4.16b, v1.16b
+	WORD $0x4e81a4ab // smmla v11.4s, v5.16b, v1.16b
+	WORD $0x4e81a4cc // smmla v12.4s, v6.16b, v1.16b
+	WORD $0x4e81a4ed // smmla v13.4s, v7.16b, v1.16b
+	WORD $0x4e83a48e // smmla v14.4s, v4.16b, v3.16b
+	WORD $0x4e83a4af // smmla v15.4s, v5.16b, v3.16b
+	WORD $0x4e83a4d0 // smmla v16.4s, v6.16b, v3.16b
+	WORD $0x4e83a4f1 // smmla v17.4s, v7.16b, v3.16b
+	WORD $0x3dc00548 // ldr q8, [x10, #16]
+	WORD $0x3dc05549 // ldr q9, [x10, #336]
+	WORD $0x4ec93900 // zip1 v0.2d, v8.2d, v9.2d
+	WORD $0x4ec97901 // zip2 v1.2d, v8.2d, v9.2d
+	WORD $0x3dc0a548 // ldr q8, [x10, #656]
+	WORD $0x3dc0f549 // ldr q9, [x10, #976]
+	WORD $0x4ec93902 // zip1 v2.2d, v8.2d, v9.2d
+	WORD $0x4ec97903 // zip2 v3.2d, v8.2d, v9.2d
+	WORD $0x3dc04104 // ldr q4, [x8, #256]
+	WORD $0x3dc04505 // ldr q5, [x8, #272]
+	WORD $0x3dc04906 // ldr q6, [x8, #288]
+	WORD $0x3dc04d07 // ldr q7, [x8, #304]
+	WORD $0x4e80a48a // smmla v10.4s, v4.16b, v0.16b
+	WORD $0x4e80a4ab // smmla v11.4s, v5.16b, v0.16b
+	WORD $0x4e80a4cc // smmla v12.4s, v6.16b, v0.16b
+	WORD $0x4e80a4ed // smmla v13.4s, v7.16b, v0.16b
+	WORD $0x4e82a48e // smmla v14.4s, v4.16b, v2.16b
+	WORD $0x4e82a4af // smmla v15.4s, v5.16b, v2.16b
+	WORD $0x4e82a4d0 // smmla v16.4s, v6.16b, v2.16b
+	WORD $0x4e82a4f1 // smmla v17.4s, v7.16b, v2.16b
+	WORD $0x3dc06104 // ldr q4, [x8, #384]
+	WORD $0x3dc06505 // ldr q5, [x8, #400]
+	WORD $0x3dc06906 // ldr q6, [x8, #416]
+	WORD $0x3dc06d07 // ldr q7, [x8, #432]
+	WORD $0x4e81a48a // smmla v10.4s, v4.16b, v1.16b
+	WORD $0x4e81a4ab // smmla v11.4s, v5.16b, v1.16b
+	WORD $0x4e81a4cc // smmla v12.4s, v6.16b, v1.16b
+	WORD $0x4e81a4ed // smmla v13.4s, v7.16b, v1.16b
+	WORD $0x4e83a48e // smmla v14.4s, v4.16b, v3.16b
+	WORD $0x4e83a4af // smmla v15.4s, v5.16b, v3.16b
+	WORD $0x4e83a4d0 // smmla v16.4s, v6.16b, v3.16b
+	WORD $0x4e83a4f1 // smmla v17.4s, v7.16b, v3.16b
+	WORD $0x3dc40164 // ldr q4, [x11, #4096]
+	WORD $0x3dc40565 // ldr q5, [x11, #4112]
+	WORD $0x3dc40966 // ldr q6, [x11, #4128]
+	WORD $0x3dc40d67 // ldr q7, [x11, #4144]
+	WORD $0x4ea49552 // mla v18.4s, v10.4s, v4.4s
+	WORD $0x4ea59573 // mla v19.4s, v11.4s, v5.4s
+	WORD $0x4ea69594 // mla v20.4s, v12.4s, v6.4s
+	WORD $0x4ea795b5 // mla v21.4s, v13.4s, v7.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	WORD $0x4ea69618 // mla v24.4s, v16.4s, v6.4s
+	WORD $0x4ea79639 // mla v25.4s, v17.4s, v7.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block196
+	WORD $0x4e931a44 // uzp1 v4.4s, v18.4s, v19.4s
+	WORD $0x4e935a53 // uzp2 v19.4s, v18.4s, v19.4s
+	WORD $0x4e951a92 // uzp1 v18.4s, v20.4s, v21.4s
+	WORD $0x4e955a95 // uzp2 v21.4s, v20.4s, v21.4s
+	WORD $0x4e971ad4 // uzp1 v20.4s, v22.4s, v23.4s
+	WORD $0x4e975ad7 // uzp2 v23.4s, v22.4s, v23.4s
+	WORD $0x4e991b16 // uzp1 v22.4s, v24.4s, v25.4s
+	WORD $0x4e995b19 // uzp2 v25.4s, v24.4s, v25.4s
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
+	WORD $0xbd44f0c3 // ldr s3, [x6, #1264]
+	WORD $0x3dc682e5 // ldr q5, [x23, #6656]
+	WORD $0x3dc002c7 // ldr q7, [x22, #0]
+	WORD $0x4f8090a6 // fmul v6.4s, v5.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e24ccc7 // fmla v7.4s, v6.4s, v4.4s
+	WORD $0x3d8002c7 // str q7, [x22, #0]
+	WORD $0x3dc012c7 // ldr q7, [x22, #64]
+	WORD $0x4f8190a6 // fmul v6.4s, v5.4s, v1.s[0]
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4e33ccc7 // fmla v7.4s, v6.4s, v19.4s
+	WORD $0x3d8012c7 // str q7, [x22, #64]
+	WORD $0x3dc022c7 // ldr q7, [x22, #128]
+	WORD $0x4f8290a6 // fmul v6.4s, v5.4s, v2.s[0]
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x4e34ccc7 // fmla v7.4s, v6.4s, v20.4s
+	WORD $0x3d8022c7 // str q7, [x22, #128]
+	WORD $0x3dc032c7 // ldr q7, [x22, #192]
+	WORD $0x4f8390a6 // fmul v6.4s, v5.4s, v3.s[0]
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x4e37ccc7 // fmla v7.4s, v6.4s, v23.4s
+	WORD $0x3d8032c7 // str q7, [x22, #192]
+	WORD $0x3dc686e5 // ldr q5, [x23, #6672]
+	WORD $0x3dc006c7 // ldr q7, [x22, #16]
+	WORD $0x4f8090a6 // fmul v6.4s, v5.4s, v0.s[0]
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4e32ccc7 // fmla v7.4s, v6.4s, v18.4s
+	WORD $0x3d8006c7 // str q7, [x22, #16]
+	WORD $0x3dc016c7 // ldr q7, [x22, #80]
+	WORD $0x4f8190a6 // fmul v6.4s, v5.4s, v1.s[0]
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4e35ccc7 // fmla v7.4s, v6.4s, v21.4s
+	WORD $0x3d8016c7 // str q7, [x22, #80]
+	WORD $0x3dc026c7 // ldr q7, [x22, #144]
+	WORD $0x4f8290a6 // fmul v6.4s, v5.4s, v2.s[0]
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x4e36ccc7 // fmla v7.4s, v6.4s, v22.4s
+	WORD $0x3d8026c7 // str q7, [x22, #144]
+	WORD $0x3dc036c7 // ldr q7, [x22, #208]
+	WORD $0x4f8390a6 // fmul v6.4s, v5.4s, v3.s[0]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x4e39ccc7 // fmla v7.4s, v6.4s, v25.4s
+	WORD $0x3d8036c7 // str q7, [x22, #208]
+	ADD $64, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $128, R25
+	ADD $64, R26
+	SUB $1, R24
+	CBNZ R24, pass195
+	ADD $1280, R6
+	ADD $256, R7
+	SUB $4, R5
+	JMP rows4_194
+rowsNext193:
+rows2_198:
+	CMP $2, R5
+	BLT rowsNext197
+	// 2 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+block200:
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc0014a // ldr q10, [x10, #0]
+	WORD $0x3dc0514b // ldr q11, [x10, #320]
+	WORD $0x4ecb3940 // zip1 v0.2d, v10.2d, v11.2d
+	WORD $0x4ecb7941 // zip2 v1.2d, v10.2d, v11.2d
+	WORD $0x3dc00102 // ldr q2, [x8, #0]
+	WORD $0x3dc00503 // ldr q3, [x8, #16]
+	WORD $0x3dc00904 // ldr q4, [x8, #32]
+	WORD $0x3dc00d05 // ldr q5, [x8, #48]
+	WORD $0x3dc01106 // ldr q6, [x8, #64]
+	WORD $0x3dc01507 // ldr q7, [x8, #80]
+	WORD $0x3dc01908 // ldr q8, [x8, #96]
+	WORD $0x3dc01d09 // ldr q9, [x8, #112]
+	WORD $0x4e80a44c // smmla v12.4s, v2.16b, v0.16b
+	WORD $0x4e80a46d // smmla v13.4s, v3.16b, v0.16b
+	WORD $0x4e80a48e // smmla v14.4s, v4.16b, v0.16b
+	WORD $0x4e80a4af // smmla v15.4s, v5.16b, v0.16b
+	WORD $0x4e80a4d0 // smmla v16.4s, v6.16b, v0.16b
+	WORD $0x4e80a4f1 // smmla v17.4s, v7.16b, v0.16b
+	WORD $0x4e80a512 // smmla v18.4s, v8.16b, v0.16b
+	WORD $0x4e80a533 // smmla v19.4s, v9.16b, v0.16b
+	WORD $0x3dc02102 // ldr q2, [x8, #128]
+	WORD $0x3dc02503 // ldr q3, [x8, #144]
+	WORD $0x3dc02904 // ldr q4, [x8, #160]
+	WORD $0x3dc02d05 // ldr q5, [x8, #176]
+	WORD $0x3dc03106 // ldr q6, [x8, #192]
+	WORD $0x3dc03507 // ldr q7, [x8, #208]
+	WORD $0x3dc03908 // ldr q8, [x8, #224]
+	WORD $0x3dc03d09 // ldr q9, [x8, #240]
+	WORD $0x4e81a44c // smmla v12.4s, v2.16b, v1.16b
+	WORD $0x4e81a46d // smmla v13.4s, v3.16b, v1.16b
+	WORD $0x4e81a48e // smmla v14.4s, v4.16b, v1.16b
+	WORD $0x4e81a4af // smmla v15.4s, v5.16b, v1.16b
+	WORD $0x4e81a4d0 // smmla v16.4s, v6.16b, v1.16b
+	WORD $0x4e81a4f1 // smmla v17.4s, v7.16b, v1.16b
+	WORD $0x4e81a512 // smmla v18.4s, v8.16b, v1.16b
+	WORD $0x4e81a533 // smmla v19.4s, v9.16b, v1.16b
+	WORD $0x3dc0054a // ldr q10, [x10, #16]
+	WORD $0x3dc0554b // ldr q11, [x10, #336]
+	WORD $0x4ecb3940 // zip1 v0.2d, v10.2d, v11.2d
+	WORD $0x4ecb7941 // zip2 v1.2d, v10.2d, v11.2d
+	WORD $0x3dc04102 // ldr q2, [x8, #256]
+	WORD $0x3dc04503 // ldr q3, [x8, #272]
+	WORD $0x3dc04904 // ldr q4, [x8, #288]
+	WORD $0x3dc04d05 // ldr q5, [x8, #304]
+	WORD $0x3dc05106 // ldr q6, [x8, #320]
+	WORD $0x3dc05507 // ldr q7, [x8, #336]
+	WORD $0x3dc05908 // ldr q8, [x8, #352]
+	WORD $0x3dc05d09 // ldr q9, [x8, #368]
+	WORD $0x4e80a44c // smmla v12.4s, v2.16b, v0.16b
+	WORD $0x4e80a46d // smmla v13.4s, v3.16b, v0.16b
+	WORD $0x4e80a48e // smmla v14.4s, v4.16b, v0.16b
+	WORD $0x4e80a4af // smmla v15.4s, v5.16b, v0.16b
+	WORD $0x4e80a4d0 // smmla v16.4s, v6.16b, v0.16b
+	WORD $0x4e80a4f1 // smmla v17.4s, v7.16b, v0.16b
+	WORD $0x4e80a512 // smmla v18.4s, v8.16b, v0.16b
+	WORD $0x4e80a533 // smmla v19.4s, v9.16b, v0.16b
+	WORD $0x3dc06102 // ldr q2, [x8, #384]
+	WORD $0x3dc06503 // ldr q3, [x8, #400]
+	WORD $0x3dc06904 // ldr q4, [x8, #416]
+	WORD $0x3dc06d05 // ldr q5, [x8, #432]
+	WORD $0x3dc07106 // ldr q6, [x8, #448]
+	WORD $0x3dc07507 // ldr q7, [x8, #464]
+	WORD $0x3dc07908 // ldr q8, [x8, #480]
+	WORD $0x3dc07d09 // ldr q9, [x8, #496]
+	WORD $0x4e81a44c // smmla v12.4s, v2.16b, v1.16b
+	WORD $0x4e81a46d // smmla v13.4s, v3.16b, v1.16b
+	WORD $0x4e81a48e // smmla v14.4s, v4.16b, v1.16b
+	WORD $0x4e81a4af // smmla v15.4s, v5.16b, v1.16b
+	WORD $0x4e81a4d0 // smmla v16.4s, v6.16b, v1.16b
+	WORD $0x4e81a4f1 // smmla v17.4s, v7.16b, v1.16b
+	WORD $0x4e81a512 // smmla v18.4s, v8.16b, v1.16b
+	WORD $0x4e81a533 // smmla v19.4s, v9.16b, v1.16b
+	WORD $0x3dc40162 // ldr q2, [x11, #4096]
+	WORD $0x3dc40563 // ldr q3, [x11, #4112]
+	WORD $0x3dc40964 // ldr q4, [x11, #4128]
+	WORD $0x3dc40d65 // ldr q5, [x11, #4144]
+	WORD $0x3dc41166 // ldr q6, [x11, #4160]
+	WORD $0x3dc41567 // ldr q7, [x11, #4176]
+	WORD $0x3dc41968 // ldr q8, [x11, #4192]
+	WORD $0x3dc41d69 // ldr q9, [x11, #4208]
+	WORD $0x4ea29594 // mla v20.4s, v12.4s, v2.4s
+	WORD $0x4ea395b5 // mla v21.4s, v13.4s, v3.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	WORD $0x4ea69618 // mla v24.4s, v16.4s, v6.4s
+	WORD $0x4ea79639 // mla v25.4s, v17.4s, v7.4s
+	WORD $0x4ea8965a // mla v26.4s, v18.4s, v8.4s
+	WORD $0x4ea9967b // mla v27.4s, v19.4s, v9.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block200
+	WORD $0x4e951a82 // uzp1 v2.4s, v20.4s, v21.4s
+	WORD $0x4e955a95 // uzp2 v21.4s, v20.4s, v21.4s
+	WORD $0x4e971ad4 // uzp1 v20.4s, v22.4s, v23.4s
+	WORD $0x4e975ad7 // uzp2 v23.4s, v22.4s, v23.4s
+	WORD $0x4e991b16 // uzp1 v22.4s, v24.4s, v25.4s
+	WORD $0x4e995b19 // uzp2 v25.4s, v24.4s, v25.4s
+	WORD $0x4e9b1b58 // uzp1 v24.4s, v26.4s, v27.4s
+	WORD $0x4e9b5b5b // uzp2 v27.4s, v26.4s, v27.4s
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0x3dc682e3 // ldr q3, [x23, #6656]
+	WORD $0x3dc002c5 // ldr q5, [x22, #0]
+	WORD $0x4f809064 // fmul v4.4s, v3.4s, v0.s[0]
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4e22cc85 // fmla v5.4s, v4.4s, v2.4s
+	WORD $0x3d8002c5 // str q5, [x22, #0]
+	WORD $0x3dc012c5 // ldr q5, [x22, #64]
+	WORD $0x4f819064 // fmul v4.4s, v3.4s, v1.s[0]
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4e35cc85 // fmla v5.4s, v4.4s, v21.4s
+	WORD $0x3d8012c5 // str q5, [x22, #64]
+	WORD $0x3dc686e3 // ldr q3, [x23, #6672]
+	WORD $0x3dc006c5 // ldr q5, [x22, #16]
+	WORD $0x4f809064 // fmul v4.4s, v3.4s, v0.s[0]
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x4e34cc85 // fmla v5.4s, v4.4s, v20.4s
+	WORD $0x3d8006c5 // str q5, [x22, #16]
+	WORD $0x3dc016c5 // ldr q5, [x22, #80]
+	WORD $0x4f819064 // fmul v4.4s, v3.4s, v1.s[0]
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x4e37cc85 // fmla v5.4s, v4.4s, v23.4s
+	WORD $0x3d8016c5 // str q5, [x22, #80]
+	WORD $0x3dc68ae3 // ldr q3, [x23, #6688]
+	WORD $0x3dc00ac5 // ldr q5, [x22, #32]
+	WORD $0x4f809064 // fmul v4.4s, v3.4s, v0.s[0]
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x4e36cc85 // fmla v5.4s, v4.4s, v22.4s
+	WORD $0x3d800ac5 // str q5, [x22, #32]
+	WORD $0x3dc01ac5 // ldr q5, [x22, #96]
+	WORD $0x4f819064 // fmul v4.4s, v3.4s, v1.s[0]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x4e39cc85 // fmla v5.4s, v4.4s, v25.4s
+	WORD $0x3d801ac5 // str q5, [x22, #96]
+	WORD $0x3dc68ee3 // ldr q3, [x23, #6704]
+	WORD $0x3dc00ec5 // ldr q5, [x22, #48]
+	WORD $0x4f809064 // fmul v4.4s, v3.4s, v0.s[0]
+	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
+	WORD $0x4e38cc85 // fmla v5.4s, v4.4s, v24.4s
+	WORD $0x3d800ec5 // str q5, [x22, #48]
+	WORD $0x3dc01ec5 // ldr q5, [x22, #112]
+	WORD $0x4f819064 // fmul v4.4s, v3.4s, v1.s[0]
+	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
+	WORD $0x4e3bcc85 // fmla v5.4s, v4.4s, v27.4s
+	WORD $0x3d801ec5 // str q5, [x22, #112]
+	ADD $640, R6
+	ADD $128, R7
+	SUB $2, R5
+	JMP rows2_198
+rowsNext197:
+rows1_202:
+	CMP $1, R5
+	BLT rowsNext201
+	// 1 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+block204:
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00101 // ldr q1, [x8, #0]
+	WORD $0x3dc00502 // ldr q2, [x8, #16]
+	WORD $0x3dc00903 // ldr q3, [x8, #32]
+	WORD $0x3dc00d04 // ldr q4, [x8, #48]
+	WORD $0x3dc01105 // ldr q5, [x8, #64]
+	WORD $0x3dc01506 // ldr q6, [x8, #80]
+	WORD $0x3dc01907 // ldr q7, [x8, #96]
+	WORD $0x3dc01d08 // ldr q8, [x8, #112]
+	WORD $0x4e080409 // dup v9.2d, v0.d[0]
+	WORD $0x4e89942b // sdot v11.4s, v1.16b, v9.16b
+	WORD $0x4e89944c // sdot v12.4s, v2.16b, v9.16b
+	WORD $0x4e89946d // sdot v13.4s, v3.16b, v9.16b
+	WORD $0x4e89948e // sdot v14.4s, v4.16b, v9.16b
+	WORD $0x4e8994af // sdot v15.4s, v5.16b, v9.16b
+	WORD $0x4e8994d0 // sdot v16.4s, v6.16b, v9.16b
+	WORD $0x4e8994f1 // sdot v17.4s, v7.16b, v9.16b
+	WORD $0x4e899512 // sdot v18.4s, v8.16b, v9.16b
+	WORD $0x3dc02101 // ldr q1, [x8, #128]
+	WORD $0x3dc02502 // ldr q2, [x8, #144]
+	WORD $0x3dc02903 // ldr q3, [x8, #160]
+	WORD $0x3dc02d04 // ldr q4, [x8, #176]
+	WORD $0x3dc03105 // ldr q5, [x8, #192]
+	WORD $0x3dc03506 // ldr q6, [x8, #208]
+	WORD $0x3dc03907 // ldr q7, [x8, #224]
+	WORD $0x3dc03d08 // ldr q8, [x8, #240]
+	WORD $0x4e180409 // dup v9.2d, v0.d[1]
+	WORD $0x4e89942b // sdot v11.4s, v1.16b, v9.16b
+	WORD $0x4e89944c // sdot v12.4s, v2.16b, v9.16b
+	WORD $0x4e89946d // sdot v13.4s, v3.16b, v9.16b
+	WORD $0x4e89948e // sdot v14.4s, v4.16b, v9.16b
+	WORD $0x4e8994af // sdot v15.4s, v5.16b, v9.16b
+	WORD $0x4e8994d0 // sdot v16.4s, v6.16b, v9.16b
+	WORD $0x4e8994f1 // sdot v17.4s, v7.16b, v9.16b
+	WORD $0x4e899512 // sdot v18.4s, v8.16b, v9.16b
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc04101 // ldr q1, [x8, #256]
+	WORD $0x3dc04502 // ldr q2, [x8, #272]
+	WORD $0x3dc04903 // ldr q3, [x8, #288]
+	WORD $0x3dc04d04 // ldr q4, [x8, #304]
+	WORD $0x3dc05105 // ldr q5, [x8, #320]
+	WORD $0x3dc05506 // ldr q6, [x8, #336]
+	WORD $0x3dc05907 // ldr q7, [x8, #352]
+	WORD $0x3dc05d08 // ldr q8, [x8, #368]
+	WORD $0x4e080409 // dup v9.2d, v0.d[0]
+	WORD $0x4e89942b // sdot v11.4s, v1.16b, v9.16b
+	WORD $0x4e89944c // sdot v12.4s, v2.16b, v9.16b
+	WORD $0x4e89946d // sdot v13.4s, v3.16b, v9.16b
+	WORD $0x4e89948e // sdot v14.4s, v4.16b, v9.16b
+	WORD $0x4e8994af // sdot v15.4s, v5.16b, v9.16b
+	WORD $0x4e8994d0 // sdot v16.4s, v6.16b, v9.16b
+	WORD $0x4e8994f1 // sdot v17.4s, v7.16b, v9.16b
+	WORD $0x4e899512 // sdot v18.4s, v8.16b, v9.16b
+	WORD $0x3dc06101 // ldr q1, [x8, #384]
+	WORD $0x3dc06502 // ldr q2, [x8, #400]
+	WORD $0x3dc06903 // ldr q3, [x8, #416]
+	WORD $0x3dc06d04 // ldr q4, [x8, #432]
+	WORD $0x3dc07105 // ldr q5, [x8, #448]
+	WORD $0x3dc07506 // ldr q6, [x8, #464]
+	WORD $0x3dc07907 // ldr q7, [x8, #480]
+	WORD $0x3dc07d08 // ldr q8, [x8, #496]
+	WORD $0x4e180409 // dup v9.2d, v0.d[1]
+	WORD $0x4e89942b // sdot v11.4s, v1.16b, v9.16b
+	WORD $0x4e89944c // sdot v12.4s, v2.16b, v9.16b
+	WORD $0x4e89946d // sdot v13.4s, v3.16b, v9.16b
+	WORD $0x4e89948e // sdot v14.4s, v4.16b, v9.16b
+	WORD $0x4e8994af // sdot v15.4s, v5.16b, v9.16b
+	WORD $0x4e8994d0 // sdot v16.4s, v6.16b, v9.16b
+	WORD $0x4e8994f1 // sdot v17.4s, v7.16b, v9.16b
+	WORD $0x4e899512 // sdot v18.4s, v8.16b, v9.16b
+	WORD $0x3dc40161 // ldr q1, [x11, #4096]
+	WORD $0x3dc40562 // ldr q2, [x11, #4112]
+	WORD $0x3dc40963 // ldr q3, [x11, #4128]
+	WORD $0x3dc40d64 // ldr q4, [x11, #4144]
+	WORD $0x3dc41165 // ldr q5, [x11, #4160]
+	WORD $0x3dc41566 // ldr q6, [x11, #4176]
+	WORD $0x3dc41967 // ldr q7, [x11, #4192]
+	WORD $0x3dc41d68 // ldr q8, [x11, #4208]
+	WORD $0x4ea19573 // mla v19.4s, v11.4s, v1.4s
+	WORD $0x4ea29594 // mla v20.4s, v12.4s, v2.4s
+	WORD $0x4ea395b5 // mla v21.4s, v13.4s, v3.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	WORD $0x4ea69618 // mla v24.4s, v16.4s, v6.4s
+	WORD $0x4ea79639 // mla v25.4s, v17.4s, v7.4s
+	WORD $0x4ea8965a // mla v26.4s, v18.4s, v8.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block204
+	WORD $0x4eb4be73 // addp v19.4s, v19.4s, v20.4s
+	WORD $0x4eb6beb5 // addp v21.4s, v21.4s, v22.4s
+	WORD $0x4eb8bef7 // addp v23.4s, v23.4s, v24.4s
+	WORD $0x4ebabf39 // addp v25.4s, v25.4s, v26.4s
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
+	WORD $0x3dc002c3 // ldr q3, [x22, #0]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4e33cc43 // fmla v3.4s, v2.4s, v19.4s
+	WORD $0x3d8002c3 // str q3, [x22, #0]
+	WORD $0x3dc686e1 // ldr q1, [x23, #6672]
+	WORD $0x3dc006c3 // ldr q3, [x22, #16]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4e35cc43 // fmla v3.4s, v2.4s, v21.4s
+	WORD $0x3d8006c3 // str q3, [x22, #16]
+	WORD $0x3dc68ae1 // ldr q1, [x23, #6688]
+	WORD $0x3dc00ac3 // ldr q3, [x22, #32]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x4e37cc43 // fmla v3.4s, v2.4s, v23.4s
+	WORD $0x3d800ac3 // str q3, [x22, #32]
+	WORD $0x3dc68ee1 // ldr q1, [x23, #6704]
+	WORD $0x3dc00ec3 // ldr q3, [x22, #48]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x4e39cc43 // fmla v3.4s, v2.4s, v25.4s
+	WORD $0x3d800ec3 // str q3, [x22, #48]
+	ADD $320, R6
+	ADD $64, R7
+	SUB $1, R5
+rowsNext201:
+next190:
+	MOVD groupArgs_next(R0), R8
+	ADD R8, R3
+	SUB $1, R4
+	JMP super189
+done191:
+	RET
+
+// func groupMXFP4I8MM(a *groupArgs)
+TEXT ·groupMXFP4I8MM(SB), NOSPLIT, $0-8
+	MOVD a+0(FP), R0
+	MOVD groupArgs_rows(R0), R5
+	CMP $4, R5
+	BGE many205
+	JMP ·groupMXFP4DotProd(SB)
+many205:
+	MOVD groupArgs_w(R0), R1
+	MOVD groupArgs_panel(R0), R2
+	MOVD groupArgs_acts(R0), R3
+	MOVD groupArgs_blocks(R0), R4
+super206:
+	CMP $0, R4
+	BLE done208
+	MOVD $8, R15
+	CMP R15, R4
+	CSEL LT, R4, R15, R15
+	MOVD R15, R13
+	MOVD R2, R8
+	MOVD R2, R11
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	MOVD $matmul_i8mm_codesMXFP4<>(SB), R19
+	WORD $0x3dc0027e // ldr q30, [x19, #0]
+unpack209:
+	PRFM 8192(R1), PLDL1KEEP
+	PRFM 8256(R1), PLDL1KEEP
+	PRFM 8320(R1), PLDL1KEEP
+	PRFM 8384(R1), PLDL1KEEP
+	PRFM 8448(R1), PLDL1KEEP
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x4f0107e5 // movi v5.4s, #63, lsl #0
+	WORD $0x2f08a401 // ushll v1.8h, v0.8b, #0
+	WORD $0x2f10a422 // ushll v2.4s, v1.4h, #0
+	WORD $0x6f3f0443 // ushr v3.4s, v2.4s, #1
+	WORD $0x6ea38442 // sub v2.4s, v2.4s, v3.4s
+	WORD $0x4ea58442 // add v2.4s, v2.4s, v5.4s
+	WORD $0x4f375442 // shl v2.4s, v2.4s, #23
+	WORD $0x4ea58463 // add v3.4s, v3.4s, v5.4s
+	WORD $0x4f375463 // shl v3.4s, v3.4s, #23
+	WORD $0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
+	WORD $0x3d840162 // str q2, [x11, #4096]
+	WORD $0x6f10a422 // ushll2 v2.4s, v1.8h, #0
+	WORD $0x6f3f0443 // ushr v3.4s, v2.4s, #1
+	WORD $0x6ea38442 // sub v2.4s, v2.4s, v3.4s
+	WORD $0x4ea58442 // add v2.4s, v2.4s, v5.4s
+	WORD $0x4f375442 // shl v2.4s, v2.4s, #23
+	WORD $0x4ea58463 // add v3.4s, v3.4s, v5.4s
+	WORD $0x4f375463 // shl v3.4s, v3.4s, #23
+	WORD $0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
+	WORD $0x3d840562 // str q2, [x11, #4112]
+	WORD $0x6f08a401 // ushll2 v1.8h, v0.16b, #0
+	WORD $0x2f10a422 // ushll v2.4s, v1.4h, #0
+	WORD $0x6f3f0443 // ushr v3.4s, v2.4s, #1
+	WORD $0x6ea38442 // sub v2.4s, v2.4s, v3.4s
+	WORD $0x4ea58442 // add v2.4s, v2.4s, v5.4s
+	WORD $0x4f375442 // shl v2.4s, v2.4s, #23
+	WORD $0x4ea58463 // add v3.4s, v3.4s, v5.4s
+	WORD $0x4f375463 // shl v3.4s, v3.4s, #23
+	WORD $0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
+	WORD $0x3d840962 // str q2, [x11, #4128]
+	WORD $0x6f10a422 // ushll2 v2.4s, v1.8h, #0
+	WORD $0x6f3f0443 // ushr v3.4s, v2.4s, #1
+	WORD $0x6ea38442 // sub v2.4s, v2.4s, v3.4s
+	WORD $0x4ea58442 // add v2.4s, v2.4s, v5.4s
+	WORD $0x4f375442 // shl v2.4s, v2.4s, #23
+	WORD $0x4ea58463 // add v3.4s, v3.4s, v5.4s
+	WORD $0x4f375463 // shl v3.4s, v3.4s, #23
+	WORD $0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
+	WORD $0x3d840d62 // str q2, [x11, #4144]
+	WORD $0x3dc00425 // ldr q5, [x1, #16]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d800116 // str q22, [x8, #0]
+	WORD $0x3d800517 // str q23, [x8, #16]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d804116 // str q22, [x8, #256]
+	WORD $0x3d804517 // str q23, [x8, #272]
+	WORD $0x3dc02425 // ldr q5, [x1, #144]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03425 // ldr q5, [x1, #208]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d802116 // str q22, [x8, #128]
+	WORD $0x3d802517 // str q23, [x8, #144]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d806116 // str q22, [x8, #384]
+	WORD $0x3d806517 // str q23, [x8, #400]
+	WORD $0x3dc00825 // ldr q5, [x1, #32]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01825 // ldr q5, [x1, #96]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d800916 // str q22, [x8, #32]
+	WORD $0x3d800d17 // str q23, [x8, #48]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d804916 // str q22, [x8, #288]
+	WORD $0x3d804d17 // str q23, [x8, #304]
+	WORD $0x3dc02825 // ldr q5, [x1, #160]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03825 // ldr q5, [x1, #224]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d802916 // str q22, [x8, #160]
+	WORD $0x3d802d17 // str q23, [x8, #176]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d806916 // str q22, [x8, #416]
+	WORD $0x3d806d17 // str q23, [x8, #432]
+	WORD $0x3dc00c25 // ldr q5, [x1, #48]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01c25 // ldr q5, [x1, #112]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d801116 // str q22, [x8, #64]
+	WORD $0x3d801517 // str q23, [x8, #80]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d805116 // str q22, [x8, #320]
+	WORD $0x3d805517 // str q23, [x8, #336]
+	WORD $0x3dc02c25 // ldr q5, [x1, #176]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03c25 // ldr q5, [x1, #240]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d803116 // str q22, [x8, #192]
+	WORD $0x3d803517 // str q23, [x8, #208]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d807116 // str q22, [x8, #448]
+	WORD $0x3d807517 // str q23, [x8, #464]
+	WORD $0x3dc01025 // ldr q5, [x1, #64]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc02025 // ldr q5, [x1, #128]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d801916 // str q22, [x8, #96]
+	WORD $0x3d801d17 // str q23, [x8, #112]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d805916 // str q22, [x8, #352]
+	WORD $0x3d805d17 // str q23, [x8, #368]
+	WORD $0x3dc03025 // ldr q5, [x1, #192]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc04025 // ldr q5, [x1, #256]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d803916 // str q22, [x8, #224]
+	WORD $0x3d803d17 // str q23, [x8, #240]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d807916 // str q22, [x8, #480]
+	WORD $0x3d807d17 // str q23, [x8, #496]
+	ADD $272, R1
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, unpack209
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	MOVD groupArgs_rows(R0), R5
+rows4_211:
+	CMP $4, R5
+	BLT rowsNext210
+	// 4 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass212:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002d2 // ldr q18, [x22, #0]
+	WORD $0x3dc006d3 // ldr q19, [x22, #16]
+	WORD $0x3dc012d4 // ldr q20, [x22, #64]
+	WORD $0x3dc016d5 // ldr q21, [x22, #80]
+	WORD $0x3dc022d6 // ldr q22, [x22, #128]
+	WORD $0x3dc026d7 // ldr q23, [x22, #144]
+	WORD $0x3dc032d8 // ldr q24, [x22, #192]
+	WORD $0x3dc036d9 // ldr q25, [x22, #208]
+block213:
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x3dc00148 // ldr q8, [x10, #0]
+	WORD $0x3dc05949 // ldr q9, [x10, #352]
+	WORD $0x4ec93900 // zip1 v0.2d, v8.2d, v9.2d
+	WORD $0x4ec97901 // zip2 v1.2d, v8.2d, v9.2d
+	WORD $0x3dc0b148 // ldr q8, [x10, #704]
+	WORD $0x3dc10949 // ldr q9, [x10, #1056]
+	WORD $0x4ec93902 // zip1 v2.2d, v8.2d, v9.2d
+	WORD $0x4ec97903 // zip2 v3.2d, v8.2d, v9.2d
+	WORD $0x3dc00104 // ldr q4, [x8, #0]
+	WORD $0x3dc00505 // ldr q5, [x8, #16]
+	WORD $0x3dc00906 // ldr q6, [x8, #32]
+	WORD $0x3dc00d07 // ldr q7, [x8, #48]
+	WORD $0x4e80a48a // smmla v10.4s, v4.16b, v0.16b
+	WORD $0x4e80a4ab // smmla v11.4s, v5.16b, v0.16b
+	WORD $0x4e80a4cc // smmla v12.4s, v6.16b, v0.16b
+	WORD $0x4e80a4ed // smmla v13.4s, v7.16b, v0.16b
+	WORD $0x4e82a48e // smmla v14.4s, v4.16b, v2.16b
+	WORD $0x4e82a4af // smmla v15.4s, v5.16b, v2.16b
+	WORD $0x4e82a4d0 // smmla v16.4s, v6.16b, v2.16b
+	WORD $0x4e82a4f1 // smmla v17.4s, v7.16b, v2.16b
+	WORD $0x3dc02104 // ldr q4, [x8, #128]
+	WORD $0x3dc02505 // ldr q5, [x8, #144]
+	WORD $0x3dc02906 // ldr q6, [x8, #160]
+	WORD $0x3dc02d07 // ldr q7, [x8, #176]
+	WORD $0x4e81a48a // smmla v10.4s, v4.16b, v1.16b
+	WORD $0x4e81a4ab // smmla v11.4s, v5.16b, v1.16b
+	WORD $0x4e81a4cc // smmla v12.4s, v6.16b, v1.16b
+	WORD $0x4e81a4ed // smmla v13.4s, v7.16b, v1.16b
+	WORD $0x4e83a48e // smmla v14.4s, v4.16b, v3.16b
+	WORD $0x4e83a4af // smmla v15.4s, v5.16b, v3.16b
+	WORD $0x4e83a4d0 // smmla v16.4s, v6.16b, v3.16b
+	WORD $0x4e83a4f1 // smmla v17.4s, v7.16b, v3.16b
+	WORD $0x3dc00548 // ldr q8, [x10, #16]
+	WORD $0x3dc05d49 // ldr q9, [x10, #368]
+	WORD $0x4ec93900 // zip1 v0.2d, v8.2d, v9.2d
+	WORD $0x4ec97901 // zip2 v1.2d, v8.2d, v9.2d
+	WORD $0x3dc0b548 // ldr q8, [x10, #720]
+	WORD $0x3dc10d49 // ldr q9, [x10, #1072]
+	WORD $0x4ec93902 // zip1 v2.2d, v8.2d, v9.2d
+	WORD $0x4ec97903 // zip2 v3.2d, v8.2d, v9.2d
+	WORD $0x3dc04104 // ldr q4, [x8, #256]
+	WORD $0x3dc04505 // ldr q5, [x8, #272]
+	WORD $0x3dc04906 // ldr q6, [x8, #288]
+	WORD $0x3dc04d07 // ldr q7, [x8, #304]
+	WORD $0x4e80a48a // smmla v10.4s, v4.16b, v0.16b
+	WORD $0x4e80a4ab // smmla v11.4s, v5.16b, v0.16b
+	WORD $0x4e80a4cc // smmla v12.4s, v6.16b, v0.16b
+	WORD $0x4e80a4ed // smmla v13.4s, v7.16b, v0.16b
+	WORD $0x4e82a48e // smmla v14.4s, v4.16b, v2.16b
+	WORD $0x4e82a4af // smmla v15.4s, v5.16b, v2.16b
+	WORD $0x4e82a4d0 // smmla v16.4s, v6.16b, v2.16b
+	WORD $0x4e82a4f1 // smmla v17.4s, v7.16b, v2.16b
+	WORD $0x3dc06104 // ldr q4, [x8, #384]
+	WORD $0x3dc06505 // ldr q5, [x8, #400]
+	WORD $0x3dc06906 // ldr q6, [x8, #416]
+	WORD $0x3dc06d07 // ldr q7, [x8, #432]
+	WORD $0x4e81a48a // smmla v10.4s, v4.16b, v1.16b
+	WORD $0x4e81a4ab // smmla v11.4s, v5.16b, v1.16b
+	WORD $0x4e81a4cc // smmla v12.4s, v6.16b, v1.16b
+	WORD $0x4e81a4ed // smmla v13.4s, v7.16b, v1.16b
+	WORD $0x4e83a48e // smmla v14.4s, v4.16b, v3.16b
+	WORD $0x4e83a4af // smmla v15.4s, v5.16b, v3.16b
+	WORD $0x4e83a4d0 // smmla v16.4s, v6.16b, v3.16b
+	WORD $0x4e83a4f1 // smmla v17.4s, v7.16b, v3.16b
+	WORD $0x4e8b1944 // uzp1 v4.4s, v10.4s, v11.4s
+	WORD $0x4e8b594b // uzp2 v11.4s, v10.4s, v11.4s
+	WORD $0x4e8d198a // uzp1 v10.4s, v12.4s, v13.4s
+	WORD $0x4e8d598d // uzp2 v13.4s, v12.4s, v13.4s
+	WORD $0x4e8f19cc // uzp1 v12.4s, v14.4s, v15.4s
+	WORD $0x4e8f59cf // uzp2 v15.4s, v14.4s, v15.4s
+	WORD $0x4e911a0e // uzp1 v14.4s, v16.4s, v17.4s
+	WORD $0x4e915a11 // uzp2 v17.4s, v16.4s, v17.4s
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd426181 // ldr s1, [x12, #608]
+	WORD $0xbd43c182 // ldr s2, [x12, #960]
+	WORD $0xbd452183 // ldr s3, [x12, #1312]
+	WORD $0x3dc40169 // ldr q9, [x11, #4096]
+	WORD $0x4f809130 // fmul v16.4s, v9.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e24ce12 // fmla v18.4s, v16.4s, v4.4s
+	WORD $0x4f819130 // fmul v16.4s, v9.4s, v1.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bce14 // fmla v20.4s, v16.4s, v11.4s
+	WORD $0x4f829130 // fmul v16.4s, v9.4s, v2.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2cce16 // fmla v22.4s, v16.4s, v12.4s
+	WORD $0x4f839130 // fmul v16.4s, v9.4s, v3.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fce18 // fmla v24.4s, v16.4s, v15.4s
+	WORD $0x3dc40569 // ldr q9, [x11, #4112]
+	WORD $0x4f809130 // fmul v16.4s, v9.4s, v0.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2ace13 // fmla v19.4s, v16.4s, v10.4s
+	WORD $0x4f819130 // fmul v16.4s, v9.4s, v1.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dce15 // fmla v21.4s, v16.4s, v13.4s
+	WORD $0x4f829130 // fmul v16.4s, v9.4s, v2.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2ece17 // fmla v23.4s, v16.4s, v14.4s
+	WORD $0x4f839130 // fmul v16.4s, v9.4s, v3.s[0]
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4e31ce19 // fmla v25.4s, v16.4s, v17.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block213
+	WORD $0x3d8002d2 // str q18, [x22, #0]
+	WORD $0x3d8006d3 // str q19, [x22, #16]
+	WORD $0x3d8012d4 // str q20, [x22, #64]
+	WORD $0x3d8016d5 // str q21, [x22, #80]
+	WORD $0x3d8022d6 // str q22, [x22, #128]
+	WORD $0x3d8026d7 // str q23, [x22, #144]
+	WORD $0x3d8032d8 // str q24, [x22, #192]
+	WORD $0x3d8036d9 // str q25, [x22, #208]
+	ADD $64, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $128, R25
+	ADD $64, R26
+	SUB $1, R24
+	CBNZ R24, pass212
+	ADD $1408, R6
+	ADD $256, R7
+	SUB $4, R5
+	JMP rows4_211
+rowsNext210:
+rows2_215:
+	CMP $2, R5
+	BLT rowsNext214
+	// 2 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002d4 // ldr q20, [x22, #0]
+	WORD $0x3dc006d5 // ldr q21, [x22, #16]
+	WORD $0x3dc00ad6 // ldr q22, [x22, #32]
+	WORD $0x3dc00ed7 // ldr q23, [x22, #48]
+	WORD $0x3dc012d8 // ldr q24, [x22, #64]
+	WORD $0x3dc016d9 // ldr q25, [x22, #80]
+	WORD $0x3dc01ada // ldr q26, [x22, #96]
+	WORD $0x3dc01edb // ldr q27, [x22, #112]
+block217:
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc0014a // ldr q10, [x10, #0]
+	WORD $0x3dc0594b // ldr q11, [x10, #352]
+	WORD $0x4ecb3940 // zip1 v0.2d, v10.2d, v11.2d
+	WORD $0x4ecb7941 // zip2 v1.2d, v10.2d, v11.2d
+	WORD $0x3dc00102 // ldr q2, [x8, #0]
+	WORD $0x3dc00503 // ldr q3, [x8, #16]
+	WORD $0x3dc00904 // ldr q4, [x8, #32]
+	WORD $0x3dc00d05 // ldr q5, [x8, #48]
+	WORD $0x3dc01106 // ldr q6, [x8, #64]
+	WORD $0x3dc01507 // ldr q7, [x8, #80]
+	WORD $0x3dc01908 // ldr q8, [x8, #96]
+	WORD $0x3dc01d09 // ldr q9, [x8, #112]
+	WORD $0x4e80a44c // smmla v12.4s, v2.16b, v0.16b
+	WORD $0x4e80a46d // smmla v13.4s, v3.16b, v0.16b
+	WORD $0x4e80a48e // smmla v14.4s, v4.16b, v0.16b
+	WORD $0x4e80a4af // smmla v15.4s, v5.16b, v0.16b
+	WORD $0x4e80a4d0 // smmla v16.4s, v6.16b, v0.16b
+	WORD $0x4e80a4f1 // smmla v17.4s, v7.16b, v0.16b
+	WORD $0x4e80a512 // smmla v18.4s, v8.16b, v0.16b
+	WORD $0x4e80a533 // smmla v19.4s, v9.16b, v0.16b
+	WORD $0x3dc02102 // ldr q2, [x8, #128]
+	WORD $0x3dc02503 // ldr q3, [x8, #144]
+	WORD $0x3dc02904 // ldr q4, [x8, #160]
+	WORD $0x3dc02d05 // ldr q5, [x8, #176]
+	WORD $0x3dc03106 // ldr q6, [x8, #192]
+	WORD $0x3dc03507 // ldr q7, [x8, #208]
+	WORD $0x3dc03908 // ldr q8, [x8, #224]
+	WORD $0x3dc03d09 // ldr q9, [x8, #240]
+	WORD $0x4e81a44c // smmla v12.4s, v2.16b, v1.16b
+	WORD $0x4e81a46d // smmla v13.4s, v3.16b, v1.16b
+	WORD $0x4e81a48e // smmla v14.4s, v4.16b, v1.16b
+	WORD $0x4e81a4af // smmla v15.4s, v5.16b, v1.16b
+	WORD $0x4e81a4d0 // smmla v16.4s, v6.16b, v1.16b
+	WORD $0x4e81a4f1 // smmla v17.4s, v7.16b, v1.16b
+	WORD $0x4e81a512 // smmla v18.4s, v8.16b, v1.16b
+	WORD $0x4e81a533 // smmla v19.4s, v9.16b, v1.16b
+	WORD $0x3dc0054a // ldr q10, [x10, #16]
+	WORD $0x3dc05d4b // ldr q11, [x10, #368]
+	WORD $0x4ecb3940 // zip1 v0.2d, v10.2d, v11.2d
+	WORD $0x4ecb7941 // zip2 v1.2d, v10.2d, v11.2d
+	WORD $0x3dc04102 // ldr q2, [x8, #256]
+	WORD $0x3dc04503 // ldr q3, [x8, #272]
+	WORD $0x3dc04904 // ldr q4, [x8, #288]
+	WORD $0x3dc04d05 // ldr q5, [x8, #304]
+	WORD $0x3dc05106 // ldr q6, [x8, #320]
+	WORD $0x3dc05507 // ldr q7, [x8, #336]
+	WORD $0x3dc05908 // ldr q8, [x8, #352]
+	WORD $0x3dc05d09 // ldr q9, [x8, #368]
+	WORD $0x4e80a44c // smmla v12.4s, v2.16b, v0.16b
+	WORD $0x4e80a46d // smmla v13.4s, v3.16b, v0.16b
+	WORD $0x4e80a48e // smmla v14.4s, v4.16b, v0.16b
+	WORD $0x4e80a4af // smmla v15.4s, v5.16b, v0.16b
+	WORD $0x4e80a4d0 // smmla v16.4s, v6.16b, v0.16b
+	WORD $0x4e80a4f1 // smmla v17.4s, v7.16b, v0.16b
+	WORD $0x4e80a512 // smmla v18.4s, v8.16b, v0.16b
+	WORD $0x4e80a533 // smmla v19.4s, v9.16b, v0.16b
+	WORD $0x3dc06102 // ldr q2, [x8, #384]
+	WORD $0x3dc06503 // ldr q3, [x8, #400]
+	WORD $0x3dc06904 // ldr q4, [x8, #416]
+	WORD $0x3dc06d05 // ldr q5, [x8, #432]
+	WORD $0x3dc07106 // ldr q6, [x8, #448]
+	WORD $0x3dc07507 // ldr q7, [x8, #464]
+	WORD $0x3dc07908 // ldr q8, [x8, #480]
+	WORD $0x3dc07d09 // ldr q9, [x8, #496]
+	WORD $0x4e81a44c // smmla v12.4s, v2.16b, v1.16b
+	WORD $0x4e81a46d // smmla v13.4s, v3.16b, v1.16b
+	WORD $0x4e81a48e // smmla v14.4s, v4.16b, v1.16b
+	WORD $0x4e81a4af // smmla v15.4s, v5.16b, v1.16b
+	WORD $0x4e81a4d0 // smmla v16.4s, v6.16b, v1.16b
+	WORD $0x4e81a4f1 // smmla v17.4s, v7.16b, v1.16b
+	WORD $0x4e81a512 // smmla v18.4s, v8.16b, v1.16b
+	WORD $0x4e81a533 // smmla v19.4s, v9.16b, v1.16b
+	WORD $0x4e8d1982 // uzp1 v2.4s, v12.4s, v13.4s
+	WORD $0x4e8d598d // uzp2 v13.4s, v12.4s, v13.4s
+	WORD $0x4e8f19cc // uzp1 v12.4s, v14.4s, v15.4s
+	WORD $0x4e8f59cf // uzp2 v15.4s, v14.4s, v15.4s
+	WORD $0x4e911a0e // uzp1 v14.4s, v16.4s, v17.4s
+	WORD $0x4e915a11 // uzp2 v17.4s, v16.4s, v17.4s
+	WORD $0x4e931a50 // uzp1 v16.4s, v18.4s, v19.4s
+	WORD $0x4e935a53 // uzp2 v19.4s, v18.4s, v19.4s
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd426181 // ldr s1, [x12, #608]
+	WORD $0x3dc40165 // ldr q5, [x11, #4096]
+	WORD $0x4f8090a6 // fmul v6.4s, v5.4s, v0.s[0]
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4e22ccd4 // fmla v20.4s, v6.4s, v2.4s
+	WORD $0x4f8190a6 // fmul v6.4s, v5.4s, v1.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dccd8 // fmla v24.4s, v6.4s, v13.4s
+	WORD $0x3dc40565 // ldr q5, [x11, #4112]
+	WORD $0x4f8090a6 // fmul v6.4s, v5.4s, v0.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2cccd5 // fmla v21.4s, v6.4s, v12.4s
+	WORD $0x4f8190a6 // fmul v6.4s, v5.4s, v1.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fccd9 // fmla v25.4s, v6.4s, v15.4s
+	WORD $0x3dc40965 // ldr q5, [x11, #4128]
+	WORD $0x4f8090a6 // fmul v6.4s, v5.4s, v0.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2eccd6 // fmla v22.4s, v6.4s, v14.4s
+	WORD $0x4f8190a6 // fmul v6.4s, v5.4s, v1.s[0]
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4e31ccda // fmla v26.4s, v6.4s, v17.4s
+	WORD $0x3dc40d65 // ldr q5, [x11, #4144]
+	WORD $0x4f8090a6 // fmul v6.4s, v5.4s, v0.s[0]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e30ccd7 // fmla v23.4s, v6.4s, v16.4s
+	WORD $0x4f8190a6 // fmul v6.4s, v5.4s, v1.s[0]
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4e33ccdb // fmla v27.4s, v6.4s, v19.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block217
+	WORD $0x3d8002d4 // str q20, [x22, #0]
+	WORD $0x3d8006d5 // str q21, [x22, #16]
+	WORD $0x3d800ad6 // str q22, [x22, #32]
+	WORD $0x3d800ed7 // str q23, [x22, #48]
+	WORD $0x3d8012d8 // str q24, [x22, #64]
+	WORD $0x3d8016d9 // str q25, [x22, #80]
+	WORD $0x3d801ada // str q26, [x22, #96]
+	WORD $0x3d801edb // str q27, [x22, #112]
+	ADD $704, R6
+	ADD $128, R7
+	SUB $2, R5
+	JMP rows2_215
+rowsNext214:
+rows1_219:
+	CMP $1, R5
+	BLT rowsNext218
+	// 1 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002d3 // ldr q19, [x22, #0]
+	WORD $0x3dc006d4 // ldr q20, [x22, #16]
+	WORD $0x3dc00ad5 // ldr q21, [x22, #32]
+	WORD $0x3dc00ed6 // ldr q22, [x22, #48]
+block221:
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00101 // ldr q1, [x8, #0]
+	WORD $0x3dc00502 // ldr q2, [x8, #16]
+	WORD $0x3dc00903 // ldr q3, [x8, #32]
+	WORD $0x3dc00d04 // ldr q4, [x8, #48]
+	WORD $0x3dc01105 // ldr q5, [x8, #64]
+	WORD $0x3dc01506 // ldr q6, [x8, #80]
+	WORD $0x3dc01907 // ldr q7, [x8, #96]
+	WORD $0x3dc01d08 // ldr q8, [x8, #112]
+	WORD $0x4e080409 // dup v9.2d, v0.d[0]
+	WORD $0x4e89942b // sdot v11.4s, v1.16b, v9.16b
+	WORD $0x4e89944c // sdot v12.4s, v2.16b, v9.16b
+	WORD $0x4e89946d // sdot v13.4s, v3.16b, v9.16b
+	WORD $0x4e89948e // sdot v14.4s, v4.16b, v9.16b
+	WORD $0x4e8994af // sdot v15.4s, v5.16b, v9.16b
+	WORD $0x4e8994d0 // sdot v16.4s, v6.16b, v9.16b
+	WORD $0x4e8994f1 // sdot v17.4s, v7.16b, v9.16b
+	WORD $0x4e899512 // sdot v18.4s, v8.16b, v9.16b
+	WORD $0x3dc02101 // ldr q1, [x8, #128]
+	WORD $0x3dc02502 // ldr q2, [x8, #144]
+	WORD $0x3dc02903 // ldr q3, [x8, #160]
+	WORD $0x3dc02d04 // ldr q4, [x8, #176]
+	WORD $0x3dc03105 // ldr q5, [x8, #192]
+	WORD $0x3dc03506 // ldr q6, [x8, #208]
+	WORD $0x3dc03907 // ldr q7, [x8, #224]
+	WORD $0x3dc03d08 // ldr q8, [x8, #240]
+	WORD $0x4e180409 // dup v9.2d, v0.d[1]
+	WORD $0x4e89942b // sdot v11.4s, v1.16b, v9.16b
+	WORD $0x4e89944c // sdot v12.4s, v2.16b, v9.16b
+	WORD $0x4e89946d // sdot v13.4s, v3.16b, v9.16b
+	WORD $0x4e89948e // sdot v14.4s, v4.16b, v9.16b
+	WORD $0x4e8994af // sdot v15.4s, v5.16b, v9.16b
+	WORD $0x4e8994d0 // sdot v16.4s, v6.16b, v9.16b
+	WORD $0x4e8994f1 // sdot v17.4s, v7.16b, v9.16b
+	WORD $0x4e899512 // sdot v18.4s, v8.16b, v9.16b
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc04101 // ldr q1, [x8, #256]
+	WORD $0x3dc04502 // ldr q2, [x8, #272]
+	WORD $0x3dc04903 // ldr q3, [x8, #288]
+	WORD $0x3dc04d04 // ldr q4, [x8, #304]
+	WORD $0x3dc05105 // ldr q5, [x8, #320]
+	WORD $0x3dc05506 // ldr q6, [x8, #336]
+	WORD $0x3dc05907 // ldr q7, [x8, #352]
+	WORD $0x3dc05d08 // ldr q8, [x8, #368]
+	WORD $0x4e080409 // dup v9.2d, v0.d[0]
+	WORD $0x4e89942b // sdot v11.4s, v1.16b, v9.16b
+	WORD $0x4e89944c // sdot v12.4s, v2.16b, v9.16b
+	WORD $0x4e89946d // sdot v13.4s, v3.16b, v9.16b
+	WORD $0x4e89948e // sdot v14.4s, v4.16b, v9.16b
+	WORD $0x4e8994af // sdot v15.4s, v5.16b, v9.16b
+	WORD $0x4e8994d0 // sdot v16.4s, v6.16b, v9.16b
+	WORD $0x4e8994f1 // sdot v17.4s, v7.16b, v9.16b
+	WORD $0x4e899512 // sdot v18.4s, v8.16b, v9.16b
+	WORD $0x3dc06101 // ldr q1, [x8, #384]
+	WORD $0x3dc06502 // ldr q2, [x8, #400]
+	WORD $0x3dc06903 // ldr q3, [x8, #416]
+	WORD $0x3dc06d04 // ldr q4, [x8, #432]
+	WORD $0x3dc07105 // ldr q5, [x8, #448]
+	WORD $0x3dc07506 // ldr q6, [x8, #464]
+	WORD $0x3dc07907 // ldr q7, [x8, #480]
+	WORD $0x3dc07d08 // ldr q8, [x8, #496]
+	WORD $0x4e180409 // dup v9.2d, v0.d[1]
+	WORD $0x4e89942b // sdot v11.4s, v1.16b, v9.16b
+	WORD $0x4e89944c // sdot v12.4s, v2.16b, v9.16b
+	WORD $0x4e89946d // sdot v13.4s, v3.16b, v9.16b
+	WORD $0x4e89948e // sdot v14.4s, v4.16b, v9.16b
+	WORD $0x4e8994af // sdot v15.4s, v5.16b, v9.16b
+	WORD $0x4e8994d0 // sdot v16.4s, v6.16b, v9.16b
+	WORD $0x4e8994f1 // sdot v17.4s, v7.16b, v9.16b
+	WORD $0x4e899512 // sdot v18.4s, v8.16b, v9.16b
+	WORD $0x4eacbd6b // addp v11.4s, v11.4s, v12.4s
+	WORD $0x4eaebdad // addp v13.4s, v13.4s, v14.4s
+	WORD $0x4eb0bdef // addp v15.4s, v15.4s, v16.4s
+	WORD $0x4eb2be31 // addp v17.4s, v17.4s, v18.4s
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0x3dc40162 // ldr q2, [x11, #4096]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bcc73 // fmla v19.4s, v3.4s, v11.4s
+	WORD $0x3dc40562 // ldr q2, [x11, #4112]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dcc74 // fmla v20.4s, v3.4s, v13.4s
+	WORD $0x3dc40962 // ldr q2, [x11, #4128]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fcc75 // fmla v21.4s, v3.4s, v15.4s
+	WORD $0x3dc40d62 // ldr q2, [x11, #4144]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4e31cc76 // fmla v22.4s, v3.4s, v17.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block221
+	WORD $0x3d8002d3 // str q19, [x22, #0]
+	WORD $0x3d8006d4 // str q20, [x22, #16]
+	WORD $0x3d800ad5 // str q21, [x22, #32]
+	WORD $0x3d800ed6 // str q22, [x22, #48]
+	ADD $352, R6
+	ADD $64, R7
+	SUB $1, R5
+rowsNext218:
+next207:
+	MOVD groupArgs_next(R0), R8
+	ADD R8, R3
+	SUB $8, R4
+	JMP super206
+done208:
 	RET
 

@@ -29,6 +29,16 @@ func groupQ5_1NEON(a *groupArgs)
 //go:noescape
 func groupQ8_0NEON(a *groupArgs)
 
+// groupQ2_KNEON multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupQ2_KNEON(a *groupArgs)
+
+// groupQ3_KNEON multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupQ3_KNEON(a *groupArgs)
+
 // groupQ4_KNEON multiplies one group of packed rows, see groupArgs.
 //
 //go:noescape
@@ -43,3 +53,18 @@ func groupQ5_KNEON(a *groupArgs)
 //
 //go:noescape
 func groupQ6_KNEON(a *groupArgs)
+
+// groupIQ4_NLNEON multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupIQ4_NLNEON(a *groupArgs)
+
+// groupIQ4_XSNEON multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupIQ4_XSNEON(a *groupArgs)
+
+// groupMXFP4NEON multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupMXFP4NEON(a *groupArgs)

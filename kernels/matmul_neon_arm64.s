@@ -53,6 +53,18 @@ DATA matmul_neon_words1<>+0(SB)/8, $0xff0eff0aff06ff02
 DATA matmul_neon_words1<>+8(SB)/8, $0xff0fff0bff07ff03
 GLOBL matmul_neon_words1<>(SB), RODATA|NOPTR, $16
 
+DATA matmul_neon_codesIQ4_NL<>+0(SB)/8, $0xf6eaddcfbfad9881
+DATA matmul_neon_codesIQ4_NL<>+8(SB)/8, $0x7159453526190d01
+GLOBL matmul_neon_codesIQ4_NL<>(SB), RODATA|NOPTR, $16
+
+DATA matmul_neon_codesIQ4_XS<>+0(SB)/8, $0xf6eaddcfbfad9881
+DATA matmul_neon_codesIQ4_XS<>+8(SB)/8, $0x7159453526190d01
+GLOBL matmul_neon_codesIQ4_XS<>(SB), RODATA|NOPTR, $16
+
+DATA matmul_neon_codesMXFP4<>+0(SB)/8, $0x0c08060403020100
+DATA matmul_neon_codesMXFP4<>+8(SB)/8, $0xf4f8fafcfdfeff00
+GLOBL matmul_neon_codesMXFP4<>(SB), RODATA|NOPTR, $16
+
 // func groupQ4_0NEON(a *groupArgs)
 TEXT ·groupQ4_0NEON(SB), NOSPLIT, $0-8
 	MOVD a+0(FP), R0
@@ -4223,8 +4235,8 @@ next66:
 done67:
 	RET
 
-// func groupQ4_KNEON(a *groupArgs)
-TEXT ·groupQ4_KNEON(SB), NOSPLIT, $0-8
+// func groupQ2_KNEON(a *groupArgs)
+TEXT ·groupQ2_KNEON(SB), NOSPLIT, $0-8
 	MOVD a+0(FP), R0
 	MOVD groupArgs_w(R0), R1
 	MOVD groupArgs_panel(R0), R2
@@ -4233,6 +4245,4091 @@ TEXT ·groupQ4_KNEON(SB), NOSPLIT, $0-8
 super77:
 	CMP $0, R4
 	BLE done79
+	PRFM 8192(R1), PLDL1KEEP
+	PRFM 8256(R1), PLDL1KEEP
+	PRFM 8320(R1), PLDL1KEEP
+	PRFM 8384(R1), PLDL1KEEP
+	PRFM 8448(R1), PLDL1KEEP
+	PRFM 8512(R1), PLDL1KEEP
+	PRFM 8576(R1), PLDL1KEEP
+	PRFM 8640(R1), PLDL1KEEP
+	PRFM 8704(R1), PLDL1KEEP
+	PRFM 8768(R1), PLDL1KEEP
+	PRFM 8832(R1), PLDL1KEEP
+	PRFM 8896(R1), PLDL1KEEP
+	PRFM 8960(R1), PLDL1KEEP
+	PRFM 9024(R1), PLDL1KEEP
+	PRFM 9088(R1), PLDL1KEEP
+	PRFM 9152(R1), PLDL1KEEP
+	PRFM 9216(R1), PLDL1KEEP
+	PRFM 9280(R1), PLDL1KEEP
+	PRFM 9344(R1), PLDL1KEEP
+	PRFM 9408(R1), PLDL1KEEP
+	PRFM 9472(R1), PLDL1KEEP
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	MOVD $matmul_neon_extend0<>(SB), R19
+	WORD $0x3dc00278 // ldr q24, [x19, #0]
+	MOVD $matmul_neon_extend1<>(SB), R19
+	WORD $0x3dc00279 // ldr q25, [x19, #0]
+	MOVD $matmul_neon_extend2<>(SB), R19
+	WORD $0x3dc0027a // ldr q26, [x19, #0]
+	MOVD $matmul_neon_extend3<>(SB), R19
+	WORD $0x3dc0027b // ldr q27, [x19, #0]
+	MOVD $matmul_neon_words0<>(SB), R19
+	WORD $0x3dc00274 // ldr q20, [x19, #0]
+	MOVD $matmul_neon_words1<>(SB), R19
+	WORD $0x3dc00275 // ldr q21, [x19, #0]
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d840045 // str q5, [x2, #4096]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d841045 // str q5, [x2, #4160]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d842045 // str q5, [x2, #4224]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d843045 // str q5, [x2, #4288]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d860045 // str q5, [x2, #6144]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d860445 // str q5, [x2, #6160]
+	WORD $0x3dc01020 // ldr q0, [x1, #64]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d844045 // str q5, [x2, #4352]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d845045 // str q5, [x2, #4416]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d846045 // str q5, [x2, #4480]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d847045 // str q5, [x2, #4544]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d860845 // str q5, [x2, #6176]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d860c45 // str q5, [x2, #6192]
+	WORD $0x3dc02020 // ldr q0, [x1, #128]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d848045 // str q5, [x2, #4608]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d849045 // str q5, [x2, #4672]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d84a045 // str q5, [x2, #4736]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d84b045 // str q5, [x2, #4800]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d861045 // str q5, [x2, #6208]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d861445 // str q5, [x2, #6224]
+	WORD $0x3dc03020 // ldr q0, [x1, #192]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d84c045 // str q5, [x2, #4864]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d84d045 // str q5, [x2, #4928]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d84e045 // str q5, [x2, #4992]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d84f045 // str q5, [x2, #5056]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d861845 // str q5, [x2, #6240]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d861c45 // str q5, [x2, #6256]
+	WORD $0x3dc00420 // ldr q0, [x1, #16]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d840445 // str q5, [x2, #4112]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d841445 // str q5, [x2, #4176]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d842445 // str q5, [x2, #4240]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d843445 // str q5, [x2, #4304]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d862045 // str q5, [x2, #6272]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d862445 // str q5, [x2, #6288]
+	WORD $0x3dc01420 // ldr q0, [x1, #80]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d844445 // str q5, [x2, #4368]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d845445 // str q5, [x2, #4432]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d846445 // str q5, [x2, #4496]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d847445 // str q5, [x2, #4560]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d862845 // str q5, [x2, #6304]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d862c45 // str q5, [x2, #6320]
+	WORD $0x3dc02420 // ldr q0, [x1, #144]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d848445 // str q5, [x2, #4624]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d849445 // str q5, [x2, #4688]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d84a445 // str q5, [x2, #4752]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d84b445 // str q5, [x2, #4816]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d863045 // str q5, [x2, #6336]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d863445 // str q5, [x2, #6352]
+	WORD $0x3dc03420 // ldr q0, [x1, #208]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d84c445 // str q5, [x2, #4880]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d84d445 // str q5, [x2, #4944]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d84e445 // str q5, [x2, #5008]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d84f445 // str q5, [x2, #5072]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d863845 // str q5, [x2, #6368]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d863c45 // str q5, [x2, #6384]
+	WORD $0x3dc00820 // ldr q0, [x1, #32]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d840845 // str q5, [x2, #4128]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d841845 // str q5, [x2, #4192]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d842845 // str q5, [x2, #4256]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d843845 // str q5, [x2, #4320]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d864045 // str q5, [x2, #6400]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d864445 // str q5, [x2, #6416]
+	WORD $0x3dc01820 // ldr q0, [x1, #96]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d844845 // str q5, [x2, #4384]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d845845 // str q5, [x2, #4448]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d846845 // str q5, [x2, #4512]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d847845 // str q5, [x2, #4576]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d864845 // str q5, [x2, #6432]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d864c45 // str q5, [x2, #6448]
+	WORD $0x3dc02820 // ldr q0, [x1, #160]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d848845 // str q5, [x2, #4640]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d849845 // str q5, [x2, #4704]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d84a845 // str q5, [x2, #4768]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d84b845 // str q5, [x2, #4832]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d865045 // str q5, [x2, #6464]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d865445 // str q5, [x2, #6480]
+	WORD $0x3dc03820 // ldr q0, [x1, #224]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d84c845 // str q5, [x2, #4896]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d84d845 // str q5, [x2, #4960]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d84e845 // str q5, [x2, #5024]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d84f845 // str q5, [x2, #5088]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d865845 // str q5, [x2, #6496]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d865c45 // str q5, [x2, #6512]
+	WORD $0x3dc00c20 // ldr q0, [x1, #48]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d840c45 // str q5, [x2, #4144]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d841c45 // str q5, [x2, #4208]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d842c45 // str q5, [x2, #4272]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d843c45 // str q5, [x2, #4336]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d866045 // str q5, [x2, #6528]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d866445 // str q5, [x2, #6544]
+	WORD $0x3dc01c20 // ldr q0, [x1, #112]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d844c45 // str q5, [x2, #4400]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d845c45 // str q5, [x2, #4464]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d846c45 // str q5, [x2, #4528]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d847c45 // str q5, [x2, #4592]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d866845 // str q5, [x2, #6560]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d866c45 // str q5, [x2, #6576]
+	WORD $0x3dc02c20 // ldr q0, [x1, #176]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d848c45 // str q5, [x2, #4656]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d849c45 // str q5, [x2, #4720]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d84ac45 // str q5, [x2, #4784]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d84bc45 // str q5, [x2, #4848]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d867045 // str q5, [x2, #6592]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d867445 // str q5, [x2, #6608]
+	WORD $0x3dc03c20 // ldr q0, [x1, #240]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d84cc45 // str q5, [x2, #4912]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d84dc45 // str q5, [x2, #4976]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d84ec45 // str q5, [x2, #5040]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d84fc45 // str q5, [x2, #5104]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d867845 // str q5, [x2, #6624]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d867c45 // str q5, [x2, #6640]
+	WORD $0x3dc14020 // ldr q0, [x1, #1280]
+	WORD $0x3dc14421 // ldr q1, [x1, #1296]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x0e217843 // fcvtl v3.4s, v2.4h
+	WORD $0x4e217844 // fcvtl2 v4.4s, v2.8h
+	WORD $0x3d868043 // str q3, [x2, #6656]
+	WORD $0x3d868444 // str q4, [x2, #6672]
+	WORD $0x4e415802 // uzp2 v2.8h, v0.8h, v1.8h
+	WORD $0x0e217843 // fcvtl v3.4s, v2.4h
+	WORD $0x4e217844 // fcvtl2 v4.4s, v2.8h
+	WORD $0x3d869043 // str q3, [x2, #6720]
+	WORD $0x3d869444 // str q4, [x2, #6736]
+	WORD $0x3dc14820 // ldr q0, [x1, #1312]
+	WORD $0x3dc14c21 // ldr q1, [x1, #1328]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x0e217843 // fcvtl v3.4s, v2.4h
+	WORD $0x4e217844 // fcvtl2 v4.4s, v2.8h
+	WORD $0x3d868843 // str q3, [x2, #6688]
+	WORD $0x3d868c44 // str q4, [x2, #6704]
+	WORD $0x4e415802 // uzp2 v2.8h, v0.8h, v1.8h
+	WORD $0x0e217843 // fcvtl v3.4s, v2.4h
+	WORD $0x4e217844 // fcvtl2 v4.4s, v2.8h
+	WORD $0x3d869843 // str q3, [x2, #6752]
+	WORD $0x3d869c44 // str q4, [x2, #6768]
+	MOVD R2, R8
+	ADD $256, R1, R9
+	MOVD $2, R13
+	WORD $0x4f00e47f // movi v31.16b, #3
+unpack80:
+	WORD $0x3dc00130 // ldr q16, [x9, #0]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc01130 // ldr q16, [x9, #64]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x3d800100 // str q0, [x8, #0]
+	WORD $0x3d801104 // str q4, [x8, #64]
+	WORD $0x3d808101 // str q1, [x8, #512]
+	WORD $0x3d809105 // str q5, [x8, #576]
+	WORD $0x3d810102 // str q2, [x8, #1024]
+	WORD $0x3d811106 // str q6, [x8, #1088]
+	WORD $0x3d818103 // str q3, [x8, #1536]
+	WORD $0x3d819107 // str q7, [x8, #1600]
+	WORD $0x3dc00530 // ldr q16, [x9, #16]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc01530 // ldr q16, [x9, #80]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x3d800500 // str q0, [x8, #16]
+	WORD $0x3d801504 // str q4, [x8, #80]
+	WORD $0x3d808501 // str q1, [x8, #528]
+	WORD $0x3d809505 // str q5, [x8, #592]
+	WORD $0x3d810502 // str q2, [x8, #1040]
+	WORD $0x3d811506 // str q6, [x8, #1104]
+	WORD $0x3d818503 // str q3, [x8, #1552]
+	WORD $0x3d819507 // str q7, [x8, #1616]
+	WORD $0x3dc00930 // ldr q16, [x9, #32]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc01930 // ldr q16, [x9, #96]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x3d800900 // str q0, [x8, #32]
+	WORD $0x3d801904 // str q4, [x8, #96]
+	WORD $0x3d808901 // str q1, [x8, #544]
+	WORD $0x3d809905 // str q5, [x8, #608]
+	WORD $0x3d810902 // str q2, [x8, #1056]
+	WORD $0x3d811906 // str q6, [x8, #1120]
+	WORD $0x3d818903 // str q3, [x8, #1568]
+	WORD $0x3d819907 // str q7, [x8, #1632]
+	WORD $0x3dc00d30 // ldr q16, [x9, #48]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc01d30 // ldr q16, [x9, #112]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x3d800d00 // str q0, [x8, #48]
+	WORD $0x3d801d04 // str q4, [x8, #112]
+	WORD $0x3d808d01 // str q1, [x8, #560]
+	WORD $0x3d809d05 // str q5, [x8, #624]
+	WORD $0x3d810d02 // str q2, [x8, #1072]
+	WORD $0x3d811d06 // str q6, [x8, #1136]
+	WORD $0x3d818d03 // str q3, [x8, #1584]
+	WORD $0x3d819d07 // str q7, [x8, #1648]
+	WORD $0x3dc02130 // ldr q16, [x9, #128]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc03130 // ldr q16, [x9, #192]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x3d802100 // str q0, [x8, #128]
+	WORD $0x3d803104 // str q4, [x8, #192]
+	WORD $0x3d80a101 // str q1, [x8, #640]
+	WORD $0x3d80b105 // str q5, [x8, #704]
+	WORD $0x3d812102 // str q2, [x8, #1152]
+	WORD $0x3d813106 // str q6, [x8, #1216]
+	WORD $0x3d81a103 // str q3, [x8, #1664]
+	WORD $0x3d81b107 // str q7, [x8, #1728]
+	WORD $0x3dc02530 // ldr q16, [x9, #144]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc03530 // ldr q16, [x9, #208]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x3d802500 // str q0, [x8, #144]
+	WORD $0x3d803504 // str q4, [x8, #208]
+	WORD $0x3d80a501 // str q1, [x8, #656]
+	WORD $0x3d80b505 // str q5, [x8, #720]
+	WORD $0x3d812502 // str q2, [x8, #1168]
+	WORD $0x3d813506 // str q6, [x8, #1232]
+	WORD $0x3d81a503 // str q3, [x8, #1680]
+	WORD $0x3d81b507 // str q7, [x8, #1744]
+	WORD $0x3dc02930 // ldr q16, [x9, #160]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc03930 // ldr q16, [x9, #224]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x3d802900 // str q0, [x8, #160]
+	WORD $0x3d803904 // str q4, [x8, #224]
+	WORD $0x3d80a901 // str q1, [x8, #672]
+	WORD $0x3d80b905 // str q5, [x8, #736]
+	WORD $0x3d812902 // str q2, [x8, #1184]
+	WORD $0x3d813906 // str q6, [x8, #1248]
+	WORD $0x3d81a903 // str q3, [x8, #1696]
+	WORD $0x3d81b907 // str q7, [x8, #1760]
+	WORD $0x3dc02d30 // ldr q16, [x9, #176]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc03d30 // ldr q16, [x9, #240]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x3d802d00 // str q0, [x8, #176]
+	WORD $0x3d803d04 // str q4, [x8, #240]
+	WORD $0x3d80ad01 // str q1, [x8, #688]
+	WORD $0x3d80bd05 // str q5, [x8, #752]
+	WORD $0x3d812d02 // str q2, [x8, #1200]
+	WORD $0x3d813d06 // str q6, [x8, #1264]
+	WORD $0x3d81ad03 // str q3, [x8, #1712]
+	WORD $0x3d81bd07 // str q7, [x8, #1776]
+	WORD $0x3dc04130 // ldr q16, [x9, #256]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc05130 // ldr q16, [x9, #320]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x3d804100 // str q0, [x8, #256]
+	WORD $0x3d805104 // str q4, [x8, #320]
+	WORD $0x3d80c101 // str q1, [x8, #768]
+	WORD $0x3d80d105 // str q5, [x8, #832]
+	WORD $0x3d814102 // str q2, [x8, #1280]
+	WORD $0x3d815106 // str q6, [x8, #1344]
+	WORD $0x3d81c103 // str q3, [x8, #1792]
+	WORD $0x3d81d107 // str q7, [x8, #1856]
+	WORD $0x3dc04530 // ldr q16, [x9, #272]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc05530 // ldr q16, [x9, #336]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x3d804500 // str q0, [x8, #272]
+	WORD $0x3d805504 // str q4, [x8, #336]
+	WORD $0x3d80c501 // str q1, [x8, #784]
+	WORD $0x3d80d505 // str q5, [x8, #848]
+	WORD $0x3d814502 // str q2, [x8, #1296]
+	WORD $0x3d815506 // str q6, [x8, #1360]
+	WORD $0x3d81c503 // str q3, [x8, #1808]
+	WORD $0x3d81d507 // str q7, [x8, #1872]
+	WORD $0x3dc04930 // ldr q16, [x9, #288]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc05930 // ldr q16, [x9, #352]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x3d804900 // str q0, [x8, #288]
+	WORD $0x3d805904 // str q4, [x8, #352]
+	WORD $0x3d80c901 // str q1, [x8, #800]
+	WORD $0x3d80d905 // str q5, [x8, #864]
+	WORD $0x3d814902 // str q2, [x8, #1312]
+	WORD $0x3d815906 // str q6, [x8, #1376]
+	WORD $0x3d81c903 // str q3, [x8, #1824]
+	WORD $0x3d81d907 // str q7, [x8, #1888]
+	WORD $0x3dc04d30 // ldr q16, [x9, #304]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc05d30 // ldr q16, [x9, #368]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x3d804d00 // str q0, [x8, #304]
+	WORD $0x3d805d04 // str q4, [x8, #368]
+	WORD $0x3d80cd01 // str q1, [x8, #816]
+	WORD $0x3d80dd05 // str q5, [x8, #880]
+	WORD $0x3d814d02 // str q2, [x8, #1328]
+	WORD $0x3d815d06 // str q6, [x8, #1392]
+	WORD $0x3d81cd03 // str q3, [x8, #1840]
+	WORD $0x3d81dd07 // str q7, [x8, #1904]
+	WORD $0x3dc06130 // ldr q16, [x9, #384]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc07130 // ldr q16, [x9, #448]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x3d806100 // str q0, [x8, #384]
+	WORD $0x3d807104 // str q4, [x8, #448]
+	WORD $0x3d80e101 // str q1, [x8, #896]
+	WORD $0x3d80f105 // str q5, [x8, #960]
+	WORD $0x3d816102 // str q2, [x8, #1408]
+	WORD $0x3d817106 // str q6, [x8, #1472]
+	WORD $0x3d81e103 // str q3, [x8, #1920]
+	WORD $0x3d81f107 // str q7, [x8, #1984]
+	WORD $0x3dc06530 // ldr q16, [x9, #400]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc07530 // ldr q16, [x9, #464]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x3d806500 // str q0, [x8, #400]
+	WORD $0x3d807504 // str q4, [x8, #464]
+	WORD $0x3d80e501 // str q1, [x8, #912]
+	WORD $0x3d80f505 // str q5, [x8, #976]
+	WORD $0x3d816502 // str q2, [x8, #1424]
+	WORD $0x3d817506 // str q6, [x8, #1488]
+	WORD $0x3d81e503 // str q3, [x8, #1936]
+	WORD $0x3d81f507 // str q7, [x8, #2000]
+	WORD $0x3dc06930 // ldr q16, [x9, #416]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc07930 // ldr q16, [x9, #480]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x3d806900 // str q0, [x8, #416]
+	WORD $0x3d807904 // str q4, [x8, #480]
+	WORD $0x3d80e901 // str q1, [x8, #928]
+	WORD $0x3d80f905 // str q5, [x8, #992]
+	WORD $0x3d816902 // str q2, [x8, #1440]
+	WORD $0x3d817906 // str q6, [x8, #1504]
+	WORD $0x3d81e903 // str q3, [x8, #1952]
+	WORD $0x3d81f907 // str q7, [x8, #2016]
+	WORD $0x3dc06d30 // ldr q16, [x9, #432]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x3dc07d30 // ldr q16, [x9, #496]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x3d806d00 // str q0, [x8, #432]
+	WORD $0x3d807d04 // str q4, [x8, #496]
+	WORD $0x3d80ed01 // str q1, [x8, #944]
+	WORD $0x3d80fd05 // str q5, [x8, #1008]
+	WORD $0x3d816d02 // str q2, [x8, #1456]
+	WORD $0x3d817d06 // str q6, [x8, #1520]
+	WORD $0x3d81ed03 // str q3, [x8, #1968]
+	WORD $0x3d81fd07 // str q7, [x8, #2032]
+	ADD $2048, R8
+	ADD $512, R9
+	SUB $1, R13
+	CBNZ R13, unpack80
+	ADD $1344, R1
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	MOVD groupArgs_rows(R0), R5
+rows4_82:
+	CMP $4, R5
+	BLT rowsNext81
+	// 4 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass83:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41f // movi v31.16b, #0
+block84:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc05141 // ldr q1, [x10, #320]
+	WORD $0x3dc0a142 // ldr q2, [x10, #640]
+	WORD $0x3dc0f143 // ldr q3, [x10, #960]
+	WORD $0x3dc00104 // ldr q4, [x8, #0]
+	WORD $0x3dc00505 // ldr q5, [x8, #16]
+	WORD $0x4e040406 // dup v6.4s, v0.s[0]
+	WORD $0x0e26c088 // smull v8.8h, v4.8b, v6.8b
+	WORD $0x4e26c090 // smull2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e26c0a9 // smull v9.8h, v5.8b, v6.8b
+	WORD $0x4e26c0b1 // smull2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e040427 // dup v7.4s, v1.s[0]
+	WORD $0x0e27c08a // smull v10.8h, v4.8b, v7.8b
+	WORD $0x4e27c092 // smull2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e27c0ab // smull v11.8h, v5.8b, v7.8b
+	WORD $0x4e27c0b3 // smull2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e040446 // dup v6.4s, v2.s[0]
+	WORD $0x0e26c08c // smull v12.8h, v4.8b, v6.8b
+	WORD $0x4e26c094 // smull2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e26c0ad // smull v13.8h, v5.8b, v6.8b
+	WORD $0x4e26c0b5 // smull2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e040467 // dup v7.4s, v3.s[0]
+	WORD $0x0e27c08e // smull v14.8h, v4.8b, v7.8b
+	WORD $0x4e27c096 // smull2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e27c0af // smull v15.8h, v5.8b, v7.8b
+	WORD $0x4e27c0b7 // smull2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc01104 // ldr q4, [x8, #64]
+	WORD $0x3dc01505 // ldr q5, [x8, #80]
+	WORD $0x4e0c0406 // dup v6.4s, v0.s[1]
+	WORD $0x0e268088 // smlal v8.8h, v4.8b, v6.8b
+	WORD $0x4e268090 // smlal2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e2680a9 // smlal v9.8h, v5.8b, v6.8b
+	WORD $0x4e2680b1 // smlal2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e0c0427 // dup v7.4s, v1.s[1]
+	WORD $0x0e27808a // smlal v10.8h, v4.8b, v7.8b
+	WORD $0x4e278092 // smlal2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e2780ab // smlal v11.8h, v5.8b, v7.8b
+	WORD $0x4e2780b3 // smlal2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e0c0446 // dup v6.4s, v2.s[1]
+	WORD $0x0e26808c // smlal v12.8h, v4.8b, v6.8b
+	WORD $0x4e268094 // smlal2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e2680ad // smlal v13.8h, v5.8b, v6.8b
+	WORD $0x4e2680b5 // smlal2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e0c0467 // dup v7.4s, v3.s[1]
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc02104 // ldr q4, [x8, #128]
+	WORD $0x3dc02505 // ldr q5, [x8, #144]
+	WORD $0x4e140406 // dup v6.4s, v0.s[2]
+	WORD $0x0e268088 // smlal v8.8h, v4.8b, v6.8b
+	WORD $0x4e268090 // smlal2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e2680a9 // smlal v9.8h, v5.8b, v6.8b
+	WORD $0x4e2680b1 // smlal2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e140427 // dup v7.4s, v1.s[2]
+	WORD $0x0e27808a // smlal v10.8h, v4.8b, v7.8b
+	WORD $0x4e278092 // smlal2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e2780ab // smlal v11.8h, v5.8b, v7.8b
+	WORD $0x4e2780b3 // smlal2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e140446 // dup v6.4s, v2.s[2]
+	WORD $0x0e26808c // smlal v12.8h, v4.8b, v6.8b
+	WORD $0x4e268094 // smlal2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e2680ad // smlal v13.8h, v5.8b, v6.8b
+	WORD $0x4e2680b5 // smlal2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e140467 // dup v7.4s, v3.s[2]
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc03104 // ldr q4, [x8, #192]
+	WORD $0x3dc03505 // ldr q5, [x8, #208]
+	WORD $0x4e1c0406 // dup v6.4s, v0.s[3]
+	WORD $0x0e268088 // smlal v8.8h, v4.8b, v6.8b
+	WORD $0x4e268090 // smlal2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e2680a9 // smlal v9.8h, v5.8b, v6.8b
+	WORD $0x4e2680b1 // smlal2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e1c0427 // dup v7.4s, v1.s[3]
+	WORD $0x0e27808a // smlal v10.8h, v4.8b, v7.8b
+	WORD $0x4e278092 // smlal2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e2780ab // smlal v11.8h, v5.8b, v7.8b
+	WORD $0x4e2780b3 // smlal2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e1c0446 // dup v6.4s, v2.s[3]
+	WORD $0x0e26808c // smlal v12.8h, v4.8b, v6.8b
+	WORD $0x4e268094 // smlal2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e2680ad // smlal v13.8h, v5.8b, v6.8b
+	WORD $0x4e2680b5 // smlal2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e1c0467 // dup v7.4s, v3.s[3]
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x4e602908 // saddlp v8.4s, v8.8h
+	WORD $0x4e602a10 // saddlp v16.4s, v16.8h
+	WORD $0x4eb0bd08 // addp v8.4s, v8.4s, v16.4s
+	WORD $0x4e602929 // saddlp v9.4s, v9.8h
+	WORD $0x4e602a31 // saddlp v17.4s, v17.8h
+	WORD $0x4eb1bd29 // addp v9.4s, v9.4s, v17.4s
+	WORD $0x4e60294a // saddlp v10.4s, v10.8h
+	WORD $0x4e602a52 // saddlp v18.4s, v18.8h
+	WORD $0x4eb2bd4a // addp v10.4s, v10.4s, v18.4s
+	WORD $0x4e60296b // saddlp v11.4s, v11.8h
+	WORD $0x4e602a73 // saddlp v19.4s, v19.8h
+	WORD $0x4eb3bd6b // addp v11.4s, v11.4s, v19.4s
+	WORD $0x4e60298c // saddlp v12.4s, v12.8h
+	WORD $0x4e602a94 // saddlp v20.4s, v20.8h
+	WORD $0x4eb4bd8c // addp v12.4s, v12.4s, v20.4s
+	WORD $0x4e6029ad // saddlp v13.4s, v13.8h
+	WORD $0x4e602ab5 // saddlp v21.4s, v21.8h
+	WORD $0x4eb5bdad // addp v13.4s, v13.4s, v21.4s
+	WORD $0x4e6029ce // saddlp v14.4s, v14.8h
+	WORD $0x4e602ad6 // saddlp v22.4s, v22.8h
+	WORD $0x4eb6bdce // addp v14.4s, v14.4s, v22.4s
+	WORD $0x4e6029ef // saddlp v15.4s, v15.8h
+	WORD $0x4e602af7 // saddlp v23.4s, v23.8h
+	WORD $0x4eb7bdef // addp v15.4s, v15.4s, v23.4s
+	WORD $0x3dc40164 // ldr q4, [x11, #4096]
+	WORD $0x3dc40565 // ldr q5, [x11, #4112]
+	WORD $0x4ea49518 // mla v24.4s, v8.4s, v4.4s
+	WORD $0x4ea59539 // mla v25.4s, v9.4s, v5.4s
+	WORD $0x4ea4955a // mla v26.4s, v10.4s, v4.4s
+	WORD $0x4ea5957b // mla v27.4s, v11.4s, v5.4s
+	WORD $0x4ea4959c // mla v28.4s, v12.4s, v4.4s
+	WORD $0x4ea595bd // mla v29.4s, v13.4s, v5.4s
+	WORD $0x4ea495de // mla v30.4s, v14.4s, v4.4s
+	WORD $0x4ea595ff // mla v31.4s, v15.4s, v5.4s
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc05541 // ldr q1, [x10, #336]
+	WORD $0x3dc0a542 // ldr q2, [x10, #656]
+	WORD $0x3dc0f543 // ldr q3, [x10, #976]
+	WORD $0x3dc04104 // ldr q4, [x8, #256]
+	WORD $0x3dc04505 // ldr q5, [x8, #272]
+	WORD $0x4e040406 // dup v6.4s, v0.s[0]
+	WORD $0x0e26c088 // smull v8.8h, v4.8b, v6.8b
+	WORD $0x4e26c090 // smull2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e26c0a9 // smull v9.8h, v5.8b, v6.8b
+	WORD $0x4e26c0b1 // smull2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e040427 // dup v7.4s, v1.s[0]
+	WORD $0x0e27c08a // smull v10.8h, v4.8b, v7.8b
+	WORD $0x4e27c092 // smull2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e27c0ab // smull v11.8h, v5.8b, v7.8b
+	WORD $0x4e27c0b3 // smull2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e040446 // dup v6.4s, v2.s[0]
+	WORD $0x0e26c08c // smull v12.8h, v4.8b, v6.8b
+	WORD $0x4e26c094 // smull2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e26c0ad // smull v13.8h, v5.8b, v6.8b
+	WORD $0x4e26c0b5 // smull2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e040467 // dup v7.4s, v3.s[0]
+	WORD $0x0e27c08e // smull v14.8h, v4.8b, v7.8b
+	WORD $0x4e27c096 // smull2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e27c0af // smull v15.8h, v5.8b, v7.8b
+	WORD $0x4e27c0b7 // smull2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc05104 // ldr q4, [x8, #320]
+	WORD $0x3dc05505 // ldr q5, [x8, #336]
+	WORD $0x4e0c0406 // dup v6.4s, v0.s[1]
+	WORD $0x0e268088 // smlal v8.8h, v4.8b, v6.8b
+	WORD $0x4e268090 // smlal2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e2680a9 // smlal v9.8h, v5.8b, v6.8b
+	WORD $0x4e2680b1 // smlal2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e0c0427 // dup v7.4s, v1.s[1]
+	WORD $0x0e27808a // smlal v10.8h, v4.8b, v7.8b
+	WORD $0x4e278092 // smlal2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e2780ab // smlal v11.8h, v5.8b, v7.8b
+	WORD $0x4e2780b3 // smlal2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e0c0446 // dup v6.4s, v2.s[1]
+	WORD $0x0e26808c // smlal v12.8h, v4.8b, v6.8b
+	WORD $0x4e268094 // smlal2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e2680ad // smlal v13.8h, v5.8b, v6.8b
+	WORD $0x4e2680b5 // smlal2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e0c0467 // dup v7.4s, v3.s[1]
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc06104 // ldr q4, [x8, #384]
+	WORD $0x3dc06505 // ldr q5, [x8, #400]
+	WORD $0x4e140406 // dup v6.4s, v0.s[2]
+	WORD $0x0e268088 // smlal v8.8h, v4.8b, v6.8b
+	WORD $0x4e268090 // smlal2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e2680a9 // smlal v9.8h, v5.8b, v6.8b
+	WORD $0x4e2680b1 // smlal2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e140427 // dup v7.4s, v1.s[2]
+	WORD $0x0e27808a // smlal v10.8h, v4.8b, v7.8b
+	WORD $0x4e278092 // smlal2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e2780ab // smlal v11.8h, v5.8b, v7.8b
+	WORD $0x4e2780b3 // smlal2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e140446 // dup v6.4s, v2.s[2]
+	WORD $0x0e26808c // smlal v12.8h, v4.8b, v6.8b
+	WORD $0x4e268094 // smlal2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e2680ad // smlal v13.8h, v5.8b, v6.8b
+	WORD $0x4e2680b5 // smlal2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e140467 // dup v7.4s, v3.s[2]
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc07104 // ldr q4, [x8, #448]
+	WORD $0x3dc07505 // ldr q5, [x8, #464]
+	WORD $0x4e1c0406 // dup v6.4s, v0.s[3]
+	WORD $0x0e268088 // smlal v8.8h, v4.8b, v6.8b
+	WORD $0x4e268090 // smlal2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e2680a9 // smlal v9.8h, v5.8b, v6.8b
+	WORD $0x4e2680b1 // smlal2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e1c0427 // dup v7.4s, v1.s[3]
+	WORD $0x0e27808a // smlal v10.8h, v4.8b, v7.8b
+	WORD $0x4e278092 // smlal2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e2780ab // smlal v11.8h, v5.8b, v7.8b
+	WORD $0x4e2780b3 // smlal2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e1c0446 // dup v6.4s, v2.s[3]
+	WORD $0x0e26808c // smlal v12.8h, v4.8b, v6.8b
+	WORD $0x4e268094 // smlal2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e2680ad // smlal v13.8h, v5.8b, v6.8b
+	WORD $0x4e2680b5 // smlal2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e1c0467 // dup v7.4s, v3.s[3]
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x4e602908 // saddlp v8.4s, v8.8h
+	WORD $0x4e602a10 // saddlp v16.4s, v16.8h
+	WORD $0x4eb0bd08 // addp v8.4s, v8.4s, v16.4s
+	WORD $0x4e602929 // saddlp v9.4s, v9.8h
+	WORD $0x4e602a31 // saddlp v17.4s, v17.8h
+	WORD $0x4eb1bd29 // addp v9.4s, v9.4s, v17.4s
+	WORD $0x4e60294a // saddlp v10.4s, v10.8h
+	WORD $0x4e602a52 // saddlp v18.4s, v18.8h
+	WORD $0x4eb2bd4a // addp v10.4s, v10.4s, v18.4s
+	WORD $0x4e60296b // saddlp v11.4s, v11.8h
+	WORD $0x4e602a73 // saddlp v19.4s, v19.8h
+	WORD $0x4eb3bd6b // addp v11.4s, v11.4s, v19.4s
+	WORD $0x4e60298c // saddlp v12.4s, v12.8h
+	WORD $0x4e602a94 // saddlp v20.4s, v20.8h
+	WORD $0x4eb4bd8c // addp v12.4s, v12.4s, v20.4s
+	WORD $0x4e6029ad // saddlp v13.4s, v13.8h
+	WORD $0x4e602ab5 // saddlp v21.4s, v21.8h
+	WORD $0x4eb5bdad // addp v13.4s, v13.4s, v21.4s
+	WORD $0x4e6029ce // saddlp v14.4s, v14.8h
+	WORD $0x4e602ad6 // saddlp v22.4s, v22.8h
+	WORD $0x4eb6bdce // addp v14.4s, v14.4s, v22.4s
+	WORD $0x4e6029ef // saddlp v15.4s, v15.8h
+	WORD $0x4e602af7 // saddlp v23.4s, v23.8h
+	WORD $0x4eb7bdef // addp v15.4s, v15.4s, v23.4s
+	WORD $0x3dc41164 // ldr q4, [x11, #4160]
+	WORD $0x3dc41565 // ldr q5, [x11, #4176]
+	WORD $0x4ea49518 // mla v24.4s, v8.4s, v4.4s
+	WORD $0x4ea59539 // mla v25.4s, v9.4s, v5.4s
+	WORD $0x4ea4955a // mla v26.4s, v10.4s, v4.4s
+	WORD $0x4ea5957b // mla v27.4s, v11.4s, v5.4s
+	WORD $0x4ea4959c // mla v28.4s, v12.4s, v4.4s
+	WORD $0x4ea595bd // mla v29.4s, v13.4s, v5.4s
+	WORD $0x4ea495de // mla v30.4s, v14.4s, v4.4s
+	WORD $0x4ea595ff // mla v31.4s, v15.4s, v5.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block84
+	WORD $0x3dc040c0 // ldr q0, [x6, #256]
+	WORD $0x3dc090c1 // ldr q1, [x6, #576]
+	WORD $0x3dc0e0c2 // ldr q2, [x6, #896]
+	WORD $0x3dc130c3 // ldr q3, [x6, #1216]
+	WORD $0x3dc60324 // ldr q4, [x25, #6144]
+	WORD $0x0f40a085 // smull v5.4s, v4.4h, v0.h[0]
+	WORD $0x4f502085 // smlal2 v5.4s, v4.8h, v0.h[1]
+	WORD $0x0f41a087 // smull v7.4s, v4.4h, v1.h[0]
+	WORD $0x4f512087 // smlal2 v7.4s, v4.8h, v1.h[1]
+	WORD $0x0f42a089 // smull v9.4s, v4.4h, v2.h[0]
+	WORD $0x4f522089 // smlal2 v9.4s, v4.8h, v2.h[1]
+	WORD $0x0f43a08b // smull v11.4s, v4.4h, v3.h[0]
+	WORD $0x4f53208b // smlal2 v11.4s, v4.8h, v3.h[1]
+	WORD $0x3dc62324 // ldr q4, [x25, #6272]
+	WORD $0x0f40a086 // smull v6.4s, v4.4h, v0.h[0]
+	WORD $0x4f502086 // smlal2 v6.4s, v4.8h, v0.h[1]
+	WORD $0x0f41a088 // smull v8.4s, v4.4h, v1.h[0]
+	WORD $0x4f512088 // smlal2 v8.4s, v4.8h, v1.h[1]
+	WORD $0x0f42a08a // smull v10.4s, v4.4h, v2.h[0]
+	WORD $0x4f52208a // smlal2 v10.4s, v4.8h, v2.h[1]
+	WORD $0x0f43a08c // smull v12.4s, v4.4h, v3.h[0]
+	WORD $0x4f53208c // smlal2 v12.4s, v4.8h, v3.h[1]
+	WORD $0x3dc60724 // ldr q4, [x25, #6160]
+	WORD $0x0f602085 // smlal v5.4s, v4.4h, v0.h[2]
+	WORD $0x4f702085 // smlal2 v5.4s, v4.8h, v0.h[3]
+	WORD $0x0f612087 // smlal v7.4s, v4.4h, v1.h[2]
+	WORD $0x4f712087 // smlal2 v7.4s, v4.8h, v1.h[3]
+	WORD $0x0f622089 // smlal v9.4s, v4.4h, v2.h[2]
+	WORD $0x4f722089 // smlal2 v9.4s, v4.8h, v2.h[3]
+	WORD $0x0f63208b // smlal v11.4s, v4.4h, v3.h[2]
+	WORD $0x4f73208b // smlal2 v11.4s, v4.8h, v3.h[3]
+	WORD $0x3dc62724 // ldr q4, [x25, #6288]
+	WORD $0x0f602086 // smlal v6.4s, v4.4h, v0.h[2]
+	WORD $0x4f702086 // smlal2 v6.4s, v4.8h, v0.h[3]
+	WORD $0x0f612088 // smlal v8.4s, v4.4h, v1.h[2]
+	WORD $0x4f712088 // smlal2 v8.4s, v4.8h, v1.h[3]
+	WORD $0x0f62208a // smlal v10.4s, v4.4h, v2.h[2]
+	WORD $0x4f72208a // smlal2 v10.4s, v4.8h, v2.h[3]
+	WORD $0x0f63208c // smlal v12.4s, v4.4h, v3.h[2]
+	WORD $0x4f73208c // smlal2 v12.4s, v4.8h, v3.h[3]
+	WORD $0x3dc60b24 // ldr q4, [x25, #6176]
+	WORD $0x0f402885 // smlal v5.4s, v4.4h, v0.h[4]
+	WORD $0x4f502885 // smlal2 v5.4s, v4.8h, v0.h[5]
+	WORD $0x0f412887 // smlal v7.4s, v4.4h, v1.h[4]
+	WORD $0x4f512887 // smlal2 v7.4s, v4.8h, v1.h[5]
+	WORD $0x0f422889 // smlal v9.4s, v4.4h, v2.h[4]
+	WORD $0x4f522889 // smlal2 v9.4s, v4.8h, v2.h[5]
+	WORD $0x0f43288b // smlal v11.4s, v4.4h, v3.h[4]
+	WORD $0x4f53288b // smlal2 v11.4s, v4.8h, v3.h[5]
+	WORD $0x3dc62b24 // ldr q4, [x25, #6304]
+	WORD $0x0f402886 // smlal v6.4s, v4.4h, v0.h[4]
+	WORD $0x4f502886 // smlal2 v6.4s, v4.8h, v0.h[5]
+	WORD $0x0f412888 // smlal v8.4s, v4.4h, v1.h[4]
+	WORD $0x4f512888 // smlal2 v8.4s, v4.8h, v1.h[5]
+	WORD $0x0f42288a // smlal v10.4s, v4.4h, v2.h[4]
+	WORD $0x4f52288a // smlal2 v10.4s, v4.8h, v2.h[5]
+	WORD $0x0f43288c // smlal v12.4s, v4.4h, v3.h[4]
+	WORD $0x4f53288c // smlal2 v12.4s, v4.8h, v3.h[5]
+	WORD $0x3dc60f24 // ldr q4, [x25, #6192]
+	WORD $0x0f602885 // smlal v5.4s, v4.4h, v0.h[6]
+	WORD $0x4f702885 // smlal2 v5.4s, v4.8h, v0.h[7]
+	WORD $0x0f612887 // smlal v7.4s, v4.4h, v1.h[6]
+	WORD $0x4f712887 // smlal2 v7.4s, v4.8h, v1.h[7]
+	WORD $0x0f622889 // smlal v9.4s, v4.4h, v2.h[6]
+	WORD $0x4f722889 // smlal2 v9.4s, v4.8h, v2.h[7]
+	WORD $0x0f63288b // smlal v11.4s, v4.4h, v3.h[6]
+	WORD $0x4f73288b // smlal2 v11.4s, v4.8h, v3.h[7]
+	WORD $0x3dc62f24 // ldr q4, [x25, #6320]
+	WORD $0x0f602886 // smlal v6.4s, v4.4h, v0.h[6]
+	WORD $0x4f702886 // smlal2 v6.4s, v4.8h, v0.h[7]
+	WORD $0x0f612888 // smlal v8.4s, v4.4h, v1.h[6]
+	WORD $0x4f712888 // smlal2 v8.4s, v4.8h, v1.h[7]
+	WORD $0x0f62288a // smlal v10.4s, v4.4h, v2.h[6]
+	WORD $0x4f72288a // smlal2 v10.4s, v4.8h, v2.h[7]
+	WORD $0x0f63288c // smlal v12.4s, v4.4h, v3.h[6]
+	WORD $0x4f73288c // smlal2 v12.4s, v4.8h, v3.h[7]
+	WORD $0x3dc044c0 // ldr q0, [x6, #272]
+	WORD $0x3dc094c1 // ldr q1, [x6, #592]
+	WORD $0x3dc0e4c2 // ldr q2, [x6, #912]
+	WORD $0x3dc134c3 // ldr q3, [x6, #1232]
+	WORD $0x3dc61324 // ldr q4, [x25, #6208]
+	WORD $0x0f402085 // smlal v5.4s, v4.4h, v0.h[0]
+	WORD $0x4f502085 // smlal2 v5.4s, v4.8h, v0.h[1]
+	WORD $0x0f412087 // smlal v7.4s, v4.4h, v1.h[0]
+	WORD $0x4f512087 // smlal2 v7.4s, v4.8h, v1.h[1]
+	WORD $0x0f422089 // smlal v9.4s, v4.4h, v2.h[0]
+	WORD $0x4f522089 // smlal2 v9.4s, v4.8h, v2.h[1]
+	WORD $0x0f43208b // smlal v11.4s, v4.4h, v3.h[0]
+	WORD $0x4f53208b // smlal2 v11.4s, v4.8h, v3.h[1]
+	WORD $0x3dc63324 // ldr q4, [x25, #6336]
+	WORD $0x0f402086 // smlal v6.4s, v4.4h, v0.h[0]
+	WORD $0x4f502086 // smlal2 v6.4s, v4.8h, v0.h[1]
+	WORD $0x0f412088 // smlal v8.4s, v4.4h, v1.h[0]
+	WORD $0x4f512088 // smlal2 v8.4s, v4.8h, v1.h[1]
+	WORD $0x0f42208a // smlal v10.4s, v4.4h, v2.h[0]
+	WORD $0x4f52208a // smlal2 v10.4s, v4.8h, v2.h[1]
+	WORD $0x0f43208c // smlal v12.4s, v4.4h, v3.h[0]
+	WORD $0x4f53208c // smlal2 v12.4s, v4.8h, v3.h[1]
+	WORD $0x3dc61724 // ldr q4, [x25, #6224]
+	WORD $0x0f602085 // smlal v5.4s, v4.4h, v0.h[2]
+	WORD $0x4f702085 // smlal2 v5.4s, v4.8h, v0.h[3]
+	WORD $0x0f612087 // smlal v7.4s, v4.4h, v1.h[2]
+	WORD $0x4f712087 // smlal2 v7.4s, v4.8h, v1.h[3]
+	WORD $0x0f622089 // smlal v9.4s, v4.4h, v2.h[2]
+	WORD $0x4f722089 // smlal2 v9.4s, v4.8h, v2.h[3]
+	WORD $0x0f63208b // smlal v11.4s, v4.4h, v3.h[2]
+	WORD $0x4f73208b // smlal2 v11.4s, v4.8h, v3.h[3]
+	WORD $0x3dc63724 // ldr q4, [x25, #6352]
+	WORD $0x0f602086 // smlal v6.4s, v4.4h, v0.h[2]
+	WORD $0x4f702086 // smlal2 v6.4s, v4.8h, v0.h[3]
+	WORD $0x0f612088 // smlal v8.4s, v4.4h, v1.h[2]
+	WORD $0x4f712088 // smlal2 v8.4s, v4.8h, v1.h[3]
+	WORD $0x0f62208a // smlal v10.4s, v4.4h, v2.h[2]
+	WORD $0x4f72208a // smlal2 v10.4s, v4.8h, v2.h[3]
+	WORD $0x0f63208c // smlal v12.4s, v4.4h, v3.h[2]
+	WORD $0x4f73208c // smlal2 v12.4s, v4.8h, v3.h[3]
+	WORD $0x3dc61b24 // ldr q4, [x25, #6240]
+	WORD $0x0f402885 // smlal v5.4s, v4.4h, v0.h[4]
+	WORD $0x4f502885 // smlal2 v5.4s, v4.8h, v0.h[5]
+	WORD $0x0f412887 // smlal v7.4s, v4.4h, v1.h[4]
+	WORD $0x4f512887 // smlal2 v7.4s, v4.8h, v1.h[5]
+	WORD $0x0f422889 // smlal v9.4s, v4.4h, v2.h[4]
+	WORD $0x4f522889 // smlal2 v9.4s, v4.8h, v2.h[5]
+	WORD $0x0f43288b // smlal v11.4s, v4.4h, v3.h[4]
+	WORD $0x4f53288b // smlal2 v11.4s, v4.8h, v3.h[5]
+	WORD $0x3dc63b24 // ldr q4, [x25, #6368]
+	WORD $0x0f402886 // smlal v6.4s, v4.4h, v0.h[4]
+	WORD $0x4f502886 // smlal2 v6.4s, v4.8h, v0.h[5]
+	WORD $0x0f412888 // smlal v8.4s, v4.4h, v1.h[4]
+	WORD $0x4f512888 // smlal2 v8.4s, v4.8h, v1.h[5]
+	WORD $0x0f42288a // smlal v10.4s, v4.4h, v2.h[4]
+	WORD $0x4f52288a // smlal2 v10.4s, v4.8h, v2.h[5]
+	WORD $0x0f43288c // smlal v12.4s, v4.4h, v3.h[4]
+	WORD $0x4f53288c // smlal2 v12.4s, v4.8h, v3.h[5]
+	WORD $0x3dc61f24 // ldr q4, [x25, #6256]
+	WORD $0x0f602885 // smlal v5.4s, v4.4h, v0.h[6]
+	WORD $0x4f702885 // smlal2 v5.4s, v4.8h, v0.h[7]
+	WORD $0x0f612887 // smlal v7.4s, v4.4h, v1.h[6]
+	WORD $0x4f712887 // smlal2 v7.4s, v4.8h, v1.h[7]
+	WORD $0x0f622889 // smlal v9.4s, v4.4h, v2.h[6]
+	WORD $0x4f722889 // smlal2 v9.4s, v4.8h, v2.h[7]
+	WORD $0x0f63288b // smlal v11.4s, v4.4h, v3.h[6]
+	WORD $0x4f73288b // smlal2 v11.4s, v4.8h, v3.h[7]
+	WORD $0x3dc63f24 // ldr q4, [x25, #6384]
+	WORD $0x0f602886 // smlal v6.4s, v4.4h, v0.h[6]
+	WORD $0x4f702886 // smlal2 v6.4s, v4.8h, v0.h[7]
+	WORD $0x0f612888 // smlal v8.4s, v4.4h, v1.h[6]
+	WORD $0x4f712888 // smlal2 v8.4s, v4.8h, v1.h[7]
+	WORD $0x0f62288a // smlal v10.4s, v4.4h, v2.h[6]
+	WORD $0x4f72288a // smlal2 v10.4s, v4.8h, v2.h[7]
+	WORD $0x0f63288c // smlal v12.4s, v4.4h, v3.h[6]
+	WORD $0x4f73288c // smlal2 v12.4s, v4.8h, v3.h[7]
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
+	WORD $0xbd44f0c3 // ldr s3, [x6, #1264]
+	WORD $0x3dc682e4 // ldr q4, [x23, #6656]
+	WORD $0x3dc692ef // ldr q15, [x23, #6720]
+	WORD $0x3dc002ce // ldr q14, [x22, #0]
+	WORD $0x4f80908d // fmul v13.4s, v4.4s, v0.s[0]
+	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
+	WORD $0x4e38cdae // fmla v14.4s, v13.4s, v24.4s
+	WORD $0x4f8091ed // fmul v13.4s, v15.4s, v0.s[0]
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4ea5cdae // fmls v14.4s, v13.4s, v5.4s
+	WORD $0x3d8002ce // str q14, [x22, #0]
+	WORD $0x3dc012ce // ldr q14, [x22, #64]
+	WORD $0x4f81908d // fmul v13.4s, v4.4s, v1.s[0]
+	WORD $0x4e21db5a // scvtf v26.4s, v26.4s
+	WORD $0x4e3acdae // fmla v14.4s, v13.4s, v26.4s
+	WORD $0x4f8191ed // fmul v13.4s, v15.4s, v1.s[0]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4ea7cdae // fmls v14.4s, v13.4s, v7.4s
+	WORD $0x3d8012ce // str q14, [x22, #64]
+	WORD $0x3dc022ce // ldr q14, [x22, #128]
+	WORD $0x4f82908d // fmul v13.4s, v4.4s, v2.s[0]
+	WORD $0x4e21db9c // scvtf v28.4s, v28.4s
+	WORD $0x4e3ccdae // fmla v14.4s, v13.4s, v28.4s
+	WORD $0x4f8291ed // fmul v13.4s, v15.4s, v2.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4ea9cdae // fmls v14.4s, v13.4s, v9.4s
+	WORD $0x3d8022ce // str q14, [x22, #128]
+	WORD $0x3dc032ce // ldr q14, [x22, #192]
+	WORD $0x4f83908d // fmul v13.4s, v4.4s, v3.s[0]
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x4e3ecdae // fmla v14.4s, v13.4s, v30.4s
+	WORD $0x4f8391ed // fmul v13.4s, v15.4s, v3.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4eabcdae // fmls v14.4s, v13.4s, v11.4s
+	WORD $0x3d8032ce // str q14, [x22, #192]
+	WORD $0x3dc686e4 // ldr q4, [x23, #6672]
+	WORD $0x3dc696ef // ldr q15, [x23, #6736]
+	WORD $0x3dc006ce // ldr q14, [x22, #16]
+	WORD $0x4f80908d // fmul v13.4s, v4.4s, v0.s[0]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x4e39cdae // fmla v14.4s, v13.4s, v25.4s
+	WORD $0x4f8091ed // fmul v13.4s, v15.4s, v0.s[0]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4ea6cdae // fmls v14.4s, v13.4s, v6.4s
+	WORD $0x3d8006ce // str q14, [x22, #16]
+	WORD $0x3dc016ce // ldr q14, [x22, #80]
+	WORD $0x4f81908d // fmul v13.4s, v4.4s, v1.s[0]
+	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
+	WORD $0x4e3bcdae // fmla v14.4s, v13.4s, v27.4s
+	WORD $0x4f8191ed // fmul v13.4s, v15.4s, v1.s[0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4ea8cdae // fmls v14.4s, v13.4s, v8.4s
+	WORD $0x3d8016ce // str q14, [x22, #80]
+	WORD $0x3dc026ce // ldr q14, [x22, #144]
+	WORD $0x4f82908d // fmul v13.4s, v4.4s, v2.s[0]
+	WORD $0x4e21dbbd // scvtf v29.4s, v29.4s
+	WORD $0x4e3dcdae // fmla v14.4s, v13.4s, v29.4s
+	WORD $0x4f8291ed // fmul v13.4s, v15.4s, v2.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4eaacdae // fmls v14.4s, v13.4s, v10.4s
+	WORD $0x3d8026ce // str q14, [x22, #144]
+	WORD $0x3dc036ce // ldr q14, [x22, #208]
+	WORD $0x4f83908d // fmul v13.4s, v4.4s, v3.s[0]
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x4e3fcdae // fmla v14.4s, v13.4s, v31.4s
+	WORD $0x4f8391ed // fmul v13.4s, v15.4s, v3.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4eaccdae // fmls v14.4s, v13.4s, v12.4s
+	WORD $0x3d8036ce // str q14, [x22, #208]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $256, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass83
+	ADD $1280, R6
+	ADD $256, R7
+	SUB $4, R5
+	JMP rows4_82
+rowsNext81:
+rows2_86:
+	CMP $2, R5
+	BLT rowsNext85
+	// 2 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41f // movi v31.16b, #0
+block88:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc05141 // ldr q1, [x10, #320]
+	WORD $0x3dc00102 // ldr q2, [x8, #0]
+	WORD $0x3dc00503 // ldr q3, [x8, #16]
+	WORD $0x3dc00904 // ldr q4, [x8, #32]
+	WORD $0x3dc00d05 // ldr q5, [x8, #48]
+	WORD $0x4e040406 // dup v6.4s, v0.s[0]
+	WORD $0x0e26c048 // smull v8.8h, v2.8b, v6.8b
+	WORD $0x4e26c050 // smull2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e26c069 // smull v9.8h, v3.8b, v6.8b
+	WORD $0x4e26c071 // smull2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26c08a // smull v10.8h, v4.8b, v6.8b
+	WORD $0x4e26c092 // smull2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e26c0ab // smull v11.8h, v5.8b, v6.8b
+	WORD $0x4e26c0b3 // smull2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e040427 // dup v7.4s, v1.s[0]
+	WORD $0x0e27c04c // smull v12.8h, v2.8b, v7.8b
+	WORD $0x4e27c054 // smull2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27c06d // smull v13.8h, v3.8b, v7.8b
+	WORD $0x4e27c075 // smull2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27c08e // smull v14.8h, v4.8b, v7.8b
+	WORD $0x4e27c096 // smull2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e27c0af // smull v15.8h, v5.8b, v7.8b
+	WORD $0x4e27c0b7 // smull2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc01102 // ldr q2, [x8, #64]
+	WORD $0x3dc01503 // ldr q3, [x8, #80]
+	WORD $0x3dc01904 // ldr q4, [x8, #96]
+	WORD $0x3dc01d05 // ldr q5, [x8, #112]
+	WORD $0x4e0c0406 // dup v6.4s, v0.s[1]
+	WORD $0x0e268048 // smlal v8.8h, v2.8b, v6.8b
+	WORD $0x4e268050 // smlal2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e268069 // smlal v9.8h, v3.8b, v6.8b
+	WORD $0x4e268071 // smlal2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26808a // smlal v10.8h, v4.8b, v6.8b
+	WORD $0x4e268092 // smlal2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e2680ab // smlal v11.8h, v5.8b, v6.8b
+	WORD $0x4e2680b3 // smlal2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e0c0427 // dup v7.4s, v1.s[1]
+	WORD $0x0e27804c // smlal v12.8h, v2.8b, v7.8b
+	WORD $0x4e278054 // smlal2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27806d // smlal v13.8h, v3.8b, v7.8b
+	WORD $0x4e278075 // smlal2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc02102 // ldr q2, [x8, #128]
+	WORD $0x3dc02503 // ldr q3, [x8, #144]
+	WORD $0x3dc02904 // ldr q4, [x8, #160]
+	WORD $0x3dc02d05 // ldr q5, [x8, #176]
+	WORD $0x4e140406 // dup v6.4s, v0.s[2]
+	WORD $0x0e268048 // smlal v8.8h, v2.8b, v6.8b
+	WORD $0x4e268050 // smlal2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e268069 // smlal v9.8h, v3.8b, v6.8b
+	WORD $0x4e268071 // smlal2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26808a // smlal v10.8h, v4.8b, v6.8b
+	WORD $0x4e268092 // smlal2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e2680ab // smlal v11.8h, v5.8b, v6.8b
+	WORD $0x4e2680b3 // smlal2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e140427 // dup v7.4s, v1.s[2]
+	WORD $0x0e27804c // smlal v12.8h, v2.8b, v7.8b
+	WORD $0x4e278054 // smlal2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27806d // smlal v13.8h, v3.8b, v7.8b
+	WORD $0x4e278075 // smlal2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc03102 // ldr q2, [x8, #192]
+	WORD $0x3dc03503 // ldr q3, [x8, #208]
+	WORD $0x3dc03904 // ldr q4, [x8, #224]
+	WORD $0x3dc03d05 // ldr q5, [x8, #240]
+	WORD $0x4e1c0406 // dup v6.4s, v0.s[3]
+	WORD $0x0e268048 // smlal v8.8h, v2.8b, v6.8b
+	WORD $0x4e268050 // smlal2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e268069 // smlal v9.8h, v3.8b, v6.8b
+	WORD $0x4e268071 // smlal2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26808a // smlal v10.8h, v4.8b, v6.8b
+	WORD $0x4e268092 // smlal2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e2680ab // smlal v11.8h, v5.8b, v6.8b
+	WORD $0x4e2680b3 // smlal2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e1c0427 // dup v7.4s, v1.s[3]
+	WORD $0x0e27804c // smlal v12.8h, v2.8b, v7.8b
+	WORD $0x4e278054 // smlal2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27806d // smlal v13.8h, v3.8b, v7.8b
+	WORD $0x4e278075 // smlal2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x4e602908 // saddlp v8.4s, v8.8h
+	WORD $0x4e602a10 // saddlp v16.4s, v16.8h
+	WORD $0x4eb0bd08 // addp v8.4s, v8.4s, v16.4s
+	WORD $0x4e602929 // saddlp v9.4s, v9.8h
+	WORD $0x4e602a31 // saddlp v17.4s, v17.8h
+	WORD $0x4eb1bd29 // addp v9.4s, v9.4s, v17.4s
+	WORD $0x4e60294a // saddlp v10.4s, v10.8h
+	WORD $0x4e602a52 // saddlp v18.4s, v18.8h
+	WORD $0x4eb2bd4a // addp v10.4s, v10.4s, v18.4s
+	WORD $0x4e60296b // saddlp v11.4s, v11.8h
+	WORD $0x4e602a73 // saddlp v19.4s, v19.8h
+	WORD $0x4eb3bd6b // addp v11.4s, v11.4s, v19.4s
+	WORD $0x4e60298c // saddlp v12.4s, v12.8h
+	WORD $0x4e602a94 // saddlp v20.4s, v20.8h
+	WORD $0x4eb4bd8c // addp v12.4s, v12.4s, v20.4s
+	WORD $0x4e6029ad // saddlp v13.4s, v13.8h
+	WORD $0x4e602ab5 // saddlp v21.4s, v21.8h
+	WORD $0x4eb5bdad // addp v13.4s, v13.4s, v21.4s
+	WORD $0x4e6029ce // saddlp v14.4s, v14.8h
+	WORD $0x4e602ad6 // saddlp v22.4s, v22.8h
+	WORD $0x4eb6bdce // addp v14.4s, v14.4s, v22.4s
+	WORD $0x4e6029ef // saddlp v15.4s, v15.8h
+	WORD $0x4e602af7 // saddlp v23.4s, v23.8h
+	WORD $0x4eb7bdef // addp v15.4s, v15.4s, v23.4s
+	WORD $0x3dc40162 // ldr q2, [x11, #4096]
+	WORD $0x3dc40563 // ldr q3, [x11, #4112]
+	WORD $0x3dc40964 // ldr q4, [x11, #4128]
+	WORD $0x3dc40d65 // ldr q5, [x11, #4144]
+	WORD $0x4ea29518 // mla v24.4s, v8.4s, v2.4s
+	WORD $0x4ea39539 // mla v25.4s, v9.4s, v3.4s
+	WORD $0x4ea4955a // mla v26.4s, v10.4s, v4.4s
+	WORD $0x4ea5957b // mla v27.4s, v11.4s, v5.4s
+	WORD $0x4ea2959c // mla v28.4s, v12.4s, v2.4s
+	WORD $0x4ea395bd // mla v29.4s, v13.4s, v3.4s
+	WORD $0x4ea495de // mla v30.4s, v14.4s, v4.4s
+	WORD $0x4ea595ff // mla v31.4s, v15.4s, v5.4s
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc05541 // ldr q1, [x10, #336]
+	WORD $0x3dc04102 // ldr q2, [x8, #256]
+	WORD $0x3dc04503 // ldr q3, [x8, #272]
+	WORD $0x3dc04904 // ldr q4, [x8, #288]
+	WORD $0x3dc04d05 // ldr q5, [x8, #304]
+	WORD $0x4e040406 // dup v6.4s, v0.s[0]
+	WORD $0x0e26c048 // smull v8.8h, v2.8b, v6.8b
+	WORD $0x4e26c050 // smull2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e26c069 // smull v9.8h, v3.8b, v6.8b
+	WORD $0x4e26c071 // smull2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26c08a // smull v10.8h, v4.8b, v6.8b
+	WORD $0x4e26c092 // smull2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e26c0ab // smull v11.8h, v5.8b, v6.8b
+	WORD $0x4e26c0b3 // smull2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e040427 // dup v7.4s, v1.s[0]
+	WORD $0x0e27c04c // smull v12.8h, v2.8b, v7.8b
+	WORD $0x4e27c054 // smull2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27c06d // smull v13.8h, v3.8b, v7.8b
+	WORD $0x4e27c075 // smull2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27c08e // smull v14.8h, v4.8b, v7.8b
+	WORD $0x4e27c096 // smull2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e27c0af // smull v15.8h, v5.8b, v7.8b
+	WORD $0x4e27c0b7 // smull2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc05102 // ldr q2, [x8, #320]
+	WORD $0x3dc05503 // ldr q3, [x8, #336]
+	WORD $0x3dc05904 // ldr q4, [x8, #352]
+	WORD $0x3dc05d05 // ldr q5, [x8, #368]
+	WORD $0x4e0c0406 // dup v6.4s, v0.s[1]
+	WORD $0x0e268048 // smlal v8.8h, v2.8b, v6.8b
+	WORD $0x4e268050 // smlal2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e268069 // smlal v9.8h, v3.8b, v6.8b
+	WORD $0x4e268071 // smlal2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26808a // smlal v10.8h, v4.8b, v6.8b
+	WORD $0x4e268092 // smlal2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e2680ab // smlal v11.8h, v5.8b, v6.8b
+	WORD $0x4e2680b3 // smlal2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e0c0427 // dup v7.4s, v1.s[1]
+	WORD $0x0e27804c // smlal v12.8h, v2.8b, v7.8b
+	WORD $0x4e278054 // smlal2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27806d // smlal v13.8h, v3.8b, v7.8b
+	WORD $0x4e278075 // smlal2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc06102 // ldr q2, [x8, #384]
+	WORD $0x3dc06503 // ldr q3, [x8, #400]
+	WORD $0x3dc06904 // ldr q4, [x8, #416]
+	WORD $0x3dc06d05 // ldr q5, [x8, #432]
+	WORD $0x4e140406 // dup v6.4s, v0.s[2]
+	WORD $0x0e268048 // smlal v8.8h, v2.8b, v6.8b
+	WORD $0x4e268050 // smlal2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e268069 // smlal v9.8h, v3.8b, v6.8b
+	WORD $0x4e268071 // smlal2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26808a // smlal v10.8h, v4.8b, v6.8b
+	WORD $0x4e268092 // smlal2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e2680ab // smlal v11.8h, v5.8b, v6.8b
+	WORD $0x4e2680b3 // smlal2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e140427 // dup v7.4s, v1.s[2]
+	WORD $0x0e27804c // smlal v12.8h, v2.8b, v7.8b
+	WORD $0x4e278054 // smlal2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27806d // smlal v13.8h, v3.8b, v7.8b
+	WORD $0x4e278075 // smlal2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc07102 // ldr q2, [x8, #448]
+	WORD $0x3dc07503 // ldr q3, [x8, #464]
+	WORD $0x3dc07904 // ldr q4, [x8, #480]
+	WORD $0x3dc07d05 // ldr q5, [x8, #496]
+	WORD $0x4e1c0406 // dup v6.4s, v0.s[3]
+	WORD $0x0e268048 // smlal v8.8h, v2.8b, v6.8b
+	WORD $0x4e268050 // smlal2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e268069 // smlal v9.8h, v3.8b, v6.8b
+	WORD $0x4e268071 // smlal2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26808a // smlal v10.8h, v4.8b, v6.8b
+	WORD $0x4e268092 // smlal2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e2680ab // smlal v11.8h, v5.8b, v6.8b
+	WORD $0x4e2680b3 // smlal2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e1c0427 // dup v7.4s, v1.s[3]
+	WORD $0x0e27804c // smlal v12.8h, v2.8b, v7.8b
+	WORD $0x4e278054 // smlal2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27806d // smlal v13.8h, v3.8b, v7.8b
+	WORD $0x4e278075 // smlal2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x4e602908 // saddlp v8.4s, v8.8h
+	WORD $0x4e602a10 // saddlp v16.4s, v16.8h
+	WORD $0x4eb0bd08 // addp v8.4s, v8.4s, v16.4s
+	WORD $0x4e602929 // saddlp v9.4s, v9.8h
+	WORD $0x4e602a31 // saddlp v17.4s, v17.8h
+	WORD $0x4eb1bd29 // addp v9.4s, v9.4s, v17.4s
+	WORD $0x4e60294a // saddlp v10.4s, v10.8h
+	WORD $0x4e602a52 // saddlp v18.4s, v18.8h
+	WORD $0x4eb2bd4a // addp v10.4s, v10.4s, v18.4s
+	WORD $0x4e60296b // saddlp v11.4s, v11.8h
+	WORD $0x4e602a73 // saddlp v19.4s, v19.8h
+	WORD $0x4eb3bd6b // addp v11.4s, v11.4s, v19.4s
+	WORD $0x4e60298c // saddlp v12.4s, v12.8h
+	WORD $0x4e602a94 // saddlp v20.4s, v20.8h
+	WORD $0x4eb4bd8c // addp v12.4s, v12.4s, v20.4s
+	WORD $0x4e6029ad // saddlp v13.4s, v13.8h
+	WORD $0x4e602ab5 // saddlp v21.4s, v21.8h
+	WORD $0x4eb5bdad // addp v13.4s, v13.4s, v21.4s
+	WORD $0x4e6029ce // saddlp v14.4s, v14.8h
+	WORD $0x4e602ad6 // saddlp v22.4s, v22.8h
+	WORD $0x4eb6bdce // addp v14.4s, v14.4s, v22.4s
+	WORD $0x4e6029ef // saddlp v15.4s, v15.8h
+	WORD $0x4e602af7 // saddlp v23.4s, v23.8h
+	WORD $0x4eb7bdef // addp v15.4s, v15.4s, v23.4s
+	WORD $0x3dc41162 // ldr q2, [x11, #4160]
+	WORD $0x3dc41563 // ldr q3, [x11, #4176]
+	WORD $0x3dc41964 // ldr q4, [x11, #4192]
+	WORD $0x3dc41d65 // ldr q5, [x11, #4208]
+	WORD $0x4ea29518 // mla v24.4s, v8.4s, v2.4s
+	WORD $0x4ea39539 // mla v25.4s, v9.4s, v3.4s
+	WORD $0x4ea4955a // mla v26.4s, v10.4s, v4.4s
+	WORD $0x4ea5957b // mla v27.4s, v11.4s, v5.4s
+	WORD $0x4ea2959c // mla v28.4s, v12.4s, v2.4s
+	WORD $0x4ea395bd // mla v29.4s, v13.4s, v3.4s
+	WORD $0x4ea495de // mla v30.4s, v14.4s, v4.4s
+	WORD $0x4ea595ff // mla v31.4s, v15.4s, v5.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block88
+	WORD $0x3dc040c0 // ldr q0, [x6, #256]
+	WORD $0x3dc090c1 // ldr q1, [x6, #576]
+	WORD $0x3dc60322 // ldr q2, [x25, #6144]
+	WORD $0x0f40a043 // smull v3.4s, v2.4h, v0.h[0]
+	WORD $0x4f502043 // smlal2 v3.4s, v2.8h, v0.h[1]
+	WORD $0x0f41a047 // smull v7.4s, v2.4h, v1.h[0]
+	WORD $0x4f512047 // smlal2 v7.4s, v2.8h, v1.h[1]
+	WORD $0x3dc62322 // ldr q2, [x25, #6272]
+	WORD $0x0f40a044 // smull v4.4s, v2.4h, v0.h[0]
+	WORD $0x4f502044 // smlal2 v4.4s, v2.8h, v0.h[1]
+	WORD $0x0f41a048 // smull v8.4s, v2.4h, v1.h[0]
+	WORD $0x4f512048 // smlal2 v8.4s, v2.8h, v1.h[1]
+	WORD $0x3dc64322 // ldr q2, [x25, #6400]
+	WORD $0x0f40a045 // smull v5.4s, v2.4h, v0.h[0]
+	WORD $0x4f502045 // smlal2 v5.4s, v2.8h, v0.h[1]
+	WORD $0x0f41a049 // smull v9.4s, v2.4h, v1.h[0]
+	WORD $0x4f512049 // smlal2 v9.4s, v2.8h, v1.h[1]
+	WORD $0x3dc66322 // ldr q2, [x25, #6528]
+	WORD $0x0f40a046 // smull v6.4s, v2.4h, v0.h[0]
+	WORD $0x4f502046 // smlal2 v6.4s, v2.8h, v0.h[1]
+	WORD $0x0f41a04a // smull v10.4s, v2.4h, v1.h[0]
+	WORD $0x4f51204a // smlal2 v10.4s, v2.8h, v1.h[1]
+	WORD $0x3dc60722 // ldr q2, [x25, #6160]
+	WORD $0x0f602043 // smlal v3.4s, v2.4h, v0.h[2]
+	WORD $0x4f702043 // smlal2 v3.4s, v2.8h, v0.h[3]
+	WORD $0x0f612047 // smlal v7.4s, v2.4h, v1.h[2]
+	WORD $0x4f712047 // smlal2 v7.4s, v2.8h, v1.h[3]
+	WORD $0x3dc62722 // ldr q2, [x25, #6288]
+	WORD $0x0f602044 // smlal v4.4s, v2.4h, v0.h[2]
+	WORD $0x4f702044 // smlal2 v4.4s, v2.8h, v0.h[3]
+	WORD $0x0f612048 // smlal v8.4s, v2.4h, v1.h[2]
+	WORD $0x4f712048 // smlal2 v8.4s, v2.8h, v1.h[3]
+	WORD $0x3dc64722 // ldr q2, [x25, #6416]
+	WORD $0x0f602045 // smlal v5.4s, v2.4h, v0.h[2]
+	WORD $0x4f702045 // smlal2 v5.4s, v2.8h, v0.h[3]
+	WORD $0x0f612049 // smlal v9.4s, v2.4h, v1.h[2]
+	WORD $0x4f712049 // smlal2 v9.4s, v2.8h, v1.h[3]
+	WORD $0x3dc66722 // ldr q2, [x25, #6544]
+	WORD $0x0f602046 // smlal v6.4s, v2.4h, v0.h[2]
+	WORD $0x4f702046 // smlal2 v6.4s, v2.8h, v0.h[3]
+	WORD $0x0f61204a // smlal v10.4s, v2.4h, v1.h[2]
+	WORD $0x4f71204a // smlal2 v10.4s, v2.8h, v1.h[3]
+	WORD $0x3dc60b22 // ldr q2, [x25, #6176]
+	WORD $0x0f402843 // smlal v3.4s, v2.4h, v0.h[4]
+	WORD $0x4f502843 // smlal2 v3.4s, v2.8h, v0.h[5]
+	WORD $0x0f412847 // smlal v7.4s, v2.4h, v1.h[4]
+	WORD $0x4f512847 // smlal2 v7.4s, v2.8h, v1.h[5]
+	WORD $0x3dc62b22 // ldr q2, [x25, #6304]
+	WORD $0x0f402844 // smlal v4.4s, v2.4h, v0.h[4]
+	WORD $0x4f502844 // smlal2 v4.4s, v2.8h, v0.h[5]
+	WORD $0x0f412848 // smlal v8.4s, v2.4h, v1.h[4]
+	WORD $0x4f512848 // smlal2 v8.4s, v2.8h, v1.h[5]
+	WORD $0x3dc64b22 // ldr q2, [x25, #6432]
+	WORD $0x0f402845 // smlal v5.4s, v2.4h, v0.h[4]
+	WORD $0x4f502845 // smlal2 v5.4s, v2.8h, v0.h[5]
+	WORD $0x0f412849 // smlal v9.4s, v2.4h, v1.h[4]
+	WORD $0x4f512849 // smlal2 v9.4s, v2.8h, v1.h[5]
+	WORD $0x3dc66b22 // ldr q2, [x25, #6560]
+	WORD $0x0f402846 // smlal v6.4s, v2.4h, v0.h[4]
+	WORD $0x4f502846 // smlal2 v6.4s, v2.8h, v0.h[5]
+	WORD $0x0f41284a // smlal v10.4s, v2.4h, v1.h[4]
+	WORD $0x4f51284a // smlal2 v10.4s, v2.8h, v1.h[5]
+	WORD $0x3dc60f22 // ldr q2, [x25, #6192]
+	WORD $0x0f602843 // smlal v3.4s, v2.4h, v0.h[6]
+	WORD $0x4f702843 // smlal2 v3.4s, v2.8h, v0.h[7]
+	WORD $0x0f612847 // smlal v7.4s, v2.4h, v1.h[6]
+	WORD $0x4f712847 // smlal2 v7.4s, v2.8h, v1.h[7]
+	WORD $0x3dc62f22 // ldr q2, [x25, #6320]
+	WORD $0x0f602844 // smlal v4.4s, v2.4h, v0.h[6]
+	WORD $0x4f702844 // smlal2 v4.4s, v2.8h, v0.h[7]
+	WORD $0x0f612848 // smlal v8.4s, v2.4h, v1.h[6]
+	WORD $0x4f712848 // smlal2 v8.4s, v2.8h, v1.h[7]
+	WORD $0x3dc64f22 // ldr q2, [x25, #6448]
+	WORD $0x0f602845 // smlal v5.4s, v2.4h, v0.h[6]
+	WORD $0x4f702845 // smlal2 v5.4s, v2.8h, v0.h[7]
+	WORD $0x0f612849 // smlal v9.4s, v2.4h, v1.h[6]
+	WORD $0x4f712849 // smlal2 v9.4s, v2.8h, v1.h[7]
+	WORD $0x3dc66f22 // ldr q2, [x25, #6576]
+	WORD $0x0f602846 // smlal v6.4s, v2.4h, v0.h[6]
+	WORD $0x4f702846 // smlal2 v6.4s, v2.8h, v0.h[7]
+	WORD $0x0f61284a // smlal v10.4s, v2.4h, v1.h[6]
+	WORD $0x4f71284a // smlal2 v10.4s, v2.8h, v1.h[7]
+	WORD $0x3dc044c0 // ldr q0, [x6, #272]
+	WORD $0x3dc094c1 // ldr q1, [x6, #592]
+	WORD $0x3dc61322 // ldr q2, [x25, #6208]
+	WORD $0x0f402043 // smlal v3.4s, v2.4h, v0.h[0]
+	WORD $0x4f502043 // smlal2 v3.4s, v2.8h, v0.h[1]
+	WORD $0x0f412047 // smlal v7.4s, v2.4h, v1.h[0]
+	WORD $0x4f512047 // smlal2 v7.4s, v2.8h, v1.h[1]
+	WORD $0x3dc63322 // ldr q2, [x25, #6336]
+	WORD $0x0f402044 // smlal v4.4s, v2.4h, v0.h[0]
+	WORD $0x4f502044 // smlal2 v4.4s, v2.8h, v0.h[1]
+	WORD $0x0f412048 // smlal v8.4s, v2.4h, v1.h[0]
+	WORD $0x4f512048 // smlal2 v8.4s, v2.8h, v1.h[1]
+	WORD $0x3dc65322 // ldr q2, [x25, #6464]
+	WORD $0x0f402045 // smlal v5.4s, v2.4h, v0.h[0]
+	WORD $0x4f502045 // smlal2 v5.4s, v2.8h, v0.h[1]
+	WORD $0x0f412049 // smlal v9.4s, v2.4h, v1.h[0]
+	WORD $0x4f512049 // smlal2 v9.4s, v2.8h, v1.h[1]
+	WORD $0x3dc67322 // ldr q2, [x25, #6592]
+	WORD $0x0f402046 // smlal v6.4s, v2.4h, v0.h[0]
+	WORD $0x4f502046 // smlal2 v6.4s, v2.8h, v0.h[1]
+	WORD $0x0f41204a // smlal v10.4s, v2.4h, v1.h[0]
+	WORD $0x4f51204a // smlal2 v10.4s, v2.8h, v1.h[1]
+	WORD $0x3dc61722 // ldr q2, [x25, #6224]
+	WORD $0x0f602043 // smlal v3.4s, v2.4h, v0.h[2]
+	WORD $0x4f702043 // smlal2 v3.4s, v2.8h, v0.h[3]
+	WORD $0x0f612047 // smlal v7.4s, v2.4h, v1.h[2]
+	WORD $0x4f712047 // smlal2 v7.4s, v2.8h, v1.h[3]
+	WORD $0x3dc63722 // ldr q2, [x25, #6352]
+	WORD $0x0f602044 // smlal v4.4s, v2.4h, v0.h[2]
+	WORD $0x4f702044 // smlal2 v4.4s, v2.8h, v0.h[3]
+	WORD $0x0f612048 // smlal v8.4s, v2.4h, v1.h[2]
+	WORD $0x4f712048 // smlal2 v8.4s, v2.8h, v1.h[3]
+	WORD $0x3dc65722 // ldr q2, [x25, #6480]
+	WORD $0x0f602045 // smlal v5.4s, v2.4h, v0.h[2]
+	WORD $0x4f702045 // smlal2 v5.4s, v2.8h, v0.h[3]
+	WORD $0x0f612049 // smlal v9.4s, v2.4h, v1.h[2]
+	WORD $0x4f712049 // smlal2 v9.4s, v2.8h, v1.h[3]
+	WORD $0x3dc67722 // ldr q2, [x25, #6608]
+	WORD $0x0f602046 // smlal v6.4s, v2.4h, v0.h[2]
+	WORD $0x4f702046 // smlal2 v6.4s, v2.8h, v0.h[3]
+	WORD $0x0f61204a // smlal v10.4s, v2.4h, v1.h[2]
+	WORD $0x4f71204a // smlal2 v10.4s, v2.8h, v1.h[3]
+	WORD $0x3dc61b22 // ldr q2, [x25, #6240]
+	WORD $0x0f402843 // smlal v3.4s, v2.4h, v0.h[4]
+	WORD $0x4f502843 // smlal2 v3.4s, v2.8h, v0.h[5]
+	WORD $0x0f412847 // smlal v7.4s, v2.4h, v1.h[4]
+	WORD $0x4f512847 // smlal2 v7.4s, v2.8h, v1.h[5]
+	WORD $0x3dc63b22 // ldr q2, [x25, #6368]
+	WORD $0x0f402844 // smlal v4.4s, v2.4h, v0.h[4]
+	WORD $0x4f502844 // smlal2 v4.4s, v2.8h, v0.h[5]
+	WORD $0x0f412848 // smlal v8.4s, v2.4h, v1.h[4]
+	WORD $0x4f512848 // smlal2 v8.4s, v2.8h, v1.h[5]
+	WORD $0x3dc65b22 // ldr q2, [x25, #6496]
+	WORD $0x0f402845 // smlal v5.4s, v2.4h, v0.h[4]
+	WORD $0x4f502845 // smlal2 v5.4s, v2.8h, v0.h[5]
+	WORD $0x0f412849 // smlal v9.4s, v2.4h, v1.h[4]
+	WORD $0x4f512849 // smlal2 v9.4s, v2.8h, v1.h[5]
+	WORD $0x3dc67b22 // ldr q2, [x25, #6624]
+	WORD $0x0f402846 // smlal v6.4s, v2.4h, v0.h[4]
+	WORD $0x4f502846 // smlal2 v6.4s, v2.8h, v0.h[5]
+	WORD $0x0f41284a // smlal v10.4s, v2.4h, v1.h[4]
+	WORD $0x4f51284a // smlal2 v10.4s, v2.8h, v1.h[5]
+	WORD $0x3dc61f22 // ldr q2, [x25, #6256]
+	WORD $0x0f602843 // smlal v3.4s, v2.4h, v0.h[6]
+	WORD $0x4f702843 // smlal2 v3.4s, v2.8h, v0.h[7]
+	WORD $0x0f612847 // smlal v7.4s, v2.4h, v1.h[6]
+	WORD $0x4f712847 // smlal2 v7.4s, v2.8h, v1.h[7]
+	WORD $0x3dc63f22 // ldr q2, [x25, #6384]
+	WORD $0x0f602844 // smlal v4.4s, v2.4h, v0.h[6]
+	WORD $0x4f702844 // smlal2 v4.4s, v2.8h, v0.h[7]
+	WORD $0x0f612848 // smlal v8.4s, v2.4h, v1.h[6]
+	WORD $0x4f712848 // smlal2 v8.4s, v2.8h, v1.h[7]
+	WORD $0x3dc65f22 // ldr q2, [x25, #6512]
+	WORD $0x0f602845 // smlal v5.4s, v2.4h, v0.h[6]
+	WORD $0x4f702845 // smlal2 v5.4s, v2.8h, v0.h[7]
+	WORD $0x0f612849 // smlal v9.4s, v2.4h, v1.h[6]
+	WORD $0x4f712849 // smlal2 v9.4s, v2.8h, v1.h[7]
+	WORD $0x3dc67f22 // ldr q2, [x25, #6640]
+	WORD $0x0f602846 // smlal v6.4s, v2.4h, v0.h[6]
+	WORD $0x4f702846 // smlal2 v6.4s, v2.8h, v0.h[7]
+	WORD $0x0f61284a // smlal v10.4s, v2.4h, v1.h[6]
+	WORD $0x4f71284a // smlal2 v10.4s, v2.8h, v1.h[7]
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0x3dc682e2 // ldr q2, [x23, #6656]
+	WORD $0x3dc692ed // ldr q13, [x23, #6720]
+	WORD $0x3dc002cc // ldr q12, [x22, #0]
+	WORD $0x4f80904b // fmul v11.4s, v2.4s, v0.s[0]
+	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
+	WORD $0x4e38cd6c // fmla v12.4s, v11.4s, v24.4s
+	WORD $0x4f8091ab // fmul v11.4s, v13.4s, v0.s[0]
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4ea3cd6c // fmls v12.4s, v11.4s, v3.4s
+	WORD $0x3d8002cc // str q12, [x22, #0]
+	WORD $0x3dc012cc // ldr q12, [x22, #64]
+	WORD $0x4f81904b // fmul v11.4s, v2.4s, v1.s[0]
+	WORD $0x4e21db9c // scvtf v28.4s, v28.4s
+	WORD $0x4e3ccd6c // fmla v12.4s, v11.4s, v28.4s
+	WORD $0x4f8191ab // fmul v11.4s, v13.4s, v1.s[0]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4ea7cd6c // fmls v12.4s, v11.4s, v7.4s
+	WORD $0x3d8012cc // str q12, [x22, #64]
+	WORD $0x3dc686e2 // ldr q2, [x23, #6672]
+	WORD $0x3dc696ed // ldr q13, [x23, #6736]
+	WORD $0x3dc006cc // ldr q12, [x22, #16]
+	WORD $0x4f80904b // fmul v11.4s, v2.4s, v0.s[0]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x4e39cd6c // fmla v12.4s, v11.4s, v25.4s
+	WORD $0x4f8091ab // fmul v11.4s, v13.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4ea4cd6c // fmls v12.4s, v11.4s, v4.4s
+	WORD $0x3d8006cc // str q12, [x22, #16]
+	WORD $0x3dc016cc // ldr q12, [x22, #80]
+	WORD $0x4f81904b // fmul v11.4s, v2.4s, v1.s[0]
+	WORD $0x4e21dbbd // scvtf v29.4s, v29.4s
+	WORD $0x4e3dcd6c // fmla v12.4s, v11.4s, v29.4s
+	WORD $0x4f8191ab // fmul v11.4s, v13.4s, v1.s[0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4ea8cd6c // fmls v12.4s, v11.4s, v8.4s
+	WORD $0x3d8016cc // str q12, [x22, #80]
+	WORD $0x3dc68ae2 // ldr q2, [x23, #6688]
+	WORD $0x3dc69aed // ldr q13, [x23, #6752]
+	WORD $0x3dc00acc // ldr q12, [x22, #32]
+	WORD $0x4f80904b // fmul v11.4s, v2.4s, v0.s[0]
+	WORD $0x4e21db5a // scvtf v26.4s, v26.4s
+	WORD $0x4e3acd6c // fmla v12.4s, v11.4s, v26.4s
+	WORD $0x4f8091ab // fmul v11.4s, v13.4s, v0.s[0]
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4ea5cd6c // fmls v12.4s, v11.4s, v5.4s
+	WORD $0x3d800acc // str q12, [x22, #32]
+	WORD $0x3dc01acc // ldr q12, [x22, #96]
+	WORD $0x4f81904b // fmul v11.4s, v2.4s, v1.s[0]
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x4e3ecd6c // fmla v12.4s, v11.4s, v30.4s
+	WORD $0x4f8191ab // fmul v11.4s, v13.4s, v1.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4ea9cd6c // fmls v12.4s, v11.4s, v9.4s
+	WORD $0x3d801acc // str q12, [x22, #96]
+	WORD $0x3dc68ee2 // ldr q2, [x23, #6704]
+	WORD $0x3dc69eed // ldr q13, [x23, #6768]
+	WORD $0x3dc00ecc // ldr q12, [x22, #48]
+	WORD $0x4f80904b // fmul v11.4s, v2.4s, v0.s[0]
+	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
+	WORD $0x4e3bcd6c // fmla v12.4s, v11.4s, v27.4s
+	WORD $0x4f8091ab // fmul v11.4s, v13.4s, v0.s[0]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4ea6cd6c // fmls v12.4s, v11.4s, v6.4s
+	WORD $0x3d800ecc // str q12, [x22, #48]
+	WORD $0x3dc01ecc // ldr q12, [x22, #112]
+	WORD $0x4f81904b // fmul v11.4s, v2.4s, v1.s[0]
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x4e3fcd6c // fmla v12.4s, v11.4s, v31.4s
+	WORD $0x4f8191ab // fmul v11.4s, v13.4s, v1.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4eaacd6c // fmls v12.4s, v11.4s, v10.4s
+	WORD $0x3d801ecc // str q12, [x22, #112]
+	ADD $640, R6
+	ADD $128, R7
+	SUB $2, R5
+	JMP rows2_86
+rowsNext85:
+rows1_90:
+	CMP $1, R5
+	BLT rowsNext89
+	// 1 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+block92:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00101 // ldr q1, [x8, #0]
+	WORD $0x3dc00502 // ldr q2, [x8, #16]
+	WORD $0x3dc00903 // ldr q3, [x8, #32]
+	WORD $0x3dc00d04 // ldr q4, [x8, #48]
+	WORD $0x4e040405 // dup v5.4s, v0.s[0]
+	WORD $0x0e25c027 // smull v7.8h, v1.8b, v5.8b
+	WORD $0x4e25c02b // smull2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e25c048 // smull v8.8h, v2.8b, v5.8b
+	WORD $0x4e25c04c // smull2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e25c069 // smull v9.8h, v3.8b, v5.8b
+	WORD $0x4e25c06d // smull2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25c08a // smull v10.8h, v4.8b, v5.8b
+	WORD $0x4e25c08e // smull2 v14.8h, v4.16b, v5.16b
+	WORD $0x3dc01101 // ldr q1, [x8, #64]
+	WORD $0x3dc01502 // ldr q2, [x8, #80]
+	WORD $0x3dc01903 // ldr q3, [x8, #96]
+	WORD $0x3dc01d04 // ldr q4, [x8, #112]
+	WORD $0x4e0c0405 // dup v5.4s, v0.s[1]
+	WORD $0x0e258027 // smlal v7.8h, v1.8b, v5.8b
+	WORD $0x4e25802b // smlal2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e258048 // smlal v8.8h, v2.8b, v5.8b
+	WORD $0x4e25804c // smlal2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e258069 // smlal v9.8h, v3.8b, v5.8b
+	WORD $0x4e25806d // smlal2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25808a // smlal v10.8h, v4.8b, v5.8b
+	WORD $0x4e25808e // smlal2 v14.8h, v4.16b, v5.16b
+	WORD $0x3dc02101 // ldr q1, [x8, #128]
+	WORD $0x3dc02502 // ldr q2, [x8, #144]
+	WORD $0x3dc02903 // ldr q3, [x8, #160]
+	WORD $0x3dc02d04 // ldr q4, [x8, #176]
+	WORD $0x4e140405 // dup v5.4s, v0.s[2]
+	WORD $0x0e258027 // smlal v7.8h, v1.8b, v5.8b
+	WORD $0x4e25802b // smlal2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e258048 // smlal v8.8h, v2.8b, v5.8b
+	WORD $0x4e25804c // smlal2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e258069 // smlal v9.8h, v3.8b, v5.8b
+	WORD $0x4e25806d // smlal2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25808a // smlal v10.8h, v4.8b, v5.8b
+	WORD $0x4e25808e // smlal2 v14.8h, v4.16b, v5.16b
+	WORD $0x3dc03101 // ldr q1, [x8, #192]
+	WORD $0x3dc03502 // ldr q2, [x8, #208]
+	WORD $0x3dc03903 // ldr q3, [x8, #224]
+	WORD $0x3dc03d04 // ldr q4, [x8, #240]
+	WORD $0x4e1c0405 // dup v5.4s, v0.s[3]
+	WORD $0x0e258027 // smlal v7.8h, v1.8b, v5.8b
+	WORD $0x4e25802b // smlal2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e258048 // smlal v8.8h, v2.8b, v5.8b
+	WORD $0x4e25804c // smlal2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e258069 // smlal v9.8h, v3.8b, v5.8b
+	WORD $0x4e25806d // smlal2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25808a // smlal v10.8h, v4.8b, v5.8b
+	WORD $0x4e25808e // smlal2 v14.8h, v4.16b, v5.16b
+	WORD $0x4e6028e7 // saddlp v7.4s, v7.8h
+	WORD $0x4e60296b // saddlp v11.4s, v11.8h
+	WORD $0x4eabbce7 // addp v7.4s, v7.4s, v11.4s
+	WORD $0x4e602908 // saddlp v8.4s, v8.8h
+	WORD $0x4e60298c // saddlp v12.4s, v12.8h
+	WORD $0x4eacbd08 // addp v8.4s, v8.4s, v12.4s
+	WORD $0x4e602929 // saddlp v9.4s, v9.8h
+	WORD $0x4e6029ad // saddlp v13.4s, v13.8h
+	WORD $0x4eadbd29 // addp v9.4s, v9.4s, v13.4s
+	WORD $0x4e60294a // saddlp v10.4s, v10.8h
+	WORD $0x4e6029ce // saddlp v14.4s, v14.8h
+	WORD $0x4eaebd4a // addp v10.4s, v10.4s, v14.4s
+	WORD $0x3dc40161 // ldr q1, [x11, #4096]
+	WORD $0x3dc40562 // ldr q2, [x11, #4112]
+	WORD $0x3dc40963 // ldr q3, [x11, #4128]
+	WORD $0x3dc40d64 // ldr q4, [x11, #4144]
+	WORD $0x4ea194ef // mla v15.4s, v7.4s, v1.4s
+	WORD $0x4ea29510 // mla v16.4s, v8.4s, v2.4s
+	WORD $0x4ea39531 // mla v17.4s, v9.4s, v3.4s
+	WORD $0x4ea49552 // mla v18.4s, v10.4s, v4.4s
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc04101 // ldr q1, [x8, #256]
+	WORD $0x3dc04502 // ldr q2, [x8, #272]
+	WORD $0x3dc04903 // ldr q3, [x8, #288]
+	WORD $0x3dc04d04 // ldr q4, [x8, #304]
+	WORD $0x4e040405 // dup v5.4s, v0.s[0]
+	WORD $0x0e25c027 // smull v7.8h, v1.8b, v5.8b
+	WORD $0x4e25c02b // smull2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e25c048 // smull v8.8h, v2.8b, v5.8b
+	WORD $0x4e25c04c // smull2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e25c069 // smull v9.8h, v3.8b, v5.8b
+	WORD $0x4e25c06d // smull2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25c08a // smull v10.8h, v4.8b, v5.8b
+	WORD $0x4e25c08e // smull2 v14.8h, v4.16b, v5.16b
+	WORD $0x3dc05101 // ldr q1, [x8, #320]
+	WORD $0x3dc05502 // ldr q2, [x8, #336]
+	WORD $0x3dc05903 // ldr q3, [x8, #352]
+	WORD $0x3dc05d04 // ldr q4, [x8, #368]
+	WORD $0x4e0c0405 // dup v5.4s, v0.s[1]
+	WORD $0x0e258027 // smlal v7.8h, v1.8b, v5.8b
+	WORD $0x4e25802b // smlal2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e258048 // smlal v8.8h, v2.8b, v5.8b
+	WORD $0x4e25804c // smlal2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e258069 // smlal v9.8h, v3.8b, v5.8b
+	WORD $0x4e25806d // smlal2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25808a // smlal v10.8h, v4.8b, v5.8b
+	WORD $0x4e25808e // smlal2 v14.8h, v4.16b, v5.16b
+	WORD $0x3dc06101 // ldr q1, [x8, #384]
+	WORD $0x3dc06502 // ldr q2, [x8, #400]
+	WORD $0x3dc06903 // ldr q3, [x8, #416]
+	WORD $0x3dc06d04 // ldr q4, [x8, #432]
+	WORD $0x4e140405 // dup v5.4s, v0.s[2]
+	WORD $0x0e258027 // smlal v7.8h, v1.8b, v5.8b
+	WORD $0x4e25802b // smlal2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e258048 // smlal v8.8h, v2.8b, v5.8b
+	WORD $0x4e25804c // smlal2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e258069 // smlal v9.8h, v3.8b, v5.8b
+	WORD $0x4e25806d // smlal2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25808a // smlal v10.8h, v4.8b, v5.8b
+	WORD $0x4e25808e // smlal2 v14.8h, v4.16b, v5.16b
+	WORD $0x3dc07101 // ldr q1, [x8, #448]
+	WORD $0x3dc07502 // ldr q2, [x8, #464]
+	WORD $0x3dc07903 // ldr q3, [x8, #480]
+	WORD $0x3dc07d04 // ldr q4, [x8, #496]
+	WORD $0x4e1c0405 // dup v5.4s, v0.s[3]
+	WORD $0x0e258027 // smlal v7.8h, v1.8b, v5.8b
+	WORD $0x4e25802b // smlal2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e258048 // smlal v8.8h, v2.8b, v5.8b
+	WORD $0x4e25804c // smlal2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e258069 // smlal v9.8h, v3.8b, v5.8b
+	WORD $0x4e25806d // smlal2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25808a // smlal v10.8h, v4.8b, v5.8b
+	WORD $0x4e25808e // smlal2 v14.8h, v4.16b, v5.16b
+	WORD $0x4e6028e7 // saddlp v7.4s, v7.8h
+	WORD $0x4e60296b // saddlp v11.4s, v11.8h
+	WORD $0x4eabbce7 // addp v7.4s, v7.4s, v11.4s
+	WORD $0x4e602908 // saddlp v8.4s, v8.8h
+	WORD $0x4e60298c // saddlp v12.4s, v12.8h
+	WORD $0x4eacbd08 // addp v8.4s, v8.4s, v12.4s
+	WORD $0x4e602929 // saddlp v9.4s, v9.8h
+	WORD $0x4e6029ad // saddlp v13.4s, v13.8h
+	WORD $0x4eadbd29 // addp v9.4s, v9.4s, v13.4s
+	WORD $0x4e60294a // saddlp v10.4s, v10.8h
+	WORD $0x4e6029ce // saddlp v14.4s, v14.8h
+	WORD $0x4eaebd4a // addp v10.4s, v10.4s, v14.4s
+	WORD $0x3dc41161 // ldr q1, [x11, #4160]
+	WORD $0x3dc41562 // ldr q2, [x11, #4176]
+	WORD $0x3dc41963 // ldr q3, [x11, #4192]
+	WORD $0x3dc41d64 // ldr q4, [x11, #4208]
+	WORD $0x4ea194ef // mla v15.4s, v7.4s, v1.4s
+	WORD $0x4ea29510 // mla v16.4s, v8.4s, v2.4s
+	WORD $0x4ea39531 // mla v17.4s, v9.4s, v3.4s
+	WORD $0x4ea49552 // mla v18.4s, v10.4s, v4.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block92
+	WORD $0x3dc040c0 // ldr q0, [x6, #256]
+	WORD $0x3dc60321 // ldr q1, [x25, #6144]
+	WORD $0x0f40a022 // smull v2.4s, v1.4h, v0.h[0]
+	WORD $0x4f502022 // smlal2 v2.4s, v1.8h, v0.h[1]
+	WORD $0x3dc62321 // ldr q1, [x25, #6272]
+	WORD $0x0f40a023 // smull v3.4s, v1.4h, v0.h[0]
+	WORD $0x4f502023 // smlal2 v3.4s, v1.8h, v0.h[1]
+	WORD $0x3dc64321 // ldr q1, [x25, #6400]
+	WORD $0x0f40a024 // smull v4.4s, v1.4h, v0.h[0]
+	WORD $0x4f502024 // smlal2 v4.4s, v1.8h, v0.h[1]
+	WORD $0x3dc66321 // ldr q1, [x25, #6528]
+	WORD $0x0f40a025 // smull v5.4s, v1.4h, v0.h[0]
+	WORD $0x4f502025 // smlal2 v5.4s, v1.8h, v0.h[1]
+	WORD $0x3dc60721 // ldr q1, [x25, #6160]
+	WORD $0x0f602022 // smlal v2.4s, v1.4h, v0.h[2]
+	WORD $0x4f702022 // smlal2 v2.4s, v1.8h, v0.h[3]
+	WORD $0x3dc62721 // ldr q1, [x25, #6288]
+	WORD $0x0f602023 // smlal v3.4s, v1.4h, v0.h[2]
+	WORD $0x4f702023 // smlal2 v3.4s, v1.8h, v0.h[3]
+	WORD $0x3dc64721 // ldr q1, [x25, #6416]
+	WORD $0x0f602024 // smlal v4.4s, v1.4h, v0.h[2]
+	WORD $0x4f702024 // smlal2 v4.4s, v1.8h, v0.h[3]
+	WORD $0x3dc66721 // ldr q1, [x25, #6544]
+	WORD $0x0f602025 // smlal v5.4s, v1.4h, v0.h[2]
+	WORD $0x4f702025 // smlal2 v5.4s, v1.8h, v0.h[3]
+	WORD $0x3dc60b21 // ldr q1, [x25, #6176]
+	WORD $0x0f402822 // smlal v2.4s, v1.4h, v0.h[4]
+	WORD $0x4f502822 // smlal2 v2.4s, v1.8h, v0.h[5]
+	WORD $0x3dc62b21 // ldr q1, [x25, #6304]
+	WORD $0x0f402823 // smlal v3.4s, v1.4h, v0.h[4]
+	WORD $0x4f502823 // smlal2 v3.4s, v1.8h, v0.h[5]
+	WORD $0x3dc64b21 // ldr q1, [x25, #6432]
+	WORD $0x0f402824 // smlal v4.4s, v1.4h, v0.h[4]
+	WORD $0x4f502824 // smlal2 v4.4s, v1.8h, v0.h[5]
+	WORD $0x3dc66b21 // ldr q1, [x25, #6560]
+	WORD $0x0f402825 // smlal v5.4s, v1.4h, v0.h[4]
+	WORD $0x4f502825 // smlal2 v5.4s, v1.8h, v0.h[5]
+	WORD $0x3dc60f21 // ldr q1, [x25, #6192]
+	WORD $0x0f602822 // smlal v2.4s, v1.4h, v0.h[6]
+	WORD $0x4f702822 // smlal2 v2.4s, v1.8h, v0.h[7]
+	WORD $0x3dc62f21 // ldr q1, [x25, #6320]
+	WORD $0x0f602823 // smlal v3.4s, v1.4h, v0.h[6]
+	WORD $0x4f702823 // smlal2 v3.4s, v1.8h, v0.h[7]
+	WORD $0x3dc64f21 // ldr q1, [x25, #6448]
+	WORD $0x0f602824 // smlal v4.4s, v1.4h, v0.h[6]
+	WORD $0x4f702824 // smlal2 v4.4s, v1.8h, v0.h[7]
+	WORD $0x3dc66f21 // ldr q1, [x25, #6576]
+	WORD $0x0f602825 // smlal v5.4s, v1.4h, v0.h[6]
+	WORD $0x4f702825 // smlal2 v5.4s, v1.8h, v0.h[7]
+	WORD $0x3dc044c0 // ldr q0, [x6, #272]
+	WORD $0x3dc61321 // ldr q1, [x25, #6208]
+	WORD $0x0f402022 // smlal v2.4s, v1.4h, v0.h[0]
+	WORD $0x4f502022 // smlal2 v2.4s, v1.8h, v0.h[1]
+	WORD $0x3dc63321 // ldr q1, [x25, #6336]
+	WORD $0x0f402023 // smlal v3.4s, v1.4h, v0.h[0]
+	WORD $0x4f502023 // smlal2 v3.4s, v1.8h, v0.h[1]
+	WORD $0x3dc65321 // ldr q1, [x25, #6464]
+	WORD $0x0f402024 // smlal v4.4s, v1.4h, v0.h[0]
+	WORD $0x4f502024 // smlal2 v4.4s, v1.8h, v0.h[1]
+	WORD $0x3dc67321 // ldr q1, [x25, #6592]
+	WORD $0x0f402025 // smlal v5.4s, v1.4h, v0.h[0]
+	WORD $0x4f502025 // smlal2 v5.4s, v1.8h, v0.h[1]
+	WORD $0x3dc61721 // ldr q1, [x25, #6224]
+	WORD $0x0f602022 // smlal v2.4s, v1.4h, v0.h[2]
+	WORD $0x4f702022 // smlal2 v2.4s, v1.8h, v0.h[3]
+	WORD $0x3dc63721 // ldr q1, [x25, #6352]
+	WORD $0x0f602023 // smlal v3.4s, v1.4h, v0.h[2]
+	WORD $0x4f702023 // smlal2 v3.4s, v1.8h, v0.h[3]
+	WORD $0x3dc65721 // ldr q1, [x25, #6480]
+	WORD $0x0f602024 // smlal v4.4s, v1.4h, v0.h[2]
+	WORD $0x4f702024 // smlal2 v4.4s, v1.8h, v0.h[3]
+	WORD $0x3dc67721 // ldr q1, [x25, #6608]
+	WORD $0x0f602025 // smlal v5.4s, v1.4h, v0.h[2]
+	WORD $0x4f702025 // smlal2 v5.4s, v1.8h, v0.h[3]
+	WORD $0x3dc61b21 // ldr q1, [x25, #6240]
+	WORD $0x0f402822 // smlal v2.4s, v1.4h, v0.h[4]
+	WORD $0x4f502822 // smlal2 v2.4s, v1.8h, v0.h[5]
+	WORD $0x3dc63b21 // ldr q1, [x25, #6368]
+	WORD $0x0f402823 // smlal v3.4s, v1.4h, v0.h[4]
+	WORD $0x4f502823 // smlal2 v3.4s, v1.8h, v0.h[5]
+	WORD $0x3dc65b21 // ldr q1, [x25, #6496]
+	WORD $0x0f402824 // smlal v4.4s, v1.4h, v0.h[4]
+	WORD $0x4f502824 // smlal2 v4.4s, v1.8h, v0.h[5]
+	WORD $0x3dc67b21 // ldr q1, [x25, #6624]
+	WORD $0x0f402825 // smlal v5.4s, v1.4h, v0.h[4]
+	WORD $0x4f502825 // smlal2 v5.4s, v1.8h, v0.h[5]
+	WORD $0x3dc61f21 // ldr q1, [x25, #6256]
+	WORD $0x0f602822 // smlal v2.4s, v1.4h, v0.h[6]
+	WORD $0x4f702822 // smlal2 v2.4s, v1.8h, v0.h[7]
+	WORD $0x3dc63f21 // ldr q1, [x25, #6384]
+	WORD $0x0f602823 // smlal v3.4s, v1.4h, v0.h[6]
+	WORD $0x4f702823 // smlal2 v3.4s, v1.8h, v0.h[7]
+	WORD $0x3dc65f21 // ldr q1, [x25, #6512]
+	WORD $0x0f602824 // smlal v4.4s, v1.4h, v0.h[6]
+	WORD $0x4f702824 // smlal2 v4.4s, v1.8h, v0.h[7]
+	WORD $0x3dc67f21 // ldr q1, [x25, #6640]
+	WORD $0x0f602825 // smlal v5.4s, v1.4h, v0.h[6]
+	WORD $0x4f702825 // smlal2 v5.4s, v1.8h, v0.h[7]
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
+	WORD $0x3dc692e8 // ldr q8, [x23, #6720]
+	WORD $0x3dc002c7 // ldr q7, [x22, #0]
+	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fccc7 // fmla v7.4s, v6.4s, v15.4s
+	WORD $0x4f809106 // fmul v6.4s, v8.4s, v0.s[0]
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4ea2ccc7 // fmls v7.4s, v6.4s, v2.4s
+	WORD $0x3d8002c7 // str q7, [x22, #0]
+	WORD $0x3dc686e1 // ldr q1, [x23, #6672]
+	WORD $0x3dc696e8 // ldr q8, [x23, #6736]
+	WORD $0x3dc006c7 // ldr q7, [x22, #16]
+	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e30ccc7 // fmla v7.4s, v6.4s, v16.4s
+	WORD $0x4f809106 // fmul v6.4s, v8.4s, v0.s[0]
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4ea3ccc7 // fmls v7.4s, v6.4s, v3.4s
+	WORD $0x3d8006c7 // str q7, [x22, #16]
+	WORD $0x3dc68ae1 // ldr q1, [x23, #6688]
+	WORD $0x3dc69ae8 // ldr q8, [x23, #6752]
+	WORD $0x3dc00ac7 // ldr q7, [x22, #32]
+	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4e31ccc7 // fmla v7.4s, v6.4s, v17.4s
+	WORD $0x4f809106 // fmul v6.4s, v8.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4ea4ccc7 // fmls v7.4s, v6.4s, v4.4s
+	WORD $0x3d800ac7 // str q7, [x22, #32]
+	WORD $0x3dc68ee1 // ldr q1, [x23, #6704]
+	WORD $0x3dc69ee8 // ldr q8, [x23, #6768]
+	WORD $0x3dc00ec7 // ldr q7, [x22, #48]
+	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4e32ccc7 // fmla v7.4s, v6.4s, v18.4s
+	WORD $0x4f809106 // fmul v6.4s, v8.4s, v0.s[0]
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4ea5ccc7 // fmls v7.4s, v6.4s, v5.4s
+	WORD $0x3d800ec7 // str q7, [x22, #48]
+	ADD $320, R6
+	ADD $64, R7
+	SUB $1, R5
+rowsNext89:
+next78:
+	MOVD groupArgs_next(R0), R8
+	ADD R8, R3
+	SUB $1, R4
+	JMP super77
+done79:
+	RET
+
+// func groupQ3_KNEON(a *groupArgs)
+TEXT ·groupQ3_KNEON(SB), NOSPLIT, $0-8
+	MOVD a+0(FP), R0
+	MOVD groupArgs_w(R0), R1
+	MOVD groupArgs_panel(R0), R2
+	MOVD groupArgs_acts(R0), R3
+	MOVD groupArgs_blocks(R0), R4
+super93:
+	CMP $0, R4
+	BLE done95
+	PRFM 8192(R1), PLDL1KEEP
+	PRFM 8256(R1), PLDL1KEEP
+	PRFM 8320(R1), PLDL1KEEP
+	PRFM 8384(R1), PLDL1KEEP
+	PRFM 8448(R1), PLDL1KEEP
+	PRFM 8512(R1), PLDL1KEEP
+	PRFM 8576(R1), PLDL1KEEP
+	PRFM 8640(R1), PLDL1KEEP
+	PRFM 8704(R1), PLDL1KEEP
+	PRFM 8768(R1), PLDL1KEEP
+	PRFM 8832(R1), PLDL1KEEP
+	PRFM 8896(R1), PLDL1KEEP
+	PRFM 8960(R1), PLDL1KEEP
+	PRFM 9024(R1), PLDL1KEEP
+	PRFM 9088(R1), PLDL1KEEP
+	PRFM 9152(R1), PLDL1KEEP
+	PRFM 9216(R1), PLDL1KEEP
+	PRFM 9280(R1), PLDL1KEEP
+	PRFM 9344(R1), PLDL1KEEP
+	PRFM 9408(R1), PLDL1KEEP
+	PRFM 9472(R1), PLDL1KEEP
+	PRFM 9536(R1), PLDL1KEEP
+	PRFM 9600(R1), PLDL1KEEP
+	PRFM 9664(R1), PLDL1KEEP
+	PRFM 9728(R1), PLDL1KEEP
+	PRFM 9792(R1), PLDL1KEEP
+	PRFM 9856(R1), PLDL1KEEP
+	PRFM 9920(R1), PLDL1KEEP
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d868041 // str q1, [x2, #6656]
+	WORD $0x3d868442 // str q2, [x2, #6672]
+	WORD $0x3dc00420 // ldr q0, [x1, #16]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d868841 // str q1, [x2, #6688]
+	WORD $0x3d868c42 // str q2, [x2, #6704]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	WORD $0x4f01e61e // movi v30.16b, #48
+	WORD $0x4f01e41d // movi v29.16b, #32
+	WORD $0x3dc1a822 // ldr q2, [x1, #1696]
+	WORD $0x3dc18820 // ldr q0, [x1, #1568]
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4f0c5443 // shl v3.16b, v2.16b, #4
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840041 // str q1, [x2, #4096]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841041 // str q1, [x2, #4160]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842041 // str q1, [x2, #4224]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843041 // str q1, [x2, #4288]
+	WORD $0x3dc19820 // ldr q0, [x1, #1632]
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4f0a5443 // shl v3.16b, v2.16b, #2
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844041 // str q1, [x2, #4352]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845041 // str q1, [x2, #4416]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846041 // str q1, [x2, #4480]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847041 // str q1, [x2, #4544]
+	WORD $0x3dc18820 // ldr q0, [x1, #1568]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, #4
+	WORD $0x4e3e1c43 // and v3.16b, v2.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848041 // str q1, [x2, #4608]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849041 // str q1, [x2, #4672]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84a041 // str q1, [x2, #4736]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84b041 // str q1, [x2, #4800]
+	WORD $0x3dc19820 // ldr q0, [x1, #1632]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, #4
+	WORD $0x6f0e0443 // ushr v3.16b, v2.16b, #2
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84c041 // str q1, [x2, #4864]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84d041 // str q1, [x2, #4928]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84e041 // str q1, [x2, #4992]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84f041 // str q1, [x2, #5056]
+	WORD $0x3dc1ac22 // ldr q2, [x1, #1712]
+	WORD $0x3dc18c20 // ldr q0, [x1, #1584]
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4f0c5443 // shl v3.16b, v2.16b, #4
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840441 // str q1, [x2, #4112]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841441 // str q1, [x2, #4176]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842441 // str q1, [x2, #4240]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843441 // str q1, [x2, #4304]
+	WORD $0x3dc19c20 // ldr q0, [x1, #1648]
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4f0a5443 // shl v3.16b, v2.16b, #2
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844441 // str q1, [x2, #4368]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845441 // str q1, [x2, #4432]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846441 // str q1, [x2, #4496]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847441 // str q1, [x2, #4560]
+	WORD $0x3dc18c20 // ldr q0, [x1, #1584]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, #4
+	WORD $0x4e3e1c43 // and v3.16b, v2.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848441 // str q1, [x2, #4624]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849441 // str q1, [x2, #4688]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84a441 // str q1, [x2, #4752]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84b441 // str q1, [x2, #4816]
+	WORD $0x3dc19c20 // ldr q0, [x1, #1648]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, #4
+	WORD $0x6f0e0443 // ushr v3.16b, v2.16b, #2
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84c441 // str q1, [x2, #4880]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84d441 // str q1, [x2, #4944]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84e441 // str q1, [x2, #5008]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84f441 // str q1, [x2, #5072]
+	WORD $0x3dc1b022 // ldr q2, [x1, #1728]
+	WORD $0x3dc19020 // ldr q0, [x1, #1600]
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4f0c5443 // shl v3.16b, v2.16b, #4
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840841 // str q1, [x2, #4128]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841841 // str q1, [x2, #4192]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842841 // str q1, [x2, #4256]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843841 // str q1, [x2, #4320]
+	WORD $0x3dc1a020 // ldr q0, [x1, #1664]
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4f0a5443 // shl v3.16b, v2.16b, #2
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844841 // str q1, [x2, #4384]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845841 // str q1, [x2, #4448]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846841 // str q1, [x2, #4512]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847841 // str q1, [x2, #4576]
+	WORD $0x3dc19020 // ldr q0, [x1, #1600]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, #4
+	WORD $0x4e3e1c43 // and v3.16b, v2.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848841 // str q1, [x2, #4640]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849841 // str q1, [x2, #4704]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84a841 // str q1, [x2, #4768]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84b841 // str q1, [x2, #4832]
+	WORD $0x3dc1a020 // ldr q0, [x1, #1664]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, #4
+	WORD $0x6f0e0443 // ushr v3.16b, v2.16b, #2
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84c841 // str q1, [x2, #4896]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84d841 // str q1, [x2, #4960]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84e841 // str q1, [x2, #5024]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84f841 // str q1, [x2, #5088]
+	WORD $0x3dc1b422 // ldr q2, [x1, #1744]
+	WORD $0x3dc19420 // ldr q0, [x1, #1616]
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4f0c5443 // shl v3.16b, v2.16b, #4
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840c41 // str q1, [x2, #4144]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841c41 // str q1, [x2, #4208]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842c41 // str q1, [x2, #4272]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843c41 // str q1, [x2, #4336]
+	WORD $0x3dc1a420 // ldr q0, [x1, #1680]
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4f0a5443 // shl v3.16b, v2.16b, #2
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844c41 // str q1, [x2, #4400]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845c41 // str q1, [x2, #4464]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846c41 // str q1, [x2, #4528]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847c41 // str q1, [x2, #4592]
+	WORD $0x3dc19420 // ldr q0, [x1, #1616]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, #4
+	WORD $0x4e3e1c43 // and v3.16b, v2.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848c41 // str q1, [x2, #4656]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849c41 // str q1, [x2, #4720]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84ac41 // str q1, [x2, #4784]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84bc41 // str q1, [x2, #4848]
+	WORD $0x3dc1a420 // ldr q0, [x1, #1680]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, #4
+	WORD $0x6f0e0443 // ushr v3.16b, v2.16b, #2
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84cc41 // str q1, [x2, #4912]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84dc41 // str q1, [x2, #4976]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84ec41 // str q1, [x2, #5040]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84fc41 // str q1, [x2, #5104]
+	MOVD R2, R8
+	ADD $544, R1, R9
+	MOVD $2, R13
+	WORD $0x4f00e47f // movi v31.16b, #3
+	ADD $32, R1, R10
+	WORD $0x4f07e79e // movi v30.16b, #252
+	WORD $0x4f00e438 // movi v24.16b, #1
+	WORD $0x4f00e459 // movi v25.16b, #2
+	WORD $0x4f00e49a // movi v26.16b, #4
+	WORD $0x4f00e51b // movi v27.16b, #8
+unpack96:
+	WORD $0x3dc00130 // ldr q16, [x9, #0]
+	WORD $0x3dc00151 // ldr q17, [x10, #0]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc01130 // ldr q16, [x9, #64]
+	WORD $0x3dc01151 // ldr q17, [x10, #64]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3d800100 // str q0, [x8, #0]
+	WORD $0x3d801104 // str q4, [x8, #64]
+	WORD $0x3d808101 // str q1, [x8, #512]
+	WORD $0x3d809105 // str q5, [x8, #576]
+	WORD $0x3d810102 // str q2, [x8, #1024]
+	WORD $0x3d811106 // str q6, [x8, #1088]
+	WORD $0x3d818103 // str q3, [x8, #1536]
+	WORD $0x3d819107 // str q7, [x8, #1600]
+	WORD $0x3dc00530 // ldr q16, [x9, #16]
+	WORD $0x3dc00551 // ldr q17, [x10, #16]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc01530 // ldr q16, [x9, #80]
+	WORD $0x3dc01551 // ldr q17, [x10, #80]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3d800500 // str q0, [x8, #16]
+	WORD $0x3d801504 // str q4, [x8, #80]
+	WORD $0x3d808501 // str q1, [x8, #528]
+	WORD $0x3d809505 // str q5, [x8, #592]
+	WORD $0x3d810502 // str q2, [x8, #1040]
+	WORD $0x3d811506 // str q6, [x8, #1104]
+	WORD $0x3d818503 // str q3, [x8, #1552]
+	WORD $0x3d819507 // str q7, [x8, #1616]
+	WORD $0x3dc00930 // ldr q16, [x9, #32]
+	WORD $0x3dc00951 // ldr q17, [x10, #32]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc01930 // ldr q16, [x9, #96]
+	WORD $0x3dc01951 // ldr q17, [x10, #96]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3d800900 // str q0, [x8, #32]
+	WORD $0x3d801904 // str q4, [x8, #96]
+	WORD $0x3d808901 // str q1, [x8, #544]
+	WORD $0x3d809905 // str q5, [x8, #608]
+	WORD $0x3d810902 // str q2, [x8, #1056]
+	WORD $0x3d811906 // str q6, [x8, #1120]
+	WORD $0x3d818903 // str q3, [x8, #1568]
+	WORD $0x3d819907 // str q7, [x8, #1632]
+	WORD $0x3dc00d30 // ldr q16, [x9, #48]
+	WORD $0x3dc00d51 // ldr q17, [x10, #48]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc01d30 // ldr q16, [x9, #112]
+	WORD $0x3dc01d51 // ldr q17, [x10, #112]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3d800d00 // str q0, [x8, #48]
+	WORD $0x3d801d04 // str q4, [x8, #112]
+	WORD $0x3d808d01 // str q1, [x8, #560]
+	WORD $0x3d809d05 // str q5, [x8, #624]
+	WORD $0x3d810d02 // str q2, [x8, #1072]
+	WORD $0x3d811d06 // str q6, [x8, #1136]
+	WORD $0x3d818d03 // str q3, [x8, #1584]
+	WORD $0x3d819d07 // str q7, [x8, #1648]
+	WORD $0x3dc02130 // ldr q16, [x9, #128]
+	WORD $0x3dc02151 // ldr q17, [x10, #128]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc03130 // ldr q16, [x9, #192]
+	WORD $0x3dc03151 // ldr q17, [x10, #192]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3d802100 // str q0, [x8, #128]
+	WORD $0x3d803104 // str q4, [x8, #192]
+	WORD $0x3d80a101 // str q1, [x8, #640]
+	WORD $0x3d80b105 // str q5, [x8, #704]
+	WORD $0x3d812102 // str q2, [x8, #1152]
+	WORD $0x3d813106 // str q6, [x8, #1216]
+	WORD $0x3d81a103 // str q3, [x8, #1664]
+	WORD $0x3d81b107 // str q7, [x8, #1728]
+	WORD $0x3dc02530 // ldr q16, [x9, #144]
+	WORD $0x3dc02551 // ldr q17, [x10, #144]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc03530 // ldr q16, [x9, #208]
+	WORD $0x3dc03551 // ldr q17, [x10, #208]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3d802500 // str q0, [x8, #144]
+	WORD $0x3d803504 // str q4, [x8, #208]
+	WORD $0x3d80a501 // str q1, [x8, #656]
+	WORD $0x3d80b505 // str q5, [x8, #720]
+	WORD $0x3d812502 // str q2, [x8, #1168]
+	WORD $0x3d813506 // str q6, [x8, #1232]
+	WORD $0x3d81a503 // str q3, [x8, #1680]
+	WORD $0x3d81b507 // str q7, [x8, #1744]
+	WORD $0x3dc02930 // ldr q16, [x9, #160]
+	WORD $0x3dc02951 // ldr q17, [x10, #160]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc03930 // ldr q16, [x9, #224]
+	WORD $0x3dc03951 // ldr q17, [x10, #224]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3d802900 // str q0, [x8, #160]
+	WORD $0x3d803904 // str q4, [x8, #224]
+	WORD $0x3d80a901 // str q1, [x8, #672]
+	WORD $0x3d80b905 // str q5, [x8, #736]
+	WORD $0x3d812902 // str q2, [x8, #1184]
+	WORD $0x3d813906 // str q6, [x8, #1248]
+	WORD $0x3d81a903 // str q3, [x8, #1696]
+	WORD $0x3d81b907 // str q7, [x8, #1760]
+	WORD $0x3dc02d30 // ldr q16, [x9, #176]
+	WORD $0x3dc02d51 // ldr q17, [x10, #176]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc03d30 // ldr q16, [x9, #240]
+	WORD $0x3dc03d51 // ldr q17, [x10, #240]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3d802d00 // str q0, [x8, #176]
+	WORD $0x3d803d04 // str q4, [x8, #240]
+	WORD $0x3d80ad01 // str q1, [x8, #688]
+	WORD $0x3d80bd05 // str q5, [x8, #752]
+	WORD $0x3d812d02 // str q2, [x8, #1200]
+	WORD $0x3d813d06 // str q6, [x8, #1264]
+	WORD $0x3d81ad03 // str q3, [x8, #1712]
+	WORD $0x3d81bd07 // str q7, [x8, #1776]
+	WORD $0x3dc04130 // ldr q16, [x9, #256]
+	WORD $0x3dc04151 // ldr q17, [x10, #256]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc05130 // ldr q16, [x9, #320]
+	WORD $0x3dc05151 // ldr q17, [x10, #320]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3d804100 // str q0, [x8, #256]
+	WORD $0x3d805104 // str q4, [x8, #320]
+	WORD $0x3d80c101 // str q1, [x8, #768]
+	WORD $0x3d80d105 // str q5, [x8, #832]
+	WORD $0x3d814102 // str q2, [x8, #1280]
+	WORD $0x3d815106 // str q6, [x8, #1344]
+	WORD $0x3d81c103 // str q3, [x8, #1792]
+	WORD $0x3d81d107 // str q7, [x8, #1856]
+	WORD $0x3dc04530 // ldr q16, [x9, #272]
+	WORD $0x3dc04551 // ldr q17, [x10, #272]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc05530 // ldr q16, [x9, #336]
+	WORD $0x3dc05551 // ldr q17, [x10, #336]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3d804500 // str q0, [x8, #272]
+	WORD $0x3d805504 // str q4, [x8, #336]
+	WORD $0x3d80c501 // str q1, [x8, #784]
+	WORD $0x3d80d505 // str q5, [x8, #848]
+	WORD $0x3d814502 // str q2, [x8, #1296]
+	WORD $0x3d815506 // str q6, [x8, #1360]
+	WORD $0x3d81c503 // str q3, [x8, #1808]
+	WORD $0x3d81d507 // str q7, [x8, #1872]
+	WORD $0x3dc04930 // ldr q16, [x9, #288]
+	WORD $0x3dc04951 // ldr q17, [x10, #288]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc05930 // ldr q16, [x9, #352]
+	WORD $0x3dc05951 // ldr q17, [x10, #352]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3d804900 // str q0, [x8, #288]
+	WORD $0x3d805904 // str q4, [x8, #352]
+	WORD $0x3d80c901 // str q1, [x8, #800]
+	WORD $0x3d80d905 // str q5, [x8, #864]
+	WORD $0x3d814902 // str q2, [x8, #1312]
+	WORD $0x3d815906 // str q6, [x8, #1376]
+	WORD $0x3d81c903 // str q3, [x8, #1824]
+	WORD $0x3d81d907 // str q7, [x8, #1888]
+	WORD $0x3dc04d30 // ldr q16, [x9, #304]
+	WORD $0x3dc04d51 // ldr q17, [x10, #304]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc05d30 // ldr q16, [x9, #368]
+	WORD $0x3dc05d51 // ldr q17, [x10, #368]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3d804d00 // str q0, [x8, #304]
+	WORD $0x3d805d04 // str q4, [x8, #368]
+	WORD $0x3d80cd01 // str q1, [x8, #816]
+	WORD $0x3d80dd05 // str q5, [x8, #880]
+	WORD $0x3d814d02 // str q2, [x8, #1328]
+	WORD $0x3d815d06 // str q6, [x8, #1392]
+	WORD $0x3d81cd03 // str q3, [x8, #1840]
+	WORD $0x3d81dd07 // str q7, [x8, #1904]
+	WORD $0x3dc06130 // ldr q16, [x9, #384]
+	WORD $0x3dc06151 // ldr q17, [x10, #384]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc07130 // ldr q16, [x9, #448]
+	WORD $0x3dc07151 // ldr q17, [x10, #448]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3d806100 // str q0, [x8, #384]
+	WORD $0x3d807104 // str q4, [x8, #448]
+	WORD $0x3d80e101 // str q1, [x8, #896]
+	WORD $0x3d80f105 // str q5, [x8, #960]
+	WORD $0x3d816102 // str q2, [x8, #1408]
+	WORD $0x3d817106 // str q6, [x8, #1472]
+	WORD $0x3d81e103 // str q3, [x8, #1920]
+	WORD $0x3d81f107 // str q7, [x8, #1984]
+	WORD $0x3dc06530 // ldr q16, [x9, #400]
+	WORD $0x3dc06551 // ldr q17, [x10, #400]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc07530 // ldr q16, [x9, #464]
+	WORD $0x3dc07551 // ldr q17, [x10, #464]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3d806500 // str q0, [x8, #400]
+	WORD $0x3d807504 // str q4, [x8, #464]
+	WORD $0x3d80e501 // str q1, [x8, #912]
+	WORD $0x3d80f505 // str q5, [x8, #976]
+	WORD $0x3d816502 // str q2, [x8, #1424]
+	WORD $0x3d817506 // str q6, [x8, #1488]
+	WORD $0x3d81e503 // str q3, [x8, #1936]
+	WORD $0x3d81f507 // str q7, [x8, #2000]
+	WORD $0x3dc06930 // ldr q16, [x9, #416]
+	WORD $0x3dc06951 // ldr q17, [x10, #416]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc07930 // ldr q16, [x9, #480]
+	WORD $0x3dc07951 // ldr q17, [x10, #480]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3d806900 // str q0, [x8, #416]
+	WORD $0x3d807904 // str q4, [x8, #480]
+	WORD $0x3d80e901 // str q1, [x8, #928]
+	WORD $0x3d80f905 // str q5, [x8, #992]
+	WORD $0x3d816902 // str q2, [x8, #1440]
+	WORD $0x3d817906 // str q6, [x8, #1504]
+	WORD $0x3d81e903 // str q3, [x8, #1952]
+	WORD $0x3d81f907 // str q7, [x8, #2016]
+	WORD $0x3dc06d30 // ldr q16, [x9, #432]
+	WORD $0x3dc06d51 // ldr q17, [x10, #432]
+	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3f1c21 // and v1.16b, v1.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3f1c42 // and v2.16b, v2.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4e3f1c63 // and v3.16b, v3.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc07d30 // ldr q16, [x9, #496]
+	WORD $0x3dc07d51 // ldr q17, [x10, #496]
+	WORD $0x4e3f1e04 // and v4.16b, v16.16b, v31.16b
+	WORD $0x4e388e32 // cmtst v18.16b, v17.16b, v24.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3f1ca5 // and v5.16b, v5.16b, v31.16b
+	WORD $0x4e398e32 // cmtst v18.16b, v17.16b, v25.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3f1cc6 // and v6.16b, v6.16b, v31.16b
+	WORD $0x4e3a8e32 // cmtst v18.16b, v17.16b, v26.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4e3f1ce7 // and v7.16b, v7.16b, v31.16b
+	WORD $0x4e3b8e32 // cmtst v18.16b, v17.16b, v27.16b
+	WORD $0x4e721fd2 // bic v18.16b, v30.16b, v18.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3d806d00 // str q0, [x8, #432]
+	WORD $0x3d807d04 // str q4, [x8, #496]
+	WORD $0x3d80ed01 // str q1, [x8, #944]
+	WORD $0x3d80fd05 // str q5, [x8, #1008]
+	WORD $0x3d816d02 // str q2, [x8, #1456]
+	WORD $0x3d817d06 // str q6, [x8, #1520]
+	WORD $0x3d81ed03 // str q3, [x8, #1968]
+	WORD $0x3d81fd07 // str q7, [x8, #2032]
+	WORD $0x4f0c5718 // shl v24.16b, v24.16b, #4
+	WORD $0x4f0c5739 // shl v25.16b, v25.16b, #4
+	WORD $0x4f0c575a // shl v26.16b, v26.16b, #4
+	WORD $0x4f0c577b // shl v27.16b, v27.16b, #4
+	ADD $2048, R8
+	ADD $512, R9
+	SUB $1, R13
+	CBNZ R13, unpack96
+	ADD $1760, R1
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	MOVD groupArgs_rows(R0), R5
+rows4_98:
+	CMP $4, R5
+	BLT rowsNext97
+	// 4 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass99:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41f // movi v31.16b, #0
+block100:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc05141 // ldr q1, [x10, #320]
+	WORD $0x3dc0a142 // ldr q2, [x10, #640]
+	WORD $0x3dc0f143 // ldr q3, [x10, #960]
+	WORD $0x3dc00104 // ldr q4, [x8, #0]
+	WORD $0x3dc00505 // ldr q5, [x8, #16]
+	WORD $0x4e040406 // dup v6.4s, v0.s[0]
+	WORD $0x0e26c088 // smull v8.8h, v4.8b, v6.8b
+	WORD $0x4e26c090 // smull2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e26c0a9 // smull v9.8h, v5.8b, v6.8b
+	WORD $0x4e26c0b1 // smull2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e040427 // dup v7.4s, v1.s[0]
+	WORD $0x0e27c08a // smull v10.8h, v4.8b, v7.8b
+	WORD $0x4e27c092 // smull2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e27c0ab // smull v11.8h, v5.8b, v7.8b
+	WORD $0x4e27c0b3 // smull2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e040446 // dup v6.4s, v2.s[0]
+	WORD $0x0e26c08c // smull v12.8h, v4.8b, v6.8b
+	WORD $0x4e26c094 // smull2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e26c0ad // smull v13.8h, v5.8b, v6.8b
+	WORD $0x4e26c0b5 // smull2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e040467 // dup v7.4s, v3.s[0]
+	WORD $0x0e27c08e // smull v14.8h, v4.8b, v7.8b
+	WORD $0x4e27c096 // smull2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e27c0af // smull v15.8h, v5.8b, v7.8b
+	WORD $0x4e27c0b7 // smull2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc01104 // ldr q4, [x8, #64]
+	WORD $0x3dc01505 // ldr q5, [x8, #80]
+	WORD $0x4e0c0406 // dup v6.4s, v0.s[1]
+	WORD $0x0e268088 // smlal v8.8h, v4.8b, v6.8b
+	WORD $0x4e268090 // smlal2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e2680a9 // smlal v9.8h, v5.8b, v6.8b
+	WORD $0x4e2680b1 // smlal2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e0c0427 // dup v7.4s, v1.s[1]
+	WORD $0x0e27808a // smlal v10.8h, v4.8b, v7.8b
+	WORD $0x4e278092 // smlal2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e2780ab // smlal v11.8h, v5.8b, v7.8b
+	WORD $0x4e2780b3 // smlal2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e0c0446 // dup v6.4s, v2.s[1]
+	WORD $0x0e26808c // smlal v12.8h, v4.8b, v6.8b
+	WORD $0x4e268094 // smlal2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e2680ad // smlal v13.8h, v5.8b, v6.8b
+	WORD $0x4e2680b5 // smlal2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e0c0467 // dup v7.4s, v3.s[1]
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc02104 // ldr q4, [x8, #128]
+	WORD $0x3dc02505 // ldr q5, [x8, #144]
+	WORD $0x4e140406 // dup v6.4s, v0.s[2]
+	WORD $0x0e268088 // smlal v8.8h, v4.8b, v6.8b
+	WORD $0x4e268090 // smlal2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e2680a9 // smlal v9.8h, v5.8b, v6.8b
+	WORD $0x4e2680b1 // smlal2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e140427 // dup v7.4s, v1.s[2]
+	WORD $0x0e27808a // smlal v10.8h, v4.8b, v7.8b
+	WORD $0x4e278092 // smlal2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e2780ab // smlal v11.8h, v5.8b, v7.8b
+	WORD $0x4e2780b3 // smlal2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e140446 // dup v6.4s, v2.s[2]
+	WORD $0x0e26808c // smlal v12.8h, v4.8b, v6.8b
+	WORD $0x4e268094 // smlal2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e2680ad // smlal v13.8h, v5.8b, v6.8b
+	WORD $0x4e2680b5 // smlal2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e140467 // dup v7.4s, v3.s[2]
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc03104 // ldr q4, [x8, #192]
+	WORD $0x3dc03505 // ldr q5, [x8, #208]
+	WORD $0x4e1c0406 // dup v6.4s, v0.s[3]
+	WORD $0x0e268088 // smlal v8.8h, v4.8b, v6.8b
+	WORD $0x4e268090 // smlal2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e2680a9 // smlal v9.8h, v5.8b, v6.8b
+	WORD $0x4e2680b1 // smlal2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e1c0427 // dup v7.4s, v1.s[3]
+	WORD $0x0e27808a // smlal v10.8h, v4.8b, v7.8b
+	WORD $0x4e278092 // smlal2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e2780ab // smlal v11.8h, v5.8b, v7.8b
+	WORD $0x4e2780b3 // smlal2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e1c0446 // dup v6.4s, v2.s[3]
+	WORD $0x0e26808c // smlal v12.8h, v4.8b, v6.8b
+	WORD $0x4e268094 // smlal2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e2680ad // smlal v13.8h, v5.8b, v6.8b
+	WORD $0x4e2680b5 // smlal2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e1c0467 // dup v7.4s, v3.s[3]
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x4e602908 // saddlp v8.4s, v8.8h
+	WORD $0x4e602a10 // saddlp v16.4s, v16.8h
+	WORD $0x4eb0bd08 // addp v8.4s, v8.4s, v16.4s
+	WORD $0x4e602929 // saddlp v9.4s, v9.8h
+	WORD $0x4e602a31 // saddlp v17.4s, v17.8h
+	WORD $0x4eb1bd29 // addp v9.4s, v9.4s, v17.4s
+	WORD $0x4e60294a // saddlp v10.4s, v10.8h
+	WORD $0x4e602a52 // saddlp v18.4s, v18.8h
+	WORD $0x4eb2bd4a // addp v10.4s, v10.4s, v18.4s
+	WORD $0x4e60296b // saddlp v11.4s, v11.8h
+	WORD $0x4e602a73 // saddlp v19.4s, v19.8h
+	WORD $0x4eb3bd6b // addp v11.4s, v11.4s, v19.4s
+	WORD $0x4e60298c // saddlp v12.4s, v12.8h
+	WORD $0x4e602a94 // saddlp v20.4s, v20.8h
+	WORD $0x4eb4bd8c // addp v12.4s, v12.4s, v20.4s
+	WORD $0x4e6029ad // saddlp v13.4s, v13.8h
+	WORD $0x4e602ab5 // saddlp v21.4s, v21.8h
+	WORD $0x4eb5bdad // addp v13.4s, v13.4s, v21.4s
+	WORD $0x4e6029ce // saddlp v14.4s, v14.8h
+	WORD $0x4e602ad6 // saddlp v22.4s, v22.8h
+	WORD $0x4eb6bdce // addp v14.4s, v14.4s, v22.4s
+	WORD $0x4e6029ef // saddlp v15.4s, v15.8h
+	WORD $0x4e602af7 // saddlp v23.4s, v23.8h
+	WORD $0x4eb7bdef // addp v15.4s, v15.4s, v23.4s
+	WORD $0x3dc40164 // ldr q4, [x11, #4096]
+	WORD $0x3dc40565 // ldr q5, [x11, #4112]
+	WORD $0x4ea49518 // mla v24.4s, v8.4s, v4.4s
+	WORD $0x4ea59539 // mla v25.4s, v9.4s, v5.4s
+	WORD $0x4ea4955a // mla v26.4s, v10.4s, v4.4s
+	WORD $0x4ea5957b // mla v27.4s, v11.4s, v5.4s
+	WORD $0x4ea4959c // mla v28.4s, v12.4s, v4.4s
+	WORD $0x4ea595bd // mla v29.4s, v13.4s, v5.4s
+	WORD $0x4ea495de // mla v30.4s, v14.4s, v4.4s
+	WORD $0x4ea595ff // mla v31.4s, v15.4s, v5.4s
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc05541 // ldr q1, [x10, #336]
+	WORD $0x3dc0a542 // ldr q2, [x10, #656]
+	WORD $0x3dc0f543 // ldr q3, [x10, #976]
+	WORD $0x3dc04104 // ldr q4, [x8, #256]
+	WORD $0x3dc04505 // ldr q5, [x8, #272]
+	WORD $0x4e040406 // dup v6.4s, v0.s[0]
+	WORD $0x0e26c088 // smull v8.8h, v4.8b, v6.8b
+	WORD $0x4e26c090 // smull2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e26c0a9 // smull v9.8h, v5.8b, v6.8b
+	WORD $0x4e26c0b1 // smull2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e040427 // dup v7.4s, v1.s[0]
+	WORD $0x0e27c08a // smull v10.8h, v4.8b, v7.8b
+	WORD $0x4e27c092 // smull2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e27c0ab // smull v11.8h, v5.8b, v7.8b
+	WORD $0x4e27c0b3 // smull2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e040446 // dup v6.4s, v2.s[0]
+	WORD $0x0e26c08c // smull v12.8h, v4.8b, v6.8b
+	WORD $0x4e26c094 // smull2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e26c0ad // smull v13.8h, v5.8b, v6.8b
+	WORD $0x4e26c0b5 // smull2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e040467 // dup v7.4s, v3.s[0]
+	WORD $0x0e27c08e // smull v14.8h, v4.8b, v7.8b
+	WORD $0x4e27c096 // smull2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e27c0af // smull v15.8h, v5.8b, v7.8b
+	WORD $0x4e27c0b7 // smull2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc05104 // ldr q4, [x8, #320]
+	WORD $0x3dc05505 // ldr q5, [x8, #336]
+	WORD $0x4e0c0406 // dup v6.4s, v0.s[1]
+	WORD $0x0e268088 // smlal v8.8h, v4.8b, v6.8b
+	WORD $0x4e268090 // smlal2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e2680a9 // smlal v9.8h, v5.8b, v6.8b
+	WORD $0x4e2680b1 // smlal2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e0c0427 // dup v7.4s, v1.s[1]
+	WORD $0x0e27808a // smlal v10.8h, v4.8b, v7.8b
+	WORD $0x4e278092 // smlal2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e2780ab // smlal v11.8h, v5.8b, v7.8b
+	WORD $0x4e2780b3 // smlal2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e0c0446 // dup v6.4s, v2.s[1]
+	WORD $0x0e26808c // smlal v12.8h, v4.8b, v6.8b
+	WORD $0x4e268094 // smlal2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e2680ad // smlal v13.8h, v5.8b, v6.8b
+	WORD $0x4e2680b5 // smlal2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e0c0467 // dup v7.4s, v3.s[1]
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc06104 // ldr q4, [x8, #384]
+	WORD $0x3dc06505 // ldr q5, [x8, #400]
+	WORD $0x4e140406 // dup v6.4s, v0.s[2]
+	WORD $0x0e268088 // smlal v8.8h, v4.8b, v6.8b
+	WORD $0x4e268090 // smlal2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e2680a9 // smlal v9.8h, v5.8b, v6.8b
+	WORD $0x4e2680b1 // smlal2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e140427 // dup v7.4s, v1.s[2]
+	WORD $0x0e27808a // smlal v10.8h, v4.8b, v7.8b
+	WORD $0x4e278092 // smlal2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e2780ab // smlal v11.8h, v5.8b, v7.8b
+	WORD $0x4e2780b3 // smlal2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e140446 // dup v6.4s, v2.s[2]
+	WORD $0x0e26808c // smlal v12.8h, v4.8b, v6.8b
+	WORD $0x4e268094 // smlal2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e2680ad // smlal v13.8h, v5.8b, v6.8b
+	WORD $0x4e2680b5 // smlal2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e140467 // dup v7.4s, v3.s[2]
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc07104 // ldr q4, [x8, #448]
+	WORD $0x3dc07505 // ldr q5, [x8, #464]
+	WORD $0x4e1c0406 // dup v6.4s, v0.s[3]
+	WORD $0x0e268088 // smlal v8.8h, v4.8b, v6.8b
+	WORD $0x4e268090 // smlal2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e2680a9 // smlal v9.8h, v5.8b, v6.8b
+	WORD $0x4e2680b1 // smlal2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e1c0427 // dup v7.4s, v1.s[3]
+	WORD $0x0e27808a // smlal v10.8h, v4.8b, v7.8b
+	WORD $0x4e278092 // smlal2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e2780ab // smlal v11.8h, v5.8b, v7.8b
+	WORD $0x4e2780b3 // smlal2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e1c0446 // dup v6.4s, v2.s[3]
+	WORD $0x0e26808c // smlal v12.8h, v4.8b, v6.8b
+	WORD $0x4e268094 // smlal2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e2680ad // smlal v13.8h, v5.8b, v6.8b
+	WORD $0x4e2680b5 // smlal2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e1c0467 // dup v7.4s, v3.s[3]
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x4e602908 // saddlp v8.4s, v8.8h
+	WORD $0x4e602a10 // saddlp v16.4s, v16.8h
+	WORD $0x4eb0bd08 // addp v8.4s, v8.4s, v16.4s
+	WORD $0x4e602929 // saddlp v9.4s, v9.8h
+	WORD $0x4e602a31 // saddlp v17.4s, v17.8h
+	WORD $0x4eb1bd29 // addp v9.4s, v9.4s, v17.4s
+	WORD $0x4e60294a // saddlp v10.4s, v10.8h
+	WORD $0x4e602a52 // saddlp v18.4s, v18.8h
+	WORD $0x4eb2bd4a // addp v10.4s, v10.4s, v18.4s
+	WORD $0x4e60296b // saddlp v11.4s, v11.8h
+	WORD $0x4e602a73 // saddlp v19.4s, v19.8h
+	WORD $0x4eb3bd6b // addp v11.4s, v11.4s, v19.4s
+	WORD $0x4e60298c // saddlp v12.4s, v12.8h
+	WORD $0x4e602a94 // saddlp v20.4s, v20.8h
+	WORD $0x4eb4bd8c // addp v12.4s, v12.4s, v20.4s
+	WORD $0x4e6029ad // saddlp v13.4s, v13.8h
+	WORD $0x4e602ab5 // saddlp v21.4s, v21.8h
+	WORD $0x4eb5bdad // addp v13.4s, v13.4s, v21.4s
+	WORD $0x4e6029ce // saddlp v14.4s, v14.8h
+	WORD $0x4e602ad6 // saddlp v22.4s, v22.8h
+	WORD $0x4eb6bdce // addp v14.4s, v14.4s, v22.4s
+	WORD $0x4e6029ef // saddlp v15.4s, v15.8h
+	WORD $0x4e602af7 // saddlp v23.4s, v23.8h
+	WORD $0x4eb7bdef // addp v15.4s, v15.4s, v23.4s
+	WORD $0x3dc41164 // ldr q4, [x11, #4160]
+	WORD $0x3dc41565 // ldr q5, [x11, #4176]
+	WORD $0x4ea49518 // mla v24.4s, v8.4s, v4.4s
+	WORD $0x4ea59539 // mla v25.4s, v9.4s, v5.4s
+	WORD $0x4ea4955a // mla v26.4s, v10.4s, v4.4s
+	WORD $0x4ea5957b // mla v27.4s, v11.4s, v5.4s
+	WORD $0x4ea4959c // mla v28.4s, v12.4s, v4.4s
+	WORD $0x4ea595bd // mla v29.4s, v13.4s, v5.4s
+	WORD $0x4ea495de // mla v30.4s, v14.4s, v4.4s
+	WORD $0x4ea595ff // mla v31.4s, v15.4s, v5.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block100
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
+	WORD $0xbd44f0c3 // ldr s3, [x6, #1264]
+	WORD $0x3dc682e4 // ldr q4, [x23, #6656]
+	WORD $0x3dc002c6 // ldr q6, [x22, #0]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
+	WORD $0x4e38cca6 // fmla v6.4s, v5.4s, v24.4s
+	WORD $0x3d8002c6 // str q6, [x22, #0]
+	WORD $0x3dc012c6 // ldr q6, [x22, #64]
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21db5a // scvtf v26.4s, v26.4s
+	WORD $0x4e3acca6 // fmla v6.4s, v5.4s, v26.4s
+	WORD $0x3d8012c6 // str q6, [x22, #64]
+	WORD $0x3dc022c6 // ldr q6, [x22, #128]
+	WORD $0x4f829085 // fmul v5.4s, v4.4s, v2.s[0]
+	WORD $0x4e21db9c // scvtf v28.4s, v28.4s
+	WORD $0x4e3ccca6 // fmla v6.4s, v5.4s, v28.4s
+	WORD $0x3d8022c6 // str q6, [x22, #128]
+	WORD $0x3dc032c6 // ldr q6, [x22, #192]
+	WORD $0x4f839085 // fmul v5.4s, v4.4s, v3.s[0]
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x4e3ecca6 // fmla v6.4s, v5.4s, v30.4s
+	WORD $0x3d8032c6 // str q6, [x22, #192]
+	WORD $0x3dc686e4 // ldr q4, [x23, #6672]
+	WORD $0x3dc006c6 // ldr q6, [x22, #16]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x4e39cca6 // fmla v6.4s, v5.4s, v25.4s
+	WORD $0x3d8006c6 // str q6, [x22, #16]
+	WORD $0x3dc016c6 // ldr q6, [x22, #80]
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
+	WORD $0x4e3bcca6 // fmla v6.4s, v5.4s, v27.4s
+	WORD $0x3d8016c6 // str q6, [x22, #80]
+	WORD $0x3dc026c6 // ldr q6, [x22, #144]
+	WORD $0x4f829085 // fmul v5.4s, v4.4s, v2.s[0]
+	WORD $0x4e21dbbd // scvtf v29.4s, v29.4s
+	WORD $0x4e3dcca6 // fmla v6.4s, v5.4s, v29.4s
+	WORD $0x3d8026c6 // str q6, [x22, #144]
+	WORD $0x3dc036c6 // ldr q6, [x22, #208]
+	WORD $0x4f839085 // fmul v5.4s, v4.4s, v3.s[0]
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x4e3fcca6 // fmla v6.4s, v5.4s, v31.4s
+	WORD $0x3d8036c6 // str q6, [x22, #208]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $256, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass99
+	ADD $1280, R6
+	ADD $256, R7
+	SUB $4, R5
+	JMP rows4_98
+rowsNext97:
+rows2_102:
+	CMP $2, R5
+	BLT rowsNext101
+	// 2 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41f // movi v31.16b, #0
+block104:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc05141 // ldr q1, [x10, #320]
+	WORD $0x3dc00102 // ldr q2, [x8, #0]
+	WORD $0x3dc00503 // ldr q3, [x8, #16]
+	WORD $0x3dc00904 // ldr q4, [x8, #32]
+	WORD $0x3dc00d05 // ldr q5, [x8, #48]
+	WORD $0x4e040406 // dup v6.4s, v0.s[0]
+	WORD $0x0e26c048 // smull v8.8h, v2.8b, v6.8b
+	WORD $0x4e26c050 // smull2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e26c069 // smull v9.8h, v3.8b, v6.8b
+	WORD $0x4e26c071 // smull2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26c08a // smull v10.8h, v4.8b, v6.8b
+	WORD $0x4e26c092 // smull2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e26c0ab // smull v11.8h, v5.8b, v6.8b
+	WORD $0x4e26c0b3 // smull2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e040427 // dup v7.4s, v1.s[0]
+	WORD $0x0e27c04c // smull v12.8h, v2.8b, v7.8b
+	WORD $0x4e27c054 // smull2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27c06d // smull v13.8h, v3.8b, v7.8b
+	WORD $0x4e27c075 // smull2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27c08e // smull v14.8h, v4.8b, v7.8b
+	WORD $0x4e27c096 // smull2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e27c0af // smull v15.8h, v5.8b, v7.8b
+	WORD $0x4e27c0b7 // smull2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc01102 // ldr q2, [x8, #64]
+	WORD $0x3dc01503 // ldr q3, [x8, #80]
+	WORD $0x3dc01904 // ldr q4, [x8, #96]
+	WORD $0x3dc01d05 // ldr q5, [x8, #112]
+	WORD $0x4e0c0406 // dup v6.4s, v0.s[1]
+	WORD $0x0e268048 // smlal v8.8h, v2.8b, v6.8b
+	WORD $0x4e268050 // smlal2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e268069 // smlal v9.8h, v3.8b, v6.8b
+	WORD $0x4e268071 // smlal2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26808a // smlal v10.8h, v4.8b, v6.8b
+	WORD $0x4e268092 // smlal2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e2680ab // smlal v11.8h, v5.8b, v6.8b
+	WORD $0x4e2680b3 // smlal2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e0c0427 // dup v7.4s, v1.s[1]
+	WORD $0x0e27804c // smlal v12.8h, v2.8b, v7.8b
+	WORD $0x4e278054 // smlal2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27806d // smlal v13.8h, v3.8b, v7.8b
+	WORD $0x4e278075 // smlal2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc02102 // ldr q2, [x8, #128]
+	WORD $0x3dc02503 // ldr q3, [x8, #144]
+	WORD $0x3dc02904 // ldr q4, [x8, #160]
+	WORD $0x3dc02d05 // ldr q5, [x8, #176]
+	WORD $0x4e140406 // dup v6.4s, v0.s[2]
+	WORD $0x0e268048 // smlal v8.8h, v2.8b, v6.8b
+	WORD $0x4e268050 // smlal2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e268069 // smlal v9.8h, v3.8b, v6.8b
+	WORD $0x4e268071 // smlal2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26808a // smlal v10.8h, v4.8b, v6.8b
+	WORD $0x4e268092 // smlal2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e2680ab // smlal v11.8h, v5.8b, v6.8b
+	WORD $0x4e2680b3 // smlal2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e140427 // dup v7.4s, v1.s[2]
+	WORD $0x0e27804c // smlal v12.8h, v2.8b, v7.8b
+	WORD $0x4e278054 // smlal2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27806d // smlal v13.8h, v3.8b, v7.8b
+	WORD $0x4e278075 // smlal2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc03102 // ldr q2, [x8, #192]
+	WORD $0x3dc03503 // ldr q3, [x8, #208]
+	WORD $0x3dc03904 // ldr q4, [x8, #224]
+	WORD $0x3dc03d05 // ldr q5, [x8, #240]
+	WORD $0x4e1c0406 // dup v6.4s, v0.s[3]
+	WORD $0x0e268048 // smlal v8.8h, v2.8b, v6.8b
+	WORD $0x4e268050 // smlal2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e268069 // smlal v9.8h, v3.8b, v6.8b
+	WORD $0x4e268071 // smlal2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26808a // smlal v10.8h, v4.8b, v6.8b
+	WORD $0x4e268092 // smlal2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e2680ab // smlal v11.8h, v5.8b, v6.8b
+	WORD $0x4e2680b3 // smlal2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e1c0427 // dup v7.4s, v1.s[3]
+	WORD $0x0e27804c // smlal v12.8h, v2.8b, v7.8b
+	WORD $0x4e278054 // smlal2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27806d // smlal v13.8h, v3.8b, v7.8b
+	WORD $0x4e278075 // smlal2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x4e602908 // saddlp v8.4s, v8.8h
+	WORD $0x4e602a10 // saddlp v16.4s, v16.8h
+	WORD $0x4eb0bd08 // addp v8.4s, v8.4s, v16.4s
+	WORD $0x4e602929 // saddlp v9.4s, v9.8h
+	WORD $0x4e602a31 // saddlp v17.4s, v17.8h
+	WORD $0x4eb1bd29 // addp v9.4s, v9.4s, v17.4s
+	WORD $0x4e60294a // saddlp v10.4s, v10.8h
+	WORD $0x4e602a52 // saddlp v18.4s, v18.8h
+	WORD $0x4eb2bd4a // addp v10.4s, v10.4s, v18.4s
+	WORD $0x4e60296b // saddlp v11.4s, v11.8h
+	WORD $0x4e602a73 // saddlp v19.4s, v19.8h
+	WORD $0x4eb3bd6b // addp v11.4s, v11.4s, v19.4s
+	WORD $0x4e60298c // saddlp v12.4s, v12.8h
+	WORD $0x4e602a94 // saddlp v20.4s, v20.8h
+	WORD $0x4eb4bd8c // addp v12.4s, v12.4s, v20.4s
+	WORD $0x4e6029ad // saddlp v13.4s, v13.8h
+	WORD $0x4e602ab5 // saddlp v21.4s, v21.8h
+	WORD $0x4eb5bdad // addp v13.4s, v13.4s, v21.4s
+	WORD $0x4e6029ce // saddlp v14.4s, v14.8h
+	WORD $0x4e602ad6 // saddlp v22.4s, v22.8h
+	WORD $0x4eb6bdce // addp v14.4s, v14.4s, v22.4s
+	WORD $0x4e6029ef // saddlp v15.4s, v15.8h
+	WORD $0x4e602af7 // saddlp v23.4s, v23.8h
+	WORD $0x4eb7bdef // addp v15.4s, v15.4s, v23.4s
+	WORD $0x3dc40162 // ldr q2, [x11, #4096]
+	WORD $0x3dc40563 // ldr q3, [x11, #4112]
+	WORD $0x3dc40964 // ldr q4, [x11, #4128]
+	WORD $0x3dc40d65 // ldr q5, [x11, #4144]
+	WORD $0x4ea29518 // mla v24.4s, v8.4s, v2.4s
+	WORD $0x4ea39539 // mla v25.4s, v9.4s, v3.4s
+	WORD $0x4ea4955a // mla v26.4s, v10.4s, v4.4s
+	WORD $0x4ea5957b // mla v27.4s, v11.4s, v5.4s
+	WORD $0x4ea2959c // mla v28.4s, v12.4s, v2.4s
+	WORD $0x4ea395bd // mla v29.4s, v13.4s, v3.4s
+	WORD $0x4ea495de // mla v30.4s, v14.4s, v4.4s
+	WORD $0x4ea595ff // mla v31.4s, v15.4s, v5.4s
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc05541 // ldr q1, [x10, #336]
+	WORD $0x3dc04102 // ldr q2, [x8, #256]
+	WORD $0x3dc04503 // ldr q3, [x8, #272]
+	WORD $0x3dc04904 // ldr q4, [x8, #288]
+	WORD $0x3dc04d05 // ldr q5, [x8, #304]
+	WORD $0x4e040406 // dup v6.4s, v0.s[0]
+	WORD $0x0e26c048 // smull v8.8h, v2.8b, v6.8b
+	WORD $0x4e26c050 // smull2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e26c069 // smull v9.8h, v3.8b, v6.8b
+	WORD $0x4e26c071 // smull2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26c08a // smull v10.8h, v4.8b, v6.8b
+	WORD $0x4e26c092 // smull2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e26c0ab // smull v11.8h, v5.8b, v6.8b
+	WORD $0x4e26c0b3 // smull2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e040427 // dup v7.4s, v1.s[0]
+	WORD $0x0e27c04c // smull v12.8h, v2.8b, v7.8b
+	WORD $0x4e27c054 // smull2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27c06d // smull v13.8h, v3.8b, v7.8b
+	WORD $0x4e27c075 // smull2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27c08e // smull v14.8h, v4.8b, v7.8b
+	WORD $0x4e27c096 // smull2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e27c0af // smull v15.8h, v5.8b, v7.8b
+	WORD $0x4e27c0b7 // smull2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc05102 // ldr q2, [x8, #320]
+	WORD $0x3dc05503 // ldr q3, [x8, #336]
+	WORD $0x3dc05904 // ldr q4, [x8, #352]
+	WORD $0x3dc05d05 // ldr q5, [x8, #368]
+	WORD $0x4e0c0406 // dup v6.4s, v0.s[1]
+	WORD $0x0e268048 // smlal v8.8h, v2.8b, v6.8b
+	WORD $0x4e268050 // smlal2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e268069 // smlal v9.8h, v3.8b, v6.8b
+	WORD $0x4e268071 // smlal2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26808a // smlal v10.8h, v4.8b, v6.8b
+	WORD $0x4e268092 // smlal2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e2680ab // smlal v11.8h, v5.8b, v6.8b
+	WORD $0x4e2680b3 // smlal2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e0c0427 // dup v7.4s, v1.s[1]
+	WORD $0x0e27804c // smlal v12.8h, v2.8b, v7.8b
+	WORD $0x4e278054 // smlal2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27806d // smlal v13.8h, v3.8b, v7.8b
+	WORD $0x4e278075 // smlal2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc06102 // ldr q2, [x8, #384]
+	WORD $0x3dc06503 // ldr q3, [x8, #400]
+	WORD $0x3dc06904 // ldr q4, [x8, #416]
+	WORD $0x3dc06d05 // ldr q5, [x8, #432]
+	WORD $0x4e140406 // dup v6.4s, v0.s[2]
+	WORD $0x0e268048 // smlal v8.8h, v2.8b, v6.8b
+	WORD $0x4e268050 // smlal2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e268069 // smlal v9.8h, v3.8b, v6.8b
+	WORD $0x4e268071 // smlal2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26808a // smlal v10.8h, v4.8b, v6.8b
+	WORD $0x4e268092 // smlal2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e2680ab // smlal v11.8h, v5.8b, v6.8b
+	WORD $0x4e2680b3 // smlal2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e140427 // dup v7.4s, v1.s[2]
+	WORD $0x0e27804c // smlal v12.8h, v2.8b, v7.8b
+	WORD $0x4e278054 // smlal2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27806d // smlal v13.8h, v3.8b, v7.8b
+	WORD $0x4e278075 // smlal2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc07102 // ldr q2, [x8, #448]
+	WORD $0x3dc07503 // ldr q3, [x8, #464]
+	WORD $0x3dc07904 // ldr q4, [x8, #480]
+	WORD $0x3dc07d05 // ldr q5, [x8, #496]
+	WORD $0x4e1c0406 // dup v6.4s, v0.s[3]
+	WORD $0x0e268048 // smlal v8.8h, v2.8b, v6.8b
+	WORD $0x4e268050 // smlal2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e268069 // smlal v9.8h, v3.8b, v6.8b
+	WORD $0x4e268071 // smlal2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26808a // smlal v10.8h, v4.8b, v6.8b
+	WORD $0x4e268092 // smlal2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e2680ab // smlal v11.8h, v5.8b, v6.8b
+	WORD $0x4e2680b3 // smlal2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e1c0427 // dup v7.4s, v1.s[3]
+	WORD $0x0e27804c // smlal v12.8h, v2.8b, v7.8b
+	WORD $0x4e278054 // smlal2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27806d // smlal v13.8h, v3.8b, v7.8b
+	WORD $0x4e278075 // smlal2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x4e602908 // saddlp v8.4s, v8.8h
+	WORD $0x4e602a10 // saddlp v16.4s, v16.8h
+	WORD $0x4eb0bd08 // addp v8.4s, v8.4s, v16.4s
+	WORD $0x4e602929 // saddlp v9.4s, v9.8h
+	WORD $0x4e602a31 // saddlp v17.4s, v17.8h
+	WORD $0x4eb1bd29 // addp v9.4s, v9.4s, v17.4s
+	WORD $0x4e60294a // saddlp v10.4s, v10.8h
+	WORD $0x4e602a52 // saddlp v18.4s, v18.8h
+	WORD $0x4eb2bd4a // addp v10.4s, v10.4s, v18.4s
+	WORD $0x4e60296b // saddlp v11.4s, v11.8h
+	WORD $0x4e602a73 // saddlp v19.4s, v19.8h
+	WORD $0x4eb3bd6b // addp v11.4s, v11.4s, v19.4s
+	WORD $0x4e60298c // saddlp v12.4s, v12.8h
+	WORD $0x4e602a94 // saddlp v20.4s, v20.8h
+	WORD $0x4eb4bd8c // addp v12.4s, v12.4s, v20.4s
+	WORD $0x4e6029ad // saddlp v13.4s, v13.8h
+	WORD $0x4e602ab5 // saddlp v21.4s, v21.8h
+	WORD $0x4eb5bdad // addp v13.4s, v13.4s, v21.4s
+	WORD $0x4e6029ce // saddlp v14.4s, v14.8h
+	WORD $0x4e602ad6 // saddlp v22.4s, v22.8h
+	WORD $0x4eb6bdce // addp v14.4s, v14.4s, v22.4s
+	WORD $0x4e6029ef // saddlp v15.4s, v15.8h
+	WORD $0x4e602af7 // saddlp v23.4s, v23.8h
+	WORD $0x4eb7bdef // addp v15.4s, v15.4s, v23.4s
+	WORD $0x3dc41162 // ldr q2, [x11, #4160]
+	WORD $0x3dc41563 // ldr q3, [x11, #4176]
+	WORD $0x3dc41964 // ldr q4, [x11, #4192]
+	WORD $0x3dc41d65 // ldr q5, [x11, #4208]
+	WORD $0x4ea29518 // mla v24.4s, v8.4s, v2.4s
+	WORD $0x4ea39539 // mla v25.4s, v9.4s, v3.4s
+	WORD $0x4ea4955a // mla v26.4s, v10.4s, v4.4s
+	WORD $0x4ea5957b // mla v27.4s, v11.4s, v5.4s
+	WORD $0x4ea2959c // mla v28.4s, v12.4s, v2.4s
+	WORD $0x4ea395bd // mla v29.4s, v13.4s, v3.4s
+	WORD $0x4ea495de // mla v30.4s, v14.4s, v4.4s
+	WORD $0x4ea595ff // mla v31.4s, v15.4s, v5.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block104
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0x3dc682e2 // ldr q2, [x23, #6656]
+	WORD $0x3dc002c4 // ldr q4, [x22, #0]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
+	WORD $0x4e38cc64 // fmla v4.4s, v3.4s, v24.4s
+	WORD $0x3d8002c4 // str q4, [x22, #0]
+	WORD $0x3dc012c4 // ldr q4, [x22, #64]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21db9c // scvtf v28.4s, v28.4s
+	WORD $0x4e3ccc64 // fmla v4.4s, v3.4s, v28.4s
+	WORD $0x3d8012c4 // str q4, [x22, #64]
+	WORD $0x3dc686e2 // ldr q2, [x23, #6672]
+	WORD $0x3dc006c4 // ldr q4, [x22, #16]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x4e39cc64 // fmla v4.4s, v3.4s, v25.4s
+	WORD $0x3d8006c4 // str q4, [x22, #16]
+	WORD $0x3dc016c4 // ldr q4, [x22, #80]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21dbbd // scvtf v29.4s, v29.4s
+	WORD $0x4e3dcc64 // fmla v4.4s, v3.4s, v29.4s
+	WORD $0x3d8016c4 // str q4, [x22, #80]
+	WORD $0x3dc68ae2 // ldr q2, [x23, #6688]
+	WORD $0x3dc00ac4 // ldr q4, [x22, #32]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21db5a // scvtf v26.4s, v26.4s
+	WORD $0x4e3acc64 // fmla v4.4s, v3.4s, v26.4s
+	WORD $0x3d800ac4 // str q4, [x22, #32]
+	WORD $0x3dc01ac4 // ldr q4, [x22, #96]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x4e3ecc64 // fmla v4.4s, v3.4s, v30.4s
+	WORD $0x3d801ac4 // str q4, [x22, #96]
+	WORD $0x3dc68ee2 // ldr q2, [x23, #6704]
+	WORD $0x3dc00ec4 // ldr q4, [x22, #48]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
+	WORD $0x4e3bcc64 // fmla v4.4s, v3.4s, v27.4s
+	WORD $0x3d800ec4 // str q4, [x22, #48]
+	WORD $0x3dc01ec4 // ldr q4, [x22, #112]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x4e3fcc64 // fmla v4.4s, v3.4s, v31.4s
+	WORD $0x3d801ec4 // str q4, [x22, #112]
+	ADD $640, R6
+	ADD $128, R7
+	SUB $2, R5
+	JMP rows2_102
+rowsNext101:
+rows1_106:
+	CMP $1, R5
+	BLT rowsNext105
+	// 1 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+block108:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00101 // ldr q1, [x8, #0]
+	WORD $0x3dc00502 // ldr q2, [x8, #16]
+	WORD $0x3dc00903 // ldr q3, [x8, #32]
+	WORD $0x3dc00d04 // ldr q4, [x8, #48]
+	WORD $0x4e040405 // dup v5.4s, v0.s[0]
+	WORD $0x0e25c027 // smull v7.8h, v1.8b, v5.8b
+	WORD $0x4e25c02b // smull2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e25c048 // smull v8.8h, v2.8b, v5.8b
+	WORD $0x4e25c04c // smull2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e25c069 // smull v9.8h, v3.8b, v5.8b
+	WORD $0x4e25c06d // smull2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25c08a // smull v10.8h, v4.8b, v5.8b
+	WORD $0x4e25c08e // smull2 v14.8h, v4.16b, v5.16b
+	WORD $0x3dc01101 // ldr q1, [x8, #64]
+	WORD $0x3dc01502 // ldr q2, [x8, #80]
+	WORD $0x3dc01903 // ldr q3, [x8, #96]
+	WORD $0x3dc01d04 // ldr q4, [x8, #112]
+	WORD $0x4e0c0405 // dup v5.4s, v0.s[1]
+	WORD $0x0e258027 // smlal v7.8h, v1.8b, v5.8b
+	WORD $0x4e25802b // smlal2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e258048 // smlal v8.8h, v2.8b, v5.8b
+	WORD $0x4e25804c // smlal2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e258069 // smlal v9.8h, v3.8b, v5.8b
+	WORD $0x4e25806d // smlal2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25808a // smlal v10.8h, v4.8b, v5.8b
+	WORD $0x4e25808e // smlal2 v14.8h, v4.16b, v5.16b
+	WORD $0x3dc02101 // ldr q1, [x8, #128]
+	WORD $0x3dc02502 // ldr q2, [x8, #144]
+	WORD $0x3dc02903 // ldr q3, [x8, #160]
+	WORD $0x3dc02d04 // ldr q4, [x8, #176]
+	WORD $0x4e140405 // dup v5.4s, v0.s[2]
+	WORD $0x0e258027 // smlal v7.8h, v1.8b, v5.8b
+	WORD $0x4e25802b // smlal2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e258048 // smlal v8.8h, v2.8b, v5.8b
+	WORD $0x4e25804c // smlal2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e258069 // smlal v9.8h, v3.8b, v5.8b
+	WORD $0x4e25806d // smlal2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25808a // smlal v10.8h, v4.8b, v5.8b
+	WORD $0x4e25808e // smlal2 v14.8h, v4.16b, v5.16b
+	WORD $0x3dc03101 // ldr q1, [x8, #192]
+	WORD $0x3dc03502 // ldr q2, [x8, #208]
+	WORD $0x3dc03903 // ldr q3, [x8, #224]
+	WORD $0x3dc03d04 // ldr q4, [x8, #240]
+	WORD $0x4e1c0405 // dup v5.4s, v0.s[3]
+	WORD $0x0e258027 // smlal v7.8h, v1.8b, v5.8b
+	WORD $0x4e25802b // smlal2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e258048 // smlal v8.8h, v2.8b, v5.8b
+	WORD $0x4e25804c // smlal2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e258069 // smlal v9.8h, v3.8b, v5.8b
+	WORD $0x4e25806d // smlal2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25808a // smlal v10.8h, v4.8b, v5.8b
+	WORD $0x4e25808e // smlal2 v14.8h, v4.16b, v5.16b
+	WORD $0x4e6028e7 // saddlp v7.4s, v7.8h
+	WORD $0x4e60296b // saddlp v11.4s, v11.8h
+	WORD $0x4eabbce7 // addp v7.4s, v7.4s, v11.4s
+	WORD $0x4e602908 // saddlp v8.4s, v8.8h
+	WORD $0x4e60298c // saddlp v12.4s, v12.8h
+	WORD $0x4eacbd08 // addp v8.4s, v8.4s, v12.4s
+	WORD $0x4e602929 // saddlp v9.4s, v9.8h
+	WORD $0x4e6029ad // saddlp v13.4s, v13.8h
+	WORD $0x4eadbd29 // addp v9.4s, v9.4s, v13.4s
+	WORD $0x4e60294a // saddlp v10.4s, v10.8h
+	WORD $0x4e6029ce // saddlp v14.4s, v14.8h
+	WORD $0x4eaebd4a // addp v10.4s, v10.4s, v14.4s
+	WORD $0x3dc40161 // ldr q1, [x11, #4096]
+	WORD $0x3dc40562 // ldr q2, [x11, #4112]
+	WORD $0x3dc40963 // ldr q3, [x11, #4128]
+	WORD $0x3dc40d64 // ldr q4, [x11, #4144]
+	WORD $0x4ea194ef // mla v15.4s, v7.4s, v1.4s
+	WORD $0x4ea29510 // mla v16.4s, v8.4s, v2.4s
+	WORD $0x4ea39531 // mla v17.4s, v9.4s, v3.4s
+	WORD $0x4ea49552 // mla v18.4s, v10.4s, v4.4s
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc04101 // ldr q1, [x8, #256]
+	WORD $0x3dc04502 // ldr q2, [x8, #272]
+	WORD $0x3dc04903 // ldr q3, [x8, #288]
+	WORD $0x3dc04d04 // ldr q4, [x8, #304]
+	WORD $0x4e040405 // dup v5.4s, v0.s[0]
+	WORD $0x0e25c027 // smull v7.8h, v1.8b, v5.8b
+	WORD $0x4e25c02b // smull2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e25c048 // smull v8.8h, v2.8b, v5.8b
+	WORD $0x4e25c04c // smull2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e25c069 // smull v9.8h, v3.8b, v5.8b
+	WORD $0x4e25c06d // smull2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25c08a // smull v10.8h, v4.8b, v5.8b
+	WORD $0x4e25c08e // smull2 v14.8h, v4.16b, v5.16b
+	WORD $0x3dc05101 // ldr q1, [x8, #320]
+	WORD $0x3dc05502 // ldr q2, [x8, #336]
+	WORD $0x3dc05903 // ldr q3, [x8, #352]
+	WORD $0x3dc05d04 // ldr q4, [x8, #368]
+	WORD $0x4e0c0405 // dup v5.4s, v0.s[1]
+	WORD $0x0e258027 // smlal v7.8h, v1.8b, v5.8b
+	WORD $0x4e25802b // smlal2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e258048 // smlal v8.8h, v2.8b, v5.8b
+	WORD $0x4e25804c // smlal2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e258069 // smlal v9.8h, v3.8b, v5.8b
+	WORD $0x4e25806d // smlal2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25808a // smlal v10.8h, v4.8b, v5.8b
+	WORD $0x4e25808e // smlal2 v14.8h, v4.16b, v5.16b
+	WORD $0x3dc06101 // ldr q1, [x8, #384]
+	WORD $0x3dc06502 // ldr q2, [x8, #400]
+	WORD $0x3dc06903 // ldr q3, [x8, #416]
+	WORD $0x3dc06d04 // ldr q4, [x8, #432]
+	WORD $0x4e140405 // dup v5.4s, v0.s[2]
+	WORD $0x0e258027 // smlal v7.8h, v1.8b, v5.8b
+	WORD $0x4e25802b // smlal2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e258048 // smlal v8.8h, v2.8b, v5.8b
+	WORD $0x4e25804c // smlal2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e258069 // smlal v9.8h, v3.8b, v5.8b
+	WORD $0x4e25806d // smlal2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25808a // smlal v10.8h, v4.8b, v5.8b
+	WORD $0x4e25808e // smlal2 v14.8h, v4.16b, v5.16b
+	WORD $0x3dc07101 // ldr q1, [x8, #448]
+	WORD $0x3dc07502 // ldr q2, [x8, #464]
+	WORD $0x3dc07903 // ldr q3, [x8, #480]
+	WORD $0x3dc07d04 // ldr q4, [x8, #496]
+	WORD $0x4e1c0405 // dup v5.4s, v0.s[3]
+	WORD $0x0e258027 // smlal v7.8h, v1.8b, v5.8b
+	WORD $0x4e25802b // smlal2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e258048 // smlal v8.8h, v2.8b, v5.8b
+	WORD $0x4e25804c // smlal2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e258069 // smlal v9.8h, v3.8b, v5.8b
+	WORD $0x4e25806d // smlal2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25808a // smlal v10.8h, v4.8b, v5.8b
+	WORD $0x4e25808e // smlal2 v14.8h, v4.16b, v5.16b
+	WORD $0x4e6028e7 // saddlp v7.4s, v7.8h
+	WORD $0x4e60296b // saddlp v11.4s, v11.8h
+	WORD $0x4eabbce7 // addp v7.4s, v7.4s, v11.4s
+	WORD $0x4e602908 // saddlp v8.4s, v8.8h
+	WORD $0x4e60298c // saddlp v12.4s, v12.8h
+	WORD $0x4eacbd08 // addp v8.4s, v8.4s, v12.4s
+	WORD $0x4e602929 // saddlp v9.4s, v9.8h
+	WORD $0x4e6029ad // saddlp v13.4s, v13.8h
+	WORD $0x4eadbd29 // addp v9.4s, v9.4s, v13.4s
+	WORD $0x4e60294a // saddlp v10.4s, v10.8h
+	WORD $0x4e6029ce // saddlp v14.4s, v14.8h
+	WORD $0x4eaebd4a // addp v10.4s, v10.4s, v14.4s
+	WORD $0x3dc41161 // ldr q1, [x11, #4160]
+	WORD $0x3dc41562 // ldr q2, [x11, #4176]
+	WORD $0x3dc41963 // ldr q3, [x11, #4192]
+	WORD $0x3dc41d64 // ldr q4, [x11, #4208]
+	WORD $0x4ea194ef // mla v15.4s, v7.4s, v1.4s
+	WORD $0x4ea29510 // mla v16.4s, v8.4s, v2.4s
+	WORD $0x4ea39531 // mla v17.4s, v9.4s, v3.4s
+	WORD $0x4ea49552 // mla v18.4s, v10.4s, v4.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block108
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
+	WORD $0x3dc002c3 // ldr q3, [x22, #0]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fcc43 // fmla v3.4s, v2.4s, v15.4s
+	WORD $0x3d8002c3 // str q3, [x22, #0]
+	WORD $0x3dc686e1 // ldr q1, [x23, #6672]
+	WORD $0x3dc006c3 // ldr q3, [x22, #16]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e30cc43 // fmla v3.4s, v2.4s, v16.4s
+	WORD $0x3d8006c3 // str q3, [x22, #16]
+	WORD $0x3dc68ae1 // ldr q1, [x23, #6688]
+	WORD $0x3dc00ac3 // ldr q3, [x22, #32]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4e31cc43 // fmla v3.4s, v2.4s, v17.4s
+	WORD $0x3d800ac3 // str q3, [x22, #32]
+	WORD $0x3dc68ee1 // ldr q1, [x23, #6704]
+	WORD $0x3dc00ec3 // ldr q3, [x22, #48]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4e32cc43 // fmla v3.4s, v2.4s, v18.4s
+	WORD $0x3d800ec3 // str q3, [x22, #48]
+	ADD $320, R6
+	ADD $64, R7
+	SUB $1, R5
+rowsNext105:
+next94:
+	MOVD groupArgs_next(R0), R8
+	ADD R8, R3
+	SUB $1, R4
+	JMP super93
+done95:
+	RET
+
+// func groupQ4_KNEON(a *groupArgs)
+TEXT ·groupQ4_KNEON(SB), NOSPLIT, $0-8
+	MOVD a+0(FP), R0
+	MOVD groupArgs_w(R0), R1
+	MOVD groupArgs_panel(R0), R2
+	MOVD groupArgs_acts(R0), R3
+	MOVD groupArgs_blocks(R0), R4
+super109:
+	CMP $0, R4
+	BLE done111
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -4272,24 +8369,24 @@ super77:
 	WORD $0x3dc00020 // ldr q0, [x1, #0]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d864041 // str q1, [x2, #6400]
-	WORD $0x3d864442 // str q2, [x2, #6416]
+	WORD $0x3d868041 // str q1, [x2, #6656]
+	WORD $0x3d868442 // str q2, [x2, #6672]
 	WORD $0x3dc00420 // ldr q0, [x1, #16]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d864841 // str q1, [x2, #6432]
-	WORD $0x3d864c42 // str q2, [x2, #6448]
+	WORD $0x3d868841 // str q1, [x2, #6688]
+	WORD $0x3d868c42 // str q2, [x2, #6704]
 	WORD $0x4f00e5ff // movi v31.16b, #15
 	WORD $0x3dc00820 // ldr q0, [x1, #32]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d865041 // str q1, [x2, #6464]
-	WORD $0x3d865442 // str q2, [x2, #6480]
+	WORD $0x3d869041 // str q1, [x2, #6720]
+	WORD $0x3d869442 // str q2, [x2, #6736]
 	WORD $0x3dc00c20 // ldr q0, [x1, #48]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d865841 // str q1, [x2, #6496]
-	WORD $0x3d865c42 // str q2, [x2, #6512]
+	WORD $0x3d869841 // str q1, [x2, #6752]
+	WORD $0x3d869c42 // str q2, [x2, #6768]
 	WORD $0x4f01e7fe // movi v30.16b, #63
 	WORD $0x4f01e61d // movi v29.16b, #48
 	MOVD $matmul_neon_extend0<>(SB), R19
@@ -4455,7 +8552,7 @@ super77:
 	MOVD R2, R8
 	ADD $256, R1, R9
 	MOVD $4, R13
-unpack80:
+unpack112:
 	WORD $0x3dc00125 // ldr q5, [x9, #0]
 	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
 	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
@@ -4619,14 +8716,14 @@ unpack80:
 	ADD $1024, R8
 	ADD $512, R9
 	SUB $1, R13
-	CBNZ R13, unpack80
+	CBNZ R13, unpack112
 	ADD $2304, R1
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_82:
+rows4_114:
 	CMP $4, R5
-	BLT rowsNext81
+	BLT rowsNext113
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -4634,7 +8731,7 @@ rows4_82:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass83:
+pass115:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -4647,7 +8744,7 @@ pass83:
 	WORD $0x4f00e41d // movi v29.16b, #0
 	WORD $0x4f00e41e // movi v30.16b, #0
 	WORD $0x4f00e41f // movi v31.16b, #0
-block84:
+block116:
 	WORD $0x3dc00140 // ldr q0, [x10, #0]
 	WORD $0x3dc05141 // ldr q1, [x10, #320]
 	WORD $0x3dc0a142 // ldr q2, [x10, #640]
@@ -4870,7 +8967,7 @@ block84:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block84
+	CBNZ R13, block116
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
 	WORD $0x3dc0e8c2 // ldr q2, [x6, #928]
@@ -4951,8 +9048,8 @@ block84:
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
 	WORD $0xbd44f0c3 // ldr s3, [x6, #1264]
-	WORD $0x3dc642e4 // ldr q4, [x23, #6400]
-	WORD $0x3dc652ef // ldr q15, [x23, #6464]
+	WORD $0x3dc682e4 // ldr q4, [x23, #6656]
+	WORD $0x3dc692ef // ldr q15, [x23, #6720]
 	WORD $0x3dc002ce // ldr q14, [x22, #0]
 	WORD $0x4f80908d // fmul v13.4s, v4.4s, v0.s[0]
 	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
@@ -4985,8 +9082,8 @@ block84:
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
 	WORD $0x4eabcdae // fmls v14.4s, v13.4s, v11.4s
 	WORD $0x3d8032ce // str q14, [x22, #192]
-	WORD $0x3dc646e4 // ldr q4, [x23, #6416]
-	WORD $0x3dc656ef // ldr q15, [x23, #6480]
+	WORD $0x3dc686e4 // ldr q4, [x23, #6672]
+	WORD $0x3dc696ef // ldr q15, [x23, #6736]
 	WORD $0x3dc006ce // ldr q14, [x22, #16]
 	WORD $0x4f80908d // fmul v13.4s, v4.4s, v0.s[0]
 	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
@@ -5025,15 +9122,15 @@ block84:
 	ADD $128, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass83
+	CBNZ R24, pass115
 	ADD $1280, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_82
-rowsNext81:
-rows2_86:
+	JMP rows4_114
+rowsNext113:
+rows2_118:
 	CMP $2, R5
-	BLT rowsNext85
+	BLT rowsNext117
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -5052,7 +9149,7 @@ rows2_86:
 	WORD $0x4f00e41d // movi v29.16b, #0
 	WORD $0x4f00e41e // movi v30.16b, #0
 	WORD $0x4f00e41f // movi v31.16b, #0
-block88:
+block120:
 	WORD $0x3dc00140 // ldr q0, [x10, #0]
 	WORD $0x3dc05141 // ldr q1, [x10, #320]
 	WORD $0x3dc00102 // ldr q2, [x8, #0]
@@ -5273,7 +9370,7 @@ block88:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block88
+	CBNZ R13, block120
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
 	WORD $0x3dc60322 // ldr q2, [x25, #6144]
@@ -5358,8 +9455,8 @@ block88:
 	WORD $0x4f71284a // smlal2 v10.4s, v2.8h, v1.h[7]
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
-	WORD $0x3dc642e2 // ldr q2, [x23, #6400]
-	WORD $0x3dc652ed // ldr q13, [x23, #6464]
+	WORD $0x3dc682e2 // ldr q2, [x23, #6656]
+	WORD $0x3dc692ed // ldr q13, [x23, #6720]
 	WORD $0x3dc002cc // ldr q12, [x22, #0]
 	WORD $0x4f80904b // fmul v11.4s, v2.4s, v0.s[0]
 	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
@@ -5376,8 +9473,8 @@ block88:
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
 	WORD $0x4ea7cd6c // fmls v12.4s, v11.4s, v7.4s
 	WORD $0x3d8012cc // str q12, [x22, #64]
-	WORD $0x3dc646e2 // ldr q2, [x23, #6416]
-	WORD $0x3dc656ed // ldr q13, [x23, #6480]
+	WORD $0x3dc686e2 // ldr q2, [x23, #6672]
+	WORD $0x3dc696ed // ldr q13, [x23, #6736]
 	WORD $0x3dc006cc // ldr q12, [x22, #16]
 	WORD $0x4f80904b // fmul v11.4s, v2.4s, v0.s[0]
 	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
@@ -5394,8 +9491,8 @@ block88:
 	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
 	WORD $0x4ea8cd6c // fmls v12.4s, v11.4s, v8.4s
 	WORD $0x3d8016cc // str q12, [x22, #80]
-	WORD $0x3dc64ae2 // ldr q2, [x23, #6432]
-	WORD $0x3dc65aed // ldr q13, [x23, #6496]
+	WORD $0x3dc68ae2 // ldr q2, [x23, #6688]
+	WORD $0x3dc69aed // ldr q13, [x23, #6752]
 	WORD $0x3dc00acc // ldr q12, [x22, #32]
 	WORD $0x4f80904b // fmul v11.4s, v2.4s, v0.s[0]
 	WORD $0x4e21db5a // scvtf v26.4s, v26.4s
@@ -5412,8 +9509,8 @@ block88:
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
 	WORD $0x4ea9cd6c // fmls v12.4s, v11.4s, v9.4s
 	WORD $0x3d801acc // str q12, [x22, #96]
-	WORD $0x3dc64ee2 // ldr q2, [x23, #6448]
-	WORD $0x3dc65eed // ldr q13, [x23, #6512]
+	WORD $0x3dc68ee2 // ldr q2, [x23, #6704]
+	WORD $0x3dc69eed // ldr q13, [x23, #6768]
 	WORD $0x3dc00ecc // ldr q12, [x22, #48]
 	WORD $0x4f80904b // fmul v11.4s, v2.4s, v0.s[0]
 	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
@@ -5433,11 +9530,11 @@ block88:
 	ADD $640, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_86
-rowsNext85:
-rows1_90:
+	JMP rows2_118
+rowsNext117:
+rows1_122:
 	CMP $1, R5
-	BLT rowsNext89
+	BLT rowsNext121
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -5452,7 +9549,7 @@ rows1_90:
 	WORD $0x4f00e410 // movi v16.16b, #0
 	WORD $0x4f00e411 // movi v17.16b, #0
 	WORD $0x4f00e412 // movi v18.16b, #0
-block92:
+block124:
 	WORD $0x3dc00140 // ldr q0, [x10, #0]
 	WORD $0x3dc00101 // ldr q1, [x8, #0]
 	WORD $0x3dc00502 // ldr q2, [x8, #16]
@@ -5583,7 +9680,7 @@ block92:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block92
+	CBNZ R13, block124
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc60321 // ldr q1, [x25, #6144]
 	WORD $0x0f40a022 // smull v2.4s, v1.4h, v0.h[0]
@@ -5634,8 +9731,8 @@ block92:
 	WORD $0x0f602825 // smlal v5.4s, v1.4h, v0.h[6]
 	WORD $0x4f702825 // smlal2 v5.4s, v1.8h, v0.h[7]
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
-	WORD $0x3dc642e1 // ldr q1, [x23, #6400]
-	WORD $0x3dc652e8 // ldr q8, [x23, #6464]
+	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
+	WORD $0x3dc692e8 // ldr q8, [x23, #6720]
 	WORD $0x3dc002c7 // ldr q7, [x22, #0]
 	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
 	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
@@ -5644,8 +9741,8 @@ block92:
 	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
 	WORD $0x4ea2ccc7 // fmls v7.4s, v6.4s, v2.4s
 	WORD $0x3d8002c7 // str q7, [x22, #0]
-	WORD $0x3dc646e1 // ldr q1, [x23, #6416]
-	WORD $0x3dc656e8 // ldr q8, [x23, #6480]
+	WORD $0x3dc686e1 // ldr q1, [x23, #6672]
+	WORD $0x3dc696e8 // ldr q8, [x23, #6736]
 	WORD $0x3dc006c7 // ldr q7, [x22, #16]
 	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
 	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
@@ -5654,8 +9751,8 @@ block92:
 	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
 	WORD $0x4ea3ccc7 // fmls v7.4s, v6.4s, v3.4s
 	WORD $0x3d8006c7 // str q7, [x22, #16]
-	WORD $0x3dc64ae1 // ldr q1, [x23, #6432]
-	WORD $0x3dc65ae8 // ldr q8, [x23, #6496]
+	WORD $0x3dc68ae1 // ldr q1, [x23, #6688]
+	WORD $0x3dc69ae8 // ldr q8, [x23, #6752]
 	WORD $0x3dc00ac7 // ldr q7, [x22, #32]
 	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
 	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
@@ -5664,8 +9761,8 @@ block92:
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
 	WORD $0x4ea4ccc7 // fmls v7.4s, v6.4s, v4.4s
 	WORD $0x3d800ac7 // str q7, [x22, #32]
-	WORD $0x3dc64ee1 // ldr q1, [x23, #6448]
-	WORD $0x3dc65ee8 // ldr q8, [x23, #6512]
+	WORD $0x3dc68ee1 // ldr q1, [x23, #6704]
+	WORD $0x3dc69ee8 // ldr q8, [x23, #6768]
 	WORD $0x3dc00ec7 // ldr q7, [x22, #48]
 	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
 	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
@@ -5677,13 +9774,13 @@ block92:
 	ADD $320, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext89:
-next78:
+rowsNext121:
+next110:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $1, R4
-	JMP super77
-done79:
+	JMP super109
+done111:
 	RET
 
 // func groupQ5_KNEON(a *groupArgs)
@@ -5693,9 +9790,9 @@ TEXT ·groupQ5_KNEON(SB), NOSPLIT, $0-8
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super93:
+super125:
 	CMP $0, R4
-	BLE done95
+	BLE done127
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -5743,24 +9840,24 @@ super93:
 	WORD $0x3dc00020 // ldr q0, [x1, #0]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d864041 // str q1, [x2, #6400]
-	WORD $0x3d864442 // str q2, [x2, #6416]
+	WORD $0x3d868041 // str q1, [x2, #6656]
+	WORD $0x3d868442 // str q2, [x2, #6672]
 	WORD $0x3dc00420 // ldr q0, [x1, #16]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d864841 // str q1, [x2, #6432]
-	WORD $0x3d864c42 // str q2, [x2, #6448]
+	WORD $0x3d868841 // str q1, [x2, #6688]
+	WORD $0x3d868c42 // str q2, [x2, #6704]
 	WORD $0x4f00e5ff // movi v31.16b, #15
 	WORD $0x3dc00820 // ldr q0, [x1, #32]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d865041 // str q1, [x2, #6464]
-	WORD $0x3d865442 // str q2, [x2, #6480]
+	WORD $0x3d869041 // str q1, [x2, #6720]
+	WORD $0x3d869442 // str q2, [x2, #6736]
 	WORD $0x3dc00c20 // ldr q0, [x1, #48]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d865841 // str q1, [x2, #6496]
-	WORD $0x3d865c42 // str q2, [x2, #6512]
+	WORD $0x3d869841 // str q1, [x2, #6752]
+	WORD $0x3d869c42 // str q2, [x2, #6768]
 	WORD $0x4f01e7fe // movi v30.16b, #63
 	WORD $0x4f01e61d // movi v29.16b, #48
 	MOVD $matmul_neon_extend0<>(SB), R19
@@ -5931,7 +10028,7 @@ super93:
 	WORD $0x4f00e439 // movi v25.16b, #1
 	WORD $0x4f00e45a // movi v26.16b, #2
 	MOVD $4, R13
-unpack96:
+unpack128:
 	WORD $0x3dc00125 // ldr q5, [x9, #0]
 	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
 	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
@@ -6257,14 +10354,14 @@ unpack96:
 	ADD $1024, R8
 	ADD $512, R9
 	SUB $1, R13
-	CBNZ R13, unpack96
+	CBNZ R13, unpack128
 	ADD $2816, R1
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_98:
+rows4_130:
 	CMP $4, R5
-	BLT rowsNext97
+	BLT rowsNext129
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -6272,7 +10369,7 @@ rows4_98:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass99:
+pass131:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -6285,7 +10382,7 @@ pass99:
 	WORD $0x4f00e41d // movi v29.16b, #0
 	WORD $0x4f00e41e // movi v30.16b, #0
 	WORD $0x4f00e41f // movi v31.16b, #0
-block100:
+block132:
 	WORD $0x3dc00140 // ldr q0, [x10, #0]
 	WORD $0x3dc05141 // ldr q1, [x10, #320]
 	WORD $0x3dc0a142 // ldr q2, [x10, #640]
@@ -6508,7 +10605,7 @@ block100:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block100
+	CBNZ R13, block132
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
 	WORD $0x3dc0e8c2 // ldr q2, [x6, #928]
@@ -6589,8 +10686,8 @@ block100:
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
 	WORD $0xbd44f0c3 // ldr s3, [x6, #1264]
-	WORD $0x3dc642e4 // ldr q4, [x23, #6400]
-	WORD $0x3dc652ef // ldr q15, [x23, #6464]
+	WORD $0x3dc682e4 // ldr q4, [x23, #6656]
+	WORD $0x3dc692ef // ldr q15, [x23, #6720]
 	WORD $0x3dc002ce // ldr q14, [x22, #0]
 	WORD $0x4f80908d // fmul v13.4s, v4.4s, v0.s[0]
 	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
@@ -6623,8 +10720,8 @@ block100:
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
 	WORD $0x4eabcdae // fmls v14.4s, v13.4s, v11.4s
 	WORD $0x3d8032ce // str q14, [x22, #192]
-	WORD $0x3dc646e4 // ldr q4, [x23, #6416]
-	WORD $0x3dc656ef // ldr q15, [x23, #6480]
+	WORD $0x3dc686e4 // ldr q4, [x23, #6672]
+	WORD $0x3dc696ef // ldr q15, [x23, #6736]
 	WORD $0x3dc006ce // ldr q14, [x22, #16]
 	WORD $0x4f80908d // fmul v13.4s, v4.4s, v0.s[0]
 	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
@@ -6663,15 +10760,15 @@ block100:
 	ADD $128, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass99
+	CBNZ R24, pass131
 	ADD $1280, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_98
-rowsNext97:
-rows2_102:
+	JMP rows4_130
+rowsNext129:
+rows2_134:
 	CMP $2, R5
-	BLT rowsNext101
+	BLT rowsNext133
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -6690,7 +10787,7 @@ rows2_102:
 	WORD $0x4f00e41d // movi v29.16b, #0
 	WORD $0x4f00e41e // movi v30.16b, #0
 	WORD $0x4f00e41f // movi v31.16b, #0
-block104:
+block136:
 	WORD $0x3dc00140 // ldr q0, [x10, #0]
 	WORD $0x3dc05141 // ldr q1, [x10, #320]
 	WORD $0x3dc00102 // ldr q2, [x8, #0]
@@ -6911,7 +11008,7 @@ block104:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block104
+	CBNZ R13, block136
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
 	WORD $0x3dc60322 // ldr q2, [x25, #6144]
@@ -6996,8 +11093,8 @@ block104:
 	WORD $0x4f71284a // smlal2 v10.4s, v2.8h, v1.h[7]
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
-	WORD $0x3dc642e2 // ldr q2, [x23, #6400]
-	WORD $0x3dc652ed // ldr q13, [x23, #6464]
+	WORD $0x3dc682e2 // ldr q2, [x23, #6656]
+	WORD $0x3dc692ed // ldr q13, [x23, #6720]
 	WORD $0x3dc002cc // ldr q12, [x22, #0]
 	WORD $0x4f80904b // fmul v11.4s, v2.4s, v0.s[0]
 	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
@@ -7014,8 +11111,8 @@ block104:
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
 	WORD $0x4ea7cd6c // fmls v12.4s, v11.4s, v7.4s
 	WORD $0x3d8012cc // str q12, [x22, #64]
-	WORD $0x3dc646e2 // ldr q2, [x23, #6416]
-	WORD $0x3dc656ed // ldr q13, [x23, #6480]
+	WORD $0x3dc686e2 // ldr q2, [x23, #6672]
+	WORD $0x3dc696ed // ldr q13, [x23, #6736]
 	WORD $0x3dc006cc // ldr q12, [x22, #16]
 	WORD $0x4f80904b // fmul v11.4s, v2.4s, v0.s[0]
 	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
@@ -7032,8 +11129,8 @@ block104:
 	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
 	WORD $0x4ea8cd6c // fmls v12.4s, v11.4s, v8.4s
 	WORD $0x3d8016cc // str q12, [x22, #80]
-	WORD $0x3dc64ae2 // ldr q2, [x23, #6432]
-	WORD $0x3dc65aed // ldr q13, [x23, #6496]
+	WORD $0x3dc68ae2 // ldr q2, [x23, #6688]
+	WORD $0x3dc69aed // ldr q13, [x23, #6752]
 	WORD $0x3dc00acc // ldr q12, [x22, #32]
 	WORD $0x4f80904b // fmul v11.4s, v2.4s, v0.s[0]
 	WORD $0x4e21db5a // scvtf v26.4s, v26.4s
@@ -7050,8 +11147,8 @@ block104:
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
 	WORD $0x4ea9cd6c // fmls v12.4s, v11.4s, v9.4s
 	WORD $0x3d801acc // str q12, [x22, #96]
-	WORD $0x3dc64ee2 // ldr q2, [x23, #6448]
-	WORD $0x3dc65eed // ldr q13, [x23, #6512]
+	WORD $0x3dc68ee2 // ldr q2, [x23, #6704]
+	WORD $0x3dc69eed // ldr q13, [x23, #6768]
 	WORD $0x3dc00ecc // ldr q12, [x22, #48]
 	WORD $0x4f80904b // fmul v11.4s, v2.4s, v0.s[0]
 	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
@@ -7071,11 +11168,11 @@ block104:
 	ADD $640, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_102
-rowsNext101:
-rows1_106:
+	JMP rows2_134
+rowsNext133:
+rows1_138:
 	CMP $1, R5
-	BLT rowsNext105
+	BLT rowsNext137
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -7090,7 +11187,7 @@ rows1_106:
 	WORD $0x4f00e410 // movi v16.16b, #0
 	WORD $0x4f00e411 // movi v17.16b, #0
 	WORD $0x4f00e412 // movi v18.16b, #0
-block108:
+block140:
 	WORD $0x3dc00140 // ldr q0, [x10, #0]
 	WORD $0x3dc00101 // ldr q1, [x8, #0]
 	WORD $0x3dc00502 // ldr q2, [x8, #16]
@@ -7221,7 +11318,7 @@ block108:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block108
+	CBNZ R13, block140
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc60321 // ldr q1, [x25, #6144]
 	WORD $0x0f40a022 // smull v2.4s, v1.4h, v0.h[0]
@@ -7272,8 +11369,8 @@ block108:
 	WORD $0x0f602825 // smlal v5.4s, v1.4h, v0.h[6]
 	WORD $0x4f702825 // smlal2 v5.4s, v1.8h, v0.h[7]
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
-	WORD $0x3dc642e1 // ldr q1, [x23, #6400]
-	WORD $0x3dc652e8 // ldr q8, [x23, #6464]
+	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
+	WORD $0x3dc692e8 // ldr q8, [x23, #6720]
 	WORD $0x3dc002c7 // ldr q7, [x22, #0]
 	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
 	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
@@ -7282,8 +11379,8 @@ block108:
 	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
 	WORD $0x4ea2ccc7 // fmls v7.4s, v6.4s, v2.4s
 	WORD $0x3d8002c7 // str q7, [x22, #0]
-	WORD $0x3dc646e1 // ldr q1, [x23, #6416]
-	WORD $0x3dc656e8 // ldr q8, [x23, #6480]
+	WORD $0x3dc686e1 // ldr q1, [x23, #6672]
+	WORD $0x3dc696e8 // ldr q8, [x23, #6736]
 	WORD $0x3dc006c7 // ldr q7, [x22, #16]
 	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
 	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
@@ -7292,8 +11389,8 @@ block108:
 	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
 	WORD $0x4ea3ccc7 // fmls v7.4s, v6.4s, v3.4s
 	WORD $0x3d8006c7 // str q7, [x22, #16]
-	WORD $0x3dc64ae1 // ldr q1, [x23, #6432]
-	WORD $0x3dc65ae8 // ldr q8, [x23, #6496]
+	WORD $0x3dc68ae1 // ldr q1, [x23, #6688]
+	WORD $0x3dc69ae8 // ldr q8, [x23, #6752]
 	WORD $0x3dc00ac7 // ldr q7, [x22, #32]
 	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
 	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
@@ -7302,8 +11399,8 @@ block108:
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
 	WORD $0x4ea4ccc7 // fmls v7.4s, v6.4s, v4.4s
 	WORD $0x3d800ac7 // str q7, [x22, #32]
-	WORD $0x3dc64ee1 // ldr q1, [x23, #6448]
-	WORD $0x3dc65ee8 // ldr q8, [x23, #6512]
+	WORD $0x3dc68ee1 // ldr q1, [x23, #6704]
+	WORD $0x3dc69ee8 // ldr q8, [x23, #6768]
 	WORD $0x3dc00ec7 // ldr q7, [x22, #48]
 	WORD $0x4f809026 // fmul v6.4s, v1.4s, v0.s[0]
 	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
@@ -7315,13 +11412,13 @@ block108:
 	ADD $320, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext105:
-next94:
+rowsNext137:
+next126:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $1, R4
-	JMP super93
-done95:
+	JMP super125
+done127:
 	RET
 
 // func groupQ6_KNEON(a *groupArgs)
@@ -7331,9 +11428,9 @@ TEXT ·groupQ6_KNEON(SB), NOSPLIT, $0-8
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super109:
+super141:
 	CMP $0, R4
-	BLE done111
+	BLE done143
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -7390,13 +11487,13 @@ super109:
 	WORD $0x3dc00020 // ldr q0, [x1, #0]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d864041 // str q1, [x2, #6400]
-	WORD $0x3d864442 // str q2, [x2, #6416]
+	WORD $0x3d868041 // str q1, [x2, #6656]
+	WORD $0x3d868442 // str q2, [x2, #6672]
 	WORD $0x3dc00420 // ldr q0, [x1, #16]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
-	WORD $0x3d864841 // str q1, [x2, #6432]
-	WORD $0x3d864c42 // str q2, [x2, #6448]
+	WORD $0x3d868841 // str q1, [x2, #6688]
+	WORD $0x3d868c42 // str q2, [x2, #6704]
 	WORD $0x4f00e5ff // movi v31.16b, #15
 	WORD $0x3dc30820 // ldr q0, [x1, #3104]
 	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
@@ -7596,7 +11693,7 @@ super109:
 	MOVD $2, R13
 	WORD $0x4f07e61e // movi v30.16b, #240
 	WORD $0x4f05e55d // movi v29.16b, #170
-unpack112:
+unpack144:
 	WORD $0x3dc00130 // ldr q16, [x9, #0]
 	WORD $0x3dc08131 // ldr q17, [x9, #512]
 	WORD $0x3dc00152 // ldr q18, [x10, #0]
@@ -8337,14 +12434,14 @@ unpack112:
 	ADD $1024, R9
 	ADD $512, R10
 	SUB $1, R13
-	CBNZ R13, unpack112
+	CBNZ R13, unpack144
 	ADD $3360, R1
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_114:
+rows4_146:
 	CMP $4, R5
-	BLT rowsNext113
+	BLT rowsNext145
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -8352,7 +12449,7 @@ rows4_114:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass115:
+pass147:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -8365,7 +12462,7 @@ pass115:
 	WORD $0x4f00e41d // movi v29.16b, #0
 	WORD $0x4f00e41e // movi v30.16b, #0
 	WORD $0x4f00e41f // movi v31.16b, #0
-block116:
+block148:
 	WORD $0x3dc00140 // ldr q0, [x10, #0]
 	WORD $0x3dc05141 // ldr q1, [x10, #320]
 	WORD $0x3dc0a142 // ldr q2, [x10, #640]
@@ -8622,12 +12719,12 @@ block116:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block116
+	CBNZ R13, block148
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
 	WORD $0xbd44f0c3 // ldr s3, [x6, #1264]
-	WORD $0x3dc642e4 // ldr q4, [x23, #6400]
+	WORD $0x3dc682e4 // ldr q4, [x23, #6656]
 	WORD $0x3dc002c6 // ldr q6, [x22, #0]
 	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
 	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
@@ -8648,7 +12745,7 @@ block116:
 	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
 	WORD $0x4e3ecca6 // fmla v6.4s, v5.4s, v30.4s
 	WORD $0x3d8032c6 // str q6, [x22, #192]
-	WORD $0x3dc646e4 // ldr q4, [x23, #6416]
+	WORD $0x3dc686e4 // ldr q4, [x23, #6672]
 	WORD $0x3dc006c6 // ldr q6, [x22, #16]
 	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
 	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
@@ -8672,18 +12769,18 @@ block116:
 	ADD $32, R21
 	ADD $32, R22
 	ADD $32, R23
-	ADD $128, R25
+	ADD $256, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass115
+	CBNZ R24, pass147
 	ADD $1280, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_114
-rowsNext113:
-rows2_118:
+	JMP rows4_146
+rowsNext145:
+rows2_150:
 	CMP $2, R5
-	BLT rowsNext117
+	BLT rowsNext149
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -8702,7 +12799,7 @@ rows2_118:
 	WORD $0x4f00e41d // movi v29.16b, #0
 	WORD $0x4f00e41e // movi v30.16b, #0
 	WORD $0x4f00e41f // movi v31.16b, #0
-block120:
+block152:
 	WORD $0x3dc00140 // ldr q0, [x10, #0]
 	WORD $0x3dc05141 // ldr q1, [x10, #320]
 	WORD $0x3dc00102 // ldr q2, [x8, #0]
@@ -8959,10 +13056,10 @@ block120:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block120
+	CBNZ R13, block152
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
-	WORD $0x3dc642e2 // ldr q2, [x23, #6400]
+	WORD $0x3dc682e2 // ldr q2, [x23, #6656]
 	WORD $0x3dc002c4 // ldr q4, [x22, #0]
 	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
 	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
@@ -8973,7 +13070,7 @@ block120:
 	WORD $0x4e21db9c // scvtf v28.4s, v28.4s
 	WORD $0x4e3ccc64 // fmla v4.4s, v3.4s, v28.4s
 	WORD $0x3d8012c4 // str q4, [x22, #64]
-	WORD $0x3dc646e2 // ldr q2, [x23, #6416]
+	WORD $0x3dc686e2 // ldr q2, [x23, #6672]
 	WORD $0x3dc006c4 // ldr q4, [x22, #16]
 	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
 	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
@@ -8984,7 +13081,7 @@ block120:
 	WORD $0x4e21dbbd // scvtf v29.4s, v29.4s
 	WORD $0x4e3dcc64 // fmla v4.4s, v3.4s, v29.4s
 	WORD $0x3d8016c4 // str q4, [x22, #80]
-	WORD $0x3dc64ae2 // ldr q2, [x23, #6432]
+	WORD $0x3dc68ae2 // ldr q2, [x23, #6688]
 	WORD $0x3dc00ac4 // ldr q4, [x22, #32]
 	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
 	WORD $0x4e21db5a // scvtf v26.4s, v26.4s
@@ -8995,7 +13092,7 @@ block120:
 	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
 	WORD $0x4e3ecc64 // fmla v4.4s, v3.4s, v30.4s
 	WORD $0x3d801ac4 // str q4, [x22, #96]
-	WORD $0x3dc64ee2 // ldr q2, [x23, #6448]
+	WORD $0x3dc68ee2 // ldr q2, [x23, #6704]
 	WORD $0x3dc00ec4 // ldr q4, [x22, #48]
 	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
 	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
@@ -9009,11 +13106,11 @@ block120:
 	ADD $640, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_118
-rowsNext117:
-rows1_122:
+	JMP rows2_150
+rowsNext149:
+rows1_154:
 	CMP $1, R5
-	BLT rowsNext121
+	BLT rowsNext153
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -9028,7 +13125,7 @@ rows1_122:
 	WORD $0x4f00e410 // movi v16.16b, #0
 	WORD $0x4f00e411 // movi v17.16b, #0
 	WORD $0x4f00e412 // movi v18.16b, #0
-block124:
+block156:
 	WORD $0x3dc00140 // ldr q0, [x10, #0]
 	WORD $0x3dc00101 // ldr q1, [x8, #0]
 	WORD $0x3dc00502 // ldr q2, [x8, #16]
@@ -9179,27 +13276,27 @@ block124:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block124
+	CBNZ R13, block156
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
-	WORD $0x3dc642e1 // ldr q1, [x23, #6400]
+	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
 	WORD $0x3dc002c3 // ldr q3, [x22, #0]
 	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
 	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
 	WORD $0x4e2fcc43 // fmla v3.4s, v2.4s, v15.4s
 	WORD $0x3d8002c3 // str q3, [x22, #0]
-	WORD $0x3dc646e1 // ldr q1, [x23, #6416]
+	WORD $0x3dc686e1 // ldr q1, [x23, #6672]
 	WORD $0x3dc006c3 // ldr q3, [x22, #16]
 	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
 	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
 	WORD $0x4e30cc43 // fmla v3.4s, v2.4s, v16.4s
 	WORD $0x3d8006c3 // str q3, [x22, #16]
-	WORD $0x3dc64ae1 // ldr q1, [x23, #6432]
+	WORD $0x3dc68ae1 // ldr q1, [x23, #6688]
 	WORD $0x3dc00ac3 // ldr q3, [x22, #32]
 	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
 	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
 	WORD $0x4e31cc43 // fmla v3.4s, v2.4s, v17.4s
 	WORD $0x3d800ac3 // str q3, [x22, #32]
-	WORD $0x3dc64ee1 // ldr q1, [x23, #6448]
+	WORD $0x3dc68ee1 // ldr q1, [x23, #6704]
 	WORD $0x3dc00ec3 // ldr q3, [x22, #48]
 	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
 	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
@@ -9208,12 +13305,2180 @@ block124:
 	ADD $320, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext121:
-next110:
+rowsNext153:
+next142:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $1, R4
-	JMP super109
-done111:
+	JMP super141
+done143:
+	RET
+
+// func groupIQ4_NLNEON(a *groupArgs)
+TEXT ·groupIQ4_NLNEON(SB), NOSPLIT, $0-8
+	MOVD a+0(FP), R0
+	MOVD groupArgs_w(R0), R1
+	MOVD groupArgs_panel(R0), R2
+	MOVD groupArgs_acts(R0), R3
+	MOVD groupArgs_blocks(R0), R4
+super157:
+	CMP $0, R4
+	BLE done159
+	MOVD $8, R15
+	CMP R15, R4
+	CSEL LT, R4, R15, R15
+	MOVD R15, R13
+	MOVD R2, R8
+	MOVD R2, R11
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	MOVD $matmul_neon_codesIQ4_NL<>(SB), R19
+	WORD $0x3dc0027e // ldr q30, [x19, #0]
+unpack160:
+	PRFM 8192(R1), PLDL1KEEP
+	PRFM 8256(R1), PLDL1KEEP
+	PRFM 8320(R1), PLDL1KEEP
+	PRFM 8384(R1), PLDL1KEEP
+	PRFM 8448(R1), PLDL1KEEP
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d840161 // str q1, [x11, #4096]
+	WORD $0x3d840562 // str q2, [x11, #4112]
+	WORD $0x3dc00420 // ldr q0, [x1, #16]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d840961 // str q1, [x11, #4128]
+	WORD $0x3d840d62 // str q2, [x11, #4144]
+	WORD $0x3dc00825 // ldr q5, [x1, #32]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01825 // ldr q5, [x1, #96]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800100 // str q0, [x8, #0]
+	WORD $0x3d801101 // str q1, [x8, #64]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804102 // str q2, [x8, #256]
+	WORD $0x3d805103 // str q3, [x8, #320]
+	WORD $0x3dc02825 // ldr q5, [x1, #160]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03825 // ldr q5, [x1, #224]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802100 // str q0, [x8, #128]
+	WORD $0x3d803101 // str q1, [x8, #192]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806102 // str q2, [x8, #384]
+	WORD $0x3d807103 // str q3, [x8, #448]
+	WORD $0x3dc00c25 // ldr q5, [x1, #48]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01c25 // ldr q5, [x1, #112]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800500 // str q0, [x8, #16]
+	WORD $0x3d801501 // str q1, [x8, #80]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804502 // str q2, [x8, #272]
+	WORD $0x3d805503 // str q3, [x8, #336]
+	WORD $0x3dc02c25 // ldr q5, [x1, #176]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03c25 // ldr q5, [x1, #240]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802500 // str q0, [x8, #144]
+	WORD $0x3d803501 // str q1, [x8, #208]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806502 // str q2, [x8, #400]
+	WORD $0x3d807503 // str q3, [x8, #464]
+	WORD $0x3dc01025 // ldr q5, [x1, #64]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc02025 // ldr q5, [x1, #128]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800900 // str q0, [x8, #32]
+	WORD $0x3d801901 // str q1, [x8, #96]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804902 // str q2, [x8, #288]
+	WORD $0x3d805903 // str q3, [x8, #352]
+	WORD $0x3dc03025 // ldr q5, [x1, #192]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc04025 // ldr q5, [x1, #256]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802900 // str q0, [x8, #160]
+	WORD $0x3d803901 // str q1, [x8, #224]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806902 // str q2, [x8, #416]
+	WORD $0x3d807903 // str q3, [x8, #480]
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc02425 // ldr q5, [x1, #144]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800d00 // str q0, [x8, #48]
+	WORD $0x3d801d01 // str q1, [x8, #112]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804d02 // str q2, [x8, #304]
+	WORD $0x3d805d03 // str q3, [x8, #368]
+	WORD $0x3dc03425 // ldr q5, [x1, #208]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc04425 // ldr q5, [x1, #272]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802d00 // str q0, [x8, #176]
+	WORD $0x3d803d01 // str q1, [x8, #240]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806d02 // str q2, [x8, #432]
+	WORD $0x3d807d03 // str q3, [x8, #496]
+	ADD $288, R1
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, unpack160
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	MOVD groupArgs_rows(R0), R5
+rows2_162:
+	CMP $2, R5
+	BLT rowsNext161
+	// 2 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass163:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002d2 // ldr q18, [x22, #0]
+	WORD $0x3dc006d3 // ldr q19, [x22, #16]
+	WORD $0x3dc012d4 // ldr q20, [x22, #64]
+	WORD $0x3dc016d5 // ldr q21, [x22, #80]
+block164:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc05941 // ldr q1, [x10, #352]
+	WORD $0x3dc00102 // ldr q2, [x8, #0]
+	WORD $0x3dc00503 // ldr q3, [x8, #16]
+	WORD $0x3dc01106 // ldr q6, [x8, #64]
+	WORD $0x3dc01507 // ldr q7, [x8, #80]
+	WORD $0x4e040404 // dup v4.4s, v0.s[0]
+	WORD $0x4e0c0405 // dup v5.4s, v0.s[1]
+	WORD $0x0e24c048 // smull v8.8h, v2.8b, v4.8b
+	WORD $0x0e2580c8 // smlal v8.8h, v6.8b, v5.8b
+	WORD $0x4e60290a // saddlp v10.4s, v8.8h
+	WORD $0x4e24c049 // smull2 v9.8h, v2.16b, v4.16b
+	WORD $0x4e2580c9 // smlal2 v9.8h, v6.16b, v5.16b
+	WORD $0x4e60292e // saddlp v14.4s, v9.8h
+	WORD $0x0e24c068 // smull v8.8h, v3.8b, v4.8b
+	WORD $0x0e2580e8 // smlal v8.8h, v7.8b, v5.8b
+	WORD $0x4e60290b // saddlp v11.4s, v8.8h
+	WORD $0x4e24c069 // smull2 v9.8h, v3.16b, v4.16b
+	WORD $0x4e2580e9 // smlal2 v9.8h, v7.16b, v5.16b
+	WORD $0x4e60292f // saddlp v15.4s, v9.8h
+	WORD $0x4e040424 // dup v4.4s, v1.s[0]
+	WORD $0x4e0c0425 // dup v5.4s, v1.s[1]
+	WORD $0x0e24c048 // smull v8.8h, v2.8b, v4.8b
+	WORD $0x0e2580c8 // smlal v8.8h, v6.8b, v5.8b
+	WORD $0x4e60290c // saddlp v12.4s, v8.8h
+	WORD $0x4e24c049 // smull2 v9.8h, v2.16b, v4.16b
+	WORD $0x4e2580c9 // smlal2 v9.8h, v6.16b, v5.16b
+	WORD $0x4e602930 // saddlp v16.4s, v9.8h
+	WORD $0x0e24c068 // smull v8.8h, v3.8b, v4.8b
+	WORD $0x0e2580e8 // smlal v8.8h, v7.8b, v5.8b
+	WORD $0x4e60290d // saddlp v13.4s, v8.8h
+	WORD $0x4e24c069 // smull2 v9.8h, v3.16b, v4.16b
+	WORD $0x4e2580e9 // smlal2 v9.8h, v7.16b, v5.16b
+	WORD $0x4e602931 // saddlp v17.4s, v9.8h
+	WORD $0x3dc02102 // ldr q2, [x8, #128]
+	WORD $0x3dc02503 // ldr q3, [x8, #144]
+	WORD $0x3dc03106 // ldr q6, [x8, #192]
+	WORD $0x3dc03507 // ldr q7, [x8, #208]
+	WORD $0x4e140404 // dup v4.4s, v0.s[2]
+	WORD $0x4e1c0405 // dup v5.4s, v0.s[3]
+	WORD $0x0e24c048 // smull v8.8h, v2.8b, v4.8b
+	WORD $0x0e2580c8 // smlal v8.8h, v6.8b, v5.8b
+	WORD $0x4e60690a // sadalp v10.4s, v8.8h
+	WORD $0x4e24c049 // smull2 v9.8h, v2.16b, v4.16b
+	WORD $0x4e2580c9 // smlal2 v9.8h, v6.16b, v5.16b
+	WORD $0x4e60692e // sadalp v14.4s, v9.8h
+	WORD $0x0e24c068 // smull v8.8h, v3.8b, v4.8b
+	WORD $0x0e2580e8 // smlal v8.8h, v7.8b, v5.8b
+	WORD $0x4e60690b // sadalp v11.4s, v8.8h
+	WORD $0x4e24c069 // smull2 v9.8h, v3.16b, v4.16b
+	WORD $0x4e2580e9 // smlal2 v9.8h, v7.16b, v5.16b
+	WORD $0x4e60692f // sadalp v15.4s, v9.8h
+	WORD $0x4e140424 // dup v4.4s, v1.s[2]
+	WORD $0x4e1c0425 // dup v5.4s, v1.s[3]
+	WORD $0x0e24c048 // smull v8.8h, v2.8b, v4.8b
+	WORD $0x0e2580c8 // smlal v8.8h, v6.8b, v5.8b
+	WORD $0x4e60690c // sadalp v12.4s, v8.8h
+	WORD $0x4e24c049 // smull2 v9.8h, v2.16b, v4.16b
+	WORD $0x4e2580c9 // smlal2 v9.8h, v6.16b, v5.16b
+	WORD $0x4e606930 // sadalp v16.4s, v9.8h
+	WORD $0x0e24c068 // smull v8.8h, v3.8b, v4.8b
+	WORD $0x0e2580e8 // smlal v8.8h, v7.8b, v5.8b
+	WORD $0x4e60690d // sadalp v13.4s, v8.8h
+	WORD $0x4e24c069 // smull2 v9.8h, v3.16b, v4.16b
+	WORD $0x4e2580e9 // smlal2 v9.8h, v7.16b, v5.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc05d41 // ldr q1, [x10, #368]
+	WORD $0x3dc04102 // ldr q2, [x8, #256]
+	WORD $0x3dc04503 // ldr q3, [x8, #272]
+	WORD $0x3dc05106 // ldr q6, [x8, #320]
+	WORD $0x3dc05507 // ldr q7, [x8, #336]
+	WORD $0x4e040404 // dup v4.4s, v0.s[0]
+	WORD $0x4e0c0405 // dup v5.4s, v0.s[1]
+	WORD $0x0e24c048 // smull v8.8h, v2.8b, v4.8b
+	WORD $0x0e2580c8 // smlal v8.8h, v6.8b, v5.8b
+	WORD $0x4e60690a // sadalp v10.4s, v8.8h
+	WORD $0x4e24c049 // smull2 v9.8h, v2.16b, v4.16b
+	WORD $0x4e2580c9 // smlal2 v9.8h, v6.16b, v5.16b
+	WORD $0x4e60692e // sadalp v14.4s, v9.8h
+	WORD $0x0e24c068 // smull v8.8h, v3.8b, v4.8b
+	WORD $0x0e2580e8 // smlal v8.8h, v7.8b, v5.8b
+	WORD $0x4e60690b // sadalp v11.4s, v8.8h
+	WORD $0x4e24c069 // smull2 v9.8h, v3.16b, v4.16b
+	WORD $0x4e2580e9 // smlal2 v9.8h, v7.16b, v5.16b
+	WORD $0x4e60692f // sadalp v15.4s, v9.8h
+	WORD $0x4e040424 // dup v4.4s, v1.s[0]
+	WORD $0x4e0c0425 // dup v5.4s, v1.s[1]
+	WORD $0x0e24c048 // smull v8.8h, v2.8b, v4.8b
+	WORD $0x0e2580c8 // smlal v8.8h, v6.8b, v5.8b
+	WORD $0x4e60690c // sadalp v12.4s, v8.8h
+	WORD $0x4e24c049 // smull2 v9.8h, v2.16b, v4.16b
+	WORD $0x4e2580c9 // smlal2 v9.8h, v6.16b, v5.16b
+	WORD $0x4e606930 // sadalp v16.4s, v9.8h
+	WORD $0x0e24c068 // smull v8.8h, v3.8b, v4.8b
+	WORD $0x0e2580e8 // smlal v8.8h, v7.8b, v5.8b
+	WORD $0x4e60690d // sadalp v13.4s, v8.8h
+	WORD $0x4e24c069 // smull2 v9.8h, v3.16b, v4.16b
+	WORD $0x4e2580e9 // smlal2 v9.8h, v7.16b, v5.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x3dc06102 // ldr q2, [x8, #384]
+	WORD $0x3dc06503 // ldr q3, [x8, #400]
+	WORD $0x3dc07106 // ldr q6, [x8, #448]
+	WORD $0x3dc07507 // ldr q7, [x8, #464]
+	WORD $0x4e140404 // dup v4.4s, v0.s[2]
+	WORD $0x4e1c0405 // dup v5.4s, v0.s[3]
+	WORD $0x0e24c048 // smull v8.8h, v2.8b, v4.8b
+	WORD $0x0e2580c8 // smlal v8.8h, v6.8b, v5.8b
+	WORD $0x4e60690a // sadalp v10.4s, v8.8h
+	WORD $0x4e24c049 // smull2 v9.8h, v2.16b, v4.16b
+	WORD $0x4e2580c9 // smlal2 v9.8h, v6.16b, v5.16b
+	WORD $0x4e60692e // sadalp v14.4s, v9.8h
+	WORD $0x0e24c068 // smull v8.8h, v3.8b, v4.8b
+	WORD $0x0e2580e8 // smlal v8.8h, v7.8b, v5.8b
+	WORD $0x4e60690b // sadalp v11.4s, v8.8h
+	WORD $0x4e24c069 // smull2 v9.8h, v3.16b, v4.16b
+	WORD $0x4e2580e9 // smlal2 v9.8h, v7.16b, v5.16b
+	WORD $0x4e60692f // sadalp v15.4s, v9.8h
+	WORD $0x4e140424 // dup v4.4s, v1.s[2]
+	WORD $0x4e1c0425 // dup v5.4s, v1.s[3]
+	WORD $0x0e24c048 // smull v8.8h, v2.8b, v4.8b
+	WORD $0x0e2580c8 // smlal v8.8h, v6.8b, v5.8b
+	WORD $0x4e60690c // sadalp v12.4s, v8.8h
+	WORD $0x4e24c049 // smull2 v9.8h, v2.16b, v4.16b
+	WORD $0x4e2580c9 // smlal2 v9.8h, v6.16b, v5.16b
+	WORD $0x4e606930 // sadalp v16.4s, v9.8h
+	WORD $0x0e24c068 // smull v8.8h, v3.8b, v4.8b
+	WORD $0x0e2580e8 // smlal v8.8h, v7.8b, v5.8b
+	WORD $0x4e60690d // sadalp v13.4s, v8.8h
+	WORD $0x4e24c069 // smull2 v9.8h, v3.16b, v4.16b
+	WORD $0x4e2580e9 // smlal2 v9.8h, v7.16b, v5.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x4eaebd4a // addp v10.4s, v10.4s, v14.4s
+	WORD $0x4eafbd6b // addp v11.4s, v11.4s, v15.4s
+	WORD $0x4eb0bd8c // addp v12.4s, v12.4s, v16.4s
+	WORD $0x4eb1bdad // addp v13.4s, v13.4s, v17.4s
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd426181 // ldr s1, [x12, #608]
+	WORD $0x3dc40164 // ldr q4, [x11, #4096]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2accb2 // fmla v18.4s, v5.4s, v10.4s
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2cccb4 // fmla v20.4s, v5.4s, v12.4s
+	WORD $0x3dc40564 // ldr q4, [x11, #4112]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bccb3 // fmla v19.4s, v5.4s, v11.4s
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dccb5 // fmla v21.4s, v5.4s, v13.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block164
+	WORD $0x3d8002d2 // str q18, [x22, #0]
+	WORD $0x3d8006d3 // str q19, [x22, #16]
+	WORD $0x3d8012d4 // str q20, [x22, #64]
+	WORD $0x3d8016d5 // str q21, [x22, #80]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $128, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass163
+	ADD $704, R6
+	ADD $128, R7
+	SUB $2, R5
+	JMP rows2_162
+rowsNext161:
+rows1_166:
+	CMP $1, R5
+	BLT rowsNext165
+	// 1 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass167:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002cd // ldr q13, [x22, #0]
+	WORD $0x3dc006ce // ldr q14, [x22, #16]
+block168:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00101 // ldr q1, [x8, #0]
+	WORD $0x3dc00502 // ldr q2, [x8, #16]
+	WORD $0x3dc01105 // ldr q5, [x8, #64]
+	WORD $0x3dc01506 // ldr q6, [x8, #80]
+	WORD $0x4e040403 // dup v3.4s, v0.s[0]
+	WORD $0x4e0c0404 // dup v4.4s, v0.s[1]
+	WORD $0x0e23c027 // smull v7.8h, v1.8b, v3.8b
+	WORD $0x0e2480a7 // smlal v7.8h, v5.8b, v4.8b
+	WORD $0x4e6028e9 // saddlp v9.4s, v7.8h
+	WORD $0x4e23c028 // smull2 v8.8h, v1.16b, v3.16b
+	WORD $0x4e2480a8 // smlal2 v8.8h, v5.16b, v4.16b
+	WORD $0x4e60290b // saddlp v11.4s, v8.8h
+	WORD $0x0e23c047 // smull v7.8h, v2.8b, v3.8b
+	WORD $0x0e2480c7 // smlal v7.8h, v6.8b, v4.8b
+	WORD $0x4e6028ea // saddlp v10.4s, v7.8h
+	WORD $0x4e23c048 // smull2 v8.8h, v2.16b, v3.16b
+	WORD $0x4e2480c8 // smlal2 v8.8h, v6.16b, v4.16b
+	WORD $0x4e60290c // saddlp v12.4s, v8.8h
+	WORD $0x3dc02101 // ldr q1, [x8, #128]
+	WORD $0x3dc02502 // ldr q2, [x8, #144]
+	WORD $0x3dc03105 // ldr q5, [x8, #192]
+	WORD $0x3dc03506 // ldr q6, [x8, #208]
+	WORD $0x4e140403 // dup v3.4s, v0.s[2]
+	WORD $0x4e1c0404 // dup v4.4s, v0.s[3]
+	WORD $0x0e23c027 // smull v7.8h, v1.8b, v3.8b
+	WORD $0x0e2480a7 // smlal v7.8h, v5.8b, v4.8b
+	WORD $0x4e6068e9 // sadalp v9.4s, v7.8h
+	WORD $0x4e23c028 // smull2 v8.8h, v1.16b, v3.16b
+	WORD $0x4e2480a8 // smlal2 v8.8h, v5.16b, v4.16b
+	WORD $0x4e60690b // sadalp v11.4s, v8.8h
+	WORD $0x0e23c047 // smull v7.8h, v2.8b, v3.8b
+	WORD $0x0e2480c7 // smlal v7.8h, v6.8b, v4.8b
+	WORD $0x4e6068ea // sadalp v10.4s, v7.8h
+	WORD $0x4e23c048 // smull2 v8.8h, v2.16b, v3.16b
+	WORD $0x4e2480c8 // smlal2 v8.8h, v6.16b, v4.16b
+	WORD $0x4e60690c // sadalp v12.4s, v8.8h
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc04101 // ldr q1, [x8, #256]
+	WORD $0x3dc04502 // ldr q2, [x8, #272]
+	WORD $0x3dc05105 // ldr q5, [x8, #320]
+	WORD $0x3dc05506 // ldr q6, [x8, #336]
+	WORD $0x4e040403 // dup v3.4s, v0.s[0]
+	WORD $0x4e0c0404 // dup v4.4s, v0.s[1]
+	WORD $0x0e23c027 // smull v7.8h, v1.8b, v3.8b
+	WORD $0x0e2480a7 // smlal v7.8h, v5.8b, v4.8b
+	WORD $0x4e6068e9 // sadalp v9.4s, v7.8h
+	WORD $0x4e23c028 // smull2 v8.8h, v1.16b, v3.16b
+	WORD $0x4e2480a8 // smlal2 v8.8h, v5.16b, v4.16b
+	WORD $0x4e60690b // sadalp v11.4s, v8.8h
+	WORD $0x0e23c047 // smull v7.8h, v2.8b, v3.8b
+	WORD $0x0e2480c7 // smlal v7.8h, v6.8b, v4.8b
+	WORD $0x4e6068ea // sadalp v10.4s, v7.8h
+	WORD $0x4e23c048 // smull2 v8.8h, v2.16b, v3.16b
+	WORD $0x4e2480c8 // smlal2 v8.8h, v6.16b, v4.16b
+	WORD $0x4e60690c // sadalp v12.4s, v8.8h
+	WORD $0x3dc06101 // ldr q1, [x8, #384]
+	WORD $0x3dc06502 // ldr q2, [x8, #400]
+	WORD $0x3dc07105 // ldr q5, [x8, #448]
+	WORD $0x3dc07506 // ldr q6, [x8, #464]
+	WORD $0x4e140403 // dup v3.4s, v0.s[2]
+	WORD $0x4e1c0404 // dup v4.4s, v0.s[3]
+	WORD $0x0e23c027 // smull v7.8h, v1.8b, v3.8b
+	WORD $0x0e2480a7 // smlal v7.8h, v5.8b, v4.8b
+	WORD $0x4e6068e9 // sadalp v9.4s, v7.8h
+	WORD $0x4e23c028 // smull2 v8.8h, v1.16b, v3.16b
+	WORD $0x4e2480a8 // smlal2 v8.8h, v5.16b, v4.16b
+	WORD $0x4e60690b // sadalp v11.4s, v8.8h
+	WORD $0x0e23c047 // smull v7.8h, v2.8b, v3.8b
+	WORD $0x0e2480c7 // smlal v7.8h, v6.8b, v4.8b
+	WORD $0x4e6068ea // sadalp v10.4s, v7.8h
+	WORD $0x4e23c048 // smull2 v8.8h, v2.16b, v3.16b
+	WORD $0x4e2480c8 // smlal2 v8.8h, v6.16b, v4.16b
+	WORD $0x4e60690c // sadalp v12.4s, v8.8h
+	WORD $0x4eabbd29 // addp v9.4s, v9.4s, v11.4s
+	WORD $0x4eacbd4a // addp v10.4s, v10.4s, v12.4s
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0x3dc40162 // ldr q2, [x11, #4096]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4e29cc6d // fmla v13.4s, v3.4s, v9.4s
+	WORD $0x3dc40562 // ldr q2, [x11, #4112]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2acc6e // fmla v14.4s, v3.4s, v10.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block168
+	WORD $0x3d8002cd // str q13, [x22, #0]
+	WORD $0x3d8006ce // str q14, [x22, #16]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $128, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass167
+	ADD $352, R6
+	ADD $64, R7
+	SUB $1, R5
+rowsNext165:
+next158:
+	MOVD groupArgs_next(R0), R8
+	ADD R8, R3
+	SUB $8, R4
+	JMP super157
+done159:
+	RET
+
+// func groupIQ4_XSNEON(a *groupArgs)
+TEXT ·groupIQ4_XSNEON(SB), NOSPLIT, $0-8
+	MOVD a+0(FP), R0
+	MOVD groupArgs_w(R0), R1
+	MOVD groupArgs_panel(R0), R2
+	MOVD groupArgs_acts(R0), R3
+	MOVD groupArgs_blocks(R0), R4
+super169:
+	CMP $0, R4
+	BLE done171
+	PRFM 8192(R1), PLDL1KEEP
+	PRFM 8256(R1), PLDL1KEEP
+	PRFM 8320(R1), PLDL1KEEP
+	PRFM 8384(R1), PLDL1KEEP
+	PRFM 8448(R1), PLDL1KEEP
+	PRFM 8512(R1), PLDL1KEEP
+	PRFM 8576(R1), PLDL1KEEP
+	PRFM 8640(R1), PLDL1KEEP
+	PRFM 8704(R1), PLDL1KEEP
+	PRFM 8768(R1), PLDL1KEEP
+	PRFM 8832(R1), PLDL1KEEP
+	PRFM 8896(R1), PLDL1KEEP
+	PRFM 8960(R1), PLDL1KEEP
+	PRFM 9024(R1), PLDL1KEEP
+	PRFM 9088(R1), PLDL1KEEP
+	PRFM 9152(R1), PLDL1KEEP
+	PRFM 9216(R1), PLDL1KEEP
+	PRFM 9280(R1), PLDL1KEEP
+	PRFM 9344(R1), PLDL1KEEP
+	PRFM 9408(R1), PLDL1KEEP
+	PRFM 9472(R1), PLDL1KEEP
+	PRFM 9536(R1), PLDL1KEEP
+	PRFM 9600(R1), PLDL1KEEP
+	PRFM 9664(R1), PLDL1KEEP
+	PRFM 9728(R1), PLDL1KEEP
+	PRFM 9792(R1), PLDL1KEEP
+	PRFM 9856(R1), PLDL1KEEP
+	PRFM 9920(R1), PLDL1KEEP
+	PRFM 9984(R1), PLDL1KEEP
+	PRFM 10048(R1), PLDL1KEEP
+	PRFM 10112(R1), PLDL1KEEP
+	PRFM 10176(R1), PLDL1KEEP
+	PRFM 10240(R1), PLDL1KEEP
+	PRFM 10304(R1), PLDL1KEEP
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d868041 // str q1, [x2, #6656]
+	WORD $0x3d868442 // str q2, [x2, #6672]
+	WORD $0x3dc00420 // ldr q0, [x1, #16]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d868841 // str q1, [x2, #6688]
+	WORD $0x3d868c42 // str q2, [x2, #6704]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	WORD $0x4f0005fe // movi v30.4s, #15, lsl #0
+	WORD $0x4f01061d // movi v29.4s, #48, lsl #0
+	WORD $0x4f01041c // movi v28.4s, #32, lsl #0
+	WORD $0x3dc01020 // ldr q0, [x1, #64]
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x2f10a442 // ushll v2.4s, v2.4h, #0
+	WORD $0x4f245442 // shl v2.4s, v2.4s, #4
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d840041 // str q1, [x2, #4096]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d841041 // str q1, [x2, #4160]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d842041 // str q1, [x2, #4224]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d843041 // str q1, [x2, #4288]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d844041 // str q1, [x2, #4352]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d845041 // str q1, [x2, #4416]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d846041 // str q1, [x2, #4480]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d847041 // str q1, [x2, #4544]
+	WORD $0x3dc01420 // ldr q0, [x1, #80]
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x6f10a442 // ushll2 v2.4s, v2.8h, #0
+	WORD $0x4f245442 // shl v2.4s, v2.4s, #4
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d840441 // str q1, [x2, #4112]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d841441 // str q1, [x2, #4176]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d842441 // str q1, [x2, #4240]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d843441 // str q1, [x2, #4304]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d844441 // str q1, [x2, #4368]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d845441 // str q1, [x2, #4432]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d846441 // str q1, [x2, #4496]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d847441 // str q1, [x2, #4560]
+	WORD $0x3dc01820 // ldr q0, [x1, #96]
+	WORD $0x3dc00c22 // ldr q2, [x1, #48]
+	WORD $0x2f10a442 // ushll v2.4s, v2.4h, #0
+	WORD $0x4f245442 // shl v2.4s, v2.4s, #4
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d840841 // str q1, [x2, #4128]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d841841 // str q1, [x2, #4192]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d842841 // str q1, [x2, #4256]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d843841 // str q1, [x2, #4320]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d844841 // str q1, [x2, #4384]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d845841 // str q1, [x2, #4448]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d846841 // str q1, [x2, #4512]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d847841 // str q1, [x2, #4576]
+	WORD $0x3dc01c20 // ldr q0, [x1, #112]
+	WORD $0x3dc00c22 // ldr q2, [x1, #48]
+	WORD $0x6f10a442 // ushll2 v2.4s, v2.8h, #0
+	WORD $0x4f245442 // shl v2.4s, v2.4s, #4
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d840c41 // str q1, [x2, #4144]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d841c41 // str q1, [x2, #4208]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d842c41 // str q1, [x2, #4272]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d843c41 // str q1, [x2, #4336]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d844c41 // str q1, [x2, #4400]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d845c41 // str q1, [x2, #4464]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d846c41 // str q1, [x2, #4528]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d847c41 // str q1, [x2, #4592]
+	MOVD R2, R8
+	ADD $128, R1
+	MOVD $matmul_neon_codesIQ4_XS<>(SB), R19
+	WORD $0x3dc0027e // ldr q30, [x19, #0]
+	MOVD $8, R13
+unpack172:
+	WORD $0x3dc00025 // ldr q5, [x1, #0]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01025 // ldr q5, [x1, #64]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800100 // str q0, [x8, #0]
+	WORD $0x3d801101 // str q1, [x8, #64]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804102 // str q2, [x8, #256]
+	WORD $0x3d805103 // str q3, [x8, #320]
+	WORD $0x3dc02025 // ldr q5, [x1, #128]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03025 // ldr q5, [x1, #192]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802100 // str q0, [x8, #128]
+	WORD $0x3d803101 // str q1, [x8, #192]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806102 // str q2, [x8, #384]
+	WORD $0x3d807103 // str q3, [x8, #448]
+	WORD $0x3dc00425 // ldr q5, [x1, #16]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800500 // str q0, [x8, #16]
+	WORD $0x3d801501 // str q1, [x8, #80]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804502 // str q2, [x8, #272]
+	WORD $0x3d805503 // str q3, [x8, #336]
+	WORD $0x3dc02425 // ldr q5, [x1, #144]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03425 // ldr q5, [x1, #208]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802500 // str q0, [x8, #144]
+	WORD $0x3d803501 // str q1, [x8, #208]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806502 // str q2, [x8, #400]
+	WORD $0x3d807503 // str q3, [x8, #464]
+	WORD $0x3dc00825 // ldr q5, [x1, #32]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01825 // ldr q5, [x1, #96]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800900 // str q0, [x8, #32]
+	WORD $0x3d801901 // str q1, [x8, #96]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804902 // str q2, [x8, #288]
+	WORD $0x3d805903 // str q3, [x8, #352]
+	WORD $0x3dc02825 // ldr q5, [x1, #160]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03825 // ldr q5, [x1, #224]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802900 // str q0, [x8, #160]
+	WORD $0x3d803901 // str q1, [x8, #224]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806902 // str q2, [x8, #416]
+	WORD $0x3d807903 // str q3, [x8, #480]
+	WORD $0x3dc00c25 // ldr q5, [x1, #48]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01c25 // ldr q5, [x1, #112]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800d00 // str q0, [x8, #48]
+	WORD $0x3d801d01 // str q1, [x8, #112]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804d02 // str q2, [x8, #304]
+	WORD $0x3d805d03 // str q3, [x8, #368]
+	WORD $0x3dc02c25 // ldr q5, [x1, #176]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03c25 // ldr q5, [x1, #240]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802d00 // str q0, [x8, #176]
+	WORD $0x3d803d01 // str q1, [x8, #240]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806d02 // str q2, [x8, #432]
+	WORD $0x3d807d03 // str q3, [x8, #496]
+	ADD $512, R8
+	ADD $256, R1
+	SUB $1, R13
+	CBNZ R13, unpack172
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	MOVD groupArgs_rows(R0), R5
+rows2_174:
+	CMP $2, R5
+	BLT rowsNext173
+	// 2 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass175:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+block176:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc05141 // ldr q1, [x10, #320]
+	WORD $0x3dc00102 // ldr q2, [x8, #0]
+	WORD $0x3dc00503 // ldr q3, [x8, #16]
+	WORD $0x3dc01106 // ldr q6, [x8, #64]
+	WORD $0x3dc01507 // ldr q7, [x8, #80]
+	WORD $0x4e040404 // dup v4.4s, v0.s[0]
+	WORD $0x4e0c0405 // dup v5.4s, v0.s[1]
+	WORD $0x0e24c048 // smull v8.8h, v2.8b, v4.8b
+	WORD $0x0e2580c8 // smlal v8.8h, v6.8b, v5.8b
+	WORD $0x4e60290a // saddlp v10.4s, v8.8h
+	WORD $0x4e24c049 // smull2 v9.8h, v2.16b, v4.16b
+	WORD $0x4e2580c9 // smlal2 v9.8h, v6.16b, v5.16b
+	WORD $0x4e60292e // saddlp v14.4s, v9.8h
+	WORD $0x0e24c068 // smull v8.8h, v3.8b, v4.8b
+	WORD $0x0e2580e8 // smlal v8.8h, v7.8b, v5.8b
+	WORD $0x4e60290b // saddlp v11.4s, v8.8h
+	WORD $0x4e24c069 // smull2 v9.8h, v3.16b, v4.16b
+	WORD $0x4e2580e9 // smlal2 v9.8h, v7.16b, v5.16b
+	WORD $0x4e60292f // saddlp v15.4s, v9.8h
+	WORD $0x4e040424 // dup v4.4s, v1.s[0]
+	WORD $0x4e0c0425 // dup v5.4s, v1.s[1]
+	WORD $0x0e24c048 // smull v8.8h, v2.8b, v4.8b
+	WORD $0x0e2580c8 // smlal v8.8h, v6.8b, v5.8b
+	WORD $0x4e60290c // saddlp v12.4s, v8.8h
+	WORD $0x4e24c049 // smull2 v9.8h, v2.16b, v4.16b
+	WORD $0x4e2580c9 // smlal2 v9.8h, v6.16b, v5.16b
+	WORD $0x4e602930 // saddlp v16.4s, v9.8h
+	WORD $0x0e24c068 // smull v8.8h, v3.8b, v4.8b
+	WORD $0x0e2580e8 // smlal v8.8h, v7.8b, v5.8b
+	WORD $0x4e60290d // saddlp v13.4s, v8.8h
+	WORD $0x4e24c069 // smull2 v9.8h, v3.16b, v4.16b
+	WORD $0x4e2580e9 // smlal2 v9.8h, v7.16b, v5.16b
+	WORD $0x4e602931 // saddlp v17.4s, v9.8h
+	WORD $0x3dc02102 // ldr q2, [x8, #128]
+	WORD $0x3dc02503 // ldr q3, [x8, #144]
+	WORD $0x3dc03106 // ldr q6, [x8, #192]
+	WORD $0x3dc03507 // ldr q7, [x8, #208]
+	WORD $0x4e140404 // dup v4.4s, v0.s[2]
+	WORD $0x4e1c0405 // dup v5.4s, v0.s[3]
+	WORD $0x0e24c048 // smull v8.8h, v2.8b, v4.8b
+	WORD $0x0e2580c8 // smlal v8.8h, v6.8b, v5.8b
+	WORD $0x4e60690a // sadalp v10.4s, v8.8h
+	WORD $0x4e24c049 // smull2 v9.8h, v2.16b, v4.16b
+	WORD $0x4e2580c9 // smlal2 v9.8h, v6.16b, v5.16b
+	WORD $0x4e60692e // sadalp v14.4s, v9.8h
+	WORD $0x0e24c068 // smull v8.8h, v3.8b, v4.8b
+	WORD $0x0e2580e8 // smlal v8.8h, v7.8b, v5.8b
+	WORD $0x4e60690b // sadalp v11.4s, v8.8h
+	WORD $0x4e24c069 // smull2 v9.8h, v3.16b, v4.16b
+	WORD $0x4e2580e9 // smlal2 v9.8h, v7.16b, v5.16b
+	WORD $0x4e60692f // sadalp v15.4s, v9.8h
+	WORD $0x4e140424 // dup v4.4s, v1.s[2]
+	WORD $0x4e1c0425 // dup v5.4s, v1.s[3]
+	WORD $0x0e24c048 // smull v8.8h, v2.8b, v4.8b
+	WORD $0x0e2580c8 // smlal v8.8h, v6.8b, v5.8b
+	WORD $0x4e60690c // sadalp v12.4s, v8.8h
+	WORD $0x4e24c049 // smull2 v9.8h, v2.16b, v4.16b
+	WORD $0x4e2580c9 // smlal2 v9.8h, v6.16b, v5.16b
+	WORD $0x4e606930 // sadalp v16.4s, v9.8h
+	WORD $0x0e24c068 // smull v8.8h, v3.8b, v4.8b
+	WORD $0x0e2580e8 // smlal v8.8h, v7.8b, v5.8b
+	WORD $0x4e60690d // sadalp v13.4s, v8.8h
+	WORD $0x4e24c069 // smull2 v9.8h, v3.16b, v4.16b
+	WORD $0x4e2580e9 // smlal2 v9.8h, v7.16b, v5.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc05541 // ldr q1, [x10, #336]
+	WORD $0x3dc04102 // ldr q2, [x8, #256]
+	WORD $0x3dc04503 // ldr q3, [x8, #272]
+	WORD $0x3dc05106 // ldr q6, [x8, #320]
+	WORD $0x3dc05507 // ldr q7, [x8, #336]
+	WORD $0x4e040404 // dup v4.4s, v0.s[0]
+	WORD $0x4e0c0405 // dup v5.4s, v0.s[1]
+	WORD $0x0e24c048 // smull v8.8h, v2.8b, v4.8b
+	WORD $0x0e2580c8 // smlal v8.8h, v6.8b, v5.8b
+	WORD $0x4e60690a // sadalp v10.4s, v8.8h
+	WORD $0x4e24c049 // smull2 v9.8h, v2.16b, v4.16b
+	WORD $0x4e2580c9 // smlal2 v9.8h, v6.16b, v5.16b
+	WORD $0x4e60692e // sadalp v14.4s, v9.8h
+	WORD $0x0e24c068 // smull v8.8h, v3.8b, v4.8b
+	WORD $0x0e2580e8 // smlal v8.8h, v7.8b, v5.8b
+	WORD $0x4e60690b // sadalp v11.4s, v8.8h
+	WORD $0x4e24c069 // smull2 v9.8h, v3.16b, v4.16b
+	WORD $0x4e2580e9 // smlal2 v9.8h, v7.16b, v5.16b
+	WORD $0x4e60692f // sadalp v15.4s, v9.8h
+	WORD $0x4e040424 // dup v4.4s, v1.s[0]
+	WORD $0x4e0c0425 // dup v5.4s, v1.s[1]
+	WORD $0x0e24c048 // smull v8.8h, v2.8b, v4.8b
+	WORD $0x0e2580c8 // smlal v8.8h, v6.8b, v5.8b
+	WORD $0x4e60690c // sadalp v12.4s, v8.8h
+	WORD $0x4e24c049 // smull2 v9.8h, v2.16b, v4.16b
+	WORD $0x4e2580c9 // smlal2 v9.8h, v6.16b, v5.16b
+	WORD $0x4e606930 // sadalp v16.4s, v9.8h
+	WORD $0x0e24c068 // smull v8.8h, v3.8b, v4.8b
+	WORD $0x0e2580e8 // smlal v8.8h, v7.8b, v5.8b
+	WORD $0x4e60690d // sadalp v13.4s, v8.8h
+	WORD $0x4e24c069 // smull2 v9.8h, v3.16b, v4.16b
+	WORD $0x4e2580e9 // smlal2 v9.8h, v7.16b, v5.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x3dc06102 // ldr q2, [x8, #384]
+	WORD $0x3dc06503 // ldr q3, [x8, #400]
+	WORD $0x3dc07106 // ldr q6, [x8, #448]
+	WORD $0x3dc07507 // ldr q7, [x8, #464]
+	WORD $0x4e140404 // dup v4.4s, v0.s[2]
+	WORD $0x4e1c0405 // dup v5.4s, v0.s[3]
+	WORD $0x0e24c048 // smull v8.8h, v2.8b, v4.8b
+	WORD $0x0e2580c8 // smlal v8.8h, v6.8b, v5.8b
+	WORD $0x4e60690a // sadalp v10.4s, v8.8h
+	WORD $0x4e24c049 // smull2 v9.8h, v2.16b, v4.16b
+	WORD $0x4e2580c9 // smlal2 v9.8h, v6.16b, v5.16b
+	WORD $0x4e60692e // sadalp v14.4s, v9.8h
+	WORD $0x0e24c068 // smull v8.8h, v3.8b, v4.8b
+	WORD $0x0e2580e8 // smlal v8.8h, v7.8b, v5.8b
+	WORD $0x4e60690b // sadalp v11.4s, v8.8h
+	WORD $0x4e24c069 // smull2 v9.8h, v3.16b, v4.16b
+	WORD $0x4e2580e9 // smlal2 v9.8h, v7.16b, v5.16b
+	WORD $0x4e60692f // sadalp v15.4s, v9.8h
+	WORD $0x4e140424 // dup v4.4s, v1.s[2]
+	WORD $0x4e1c0425 // dup v5.4s, v1.s[3]
+	WORD $0x0e24c048 // smull v8.8h, v2.8b, v4.8b
+	WORD $0x0e2580c8 // smlal v8.8h, v6.8b, v5.8b
+	WORD $0x4e60690c // sadalp v12.4s, v8.8h
+	WORD $0x4e24c049 // smull2 v9.8h, v2.16b, v4.16b
+	WORD $0x4e2580c9 // smlal2 v9.8h, v6.16b, v5.16b
+	WORD $0x4e606930 // sadalp v16.4s, v9.8h
+	WORD $0x0e24c068 // smull v8.8h, v3.8b, v4.8b
+	WORD $0x0e2580e8 // smlal v8.8h, v7.8b, v5.8b
+	WORD $0x4e60690d // sadalp v13.4s, v8.8h
+	WORD $0x4e24c069 // smull2 v9.8h, v3.16b, v4.16b
+	WORD $0x4e2580e9 // smlal2 v9.8h, v7.16b, v5.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x4eaebd4a // addp v10.4s, v10.4s, v14.4s
+	WORD $0x4eafbd6b // addp v11.4s, v11.4s, v15.4s
+	WORD $0x4eb0bd8c // addp v12.4s, v12.4s, v16.4s
+	WORD $0x4eb1bdad // addp v13.4s, v13.4s, v17.4s
+	WORD $0x3dc40162 // ldr q2, [x11, #4096]
+	WORD $0x3dc40563 // ldr q3, [x11, #4112]
+	WORD $0x4ea29552 // mla v18.4s, v10.4s, v2.4s
+	WORD $0x4ea39573 // mla v19.4s, v11.4s, v3.4s
+	WORD $0x4ea29594 // mla v20.4s, v12.4s, v2.4s
+	WORD $0x4ea395b5 // mla v21.4s, v13.4s, v3.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block176
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0x3dc682e2 // ldr q2, [x23, #6656]
+	WORD $0x3dc002c4 // ldr q4, [x22, #0]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4e32cc64 // fmla v4.4s, v3.4s, v18.4s
+	WORD $0x3d8002c4 // str q4, [x22, #0]
+	WORD $0x3dc012c4 // ldr q4, [x22, #64]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x4e34cc64 // fmla v4.4s, v3.4s, v20.4s
+	WORD $0x3d8012c4 // str q4, [x22, #64]
+	WORD $0x3dc686e2 // ldr q2, [x23, #6672]
+	WORD $0x3dc006c4 // ldr q4, [x22, #16]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4e33cc64 // fmla v4.4s, v3.4s, v19.4s
+	WORD $0x3d8006c4 // str q4, [x22, #16]
+	WORD $0x3dc016c4 // ldr q4, [x22, #80]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4e35cc64 // fmla v4.4s, v3.4s, v21.4s
+	WORD $0x3d8016c4 // str q4, [x22, #80]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $128, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass175
+	ADD $640, R6
+	ADD $128, R7
+	SUB $2, R5
+	JMP rows2_174
+rowsNext173:
+rows1_178:
+	CMP $1, R5
+	BLT rowsNext177
+	// 1 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass179:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+block180:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00101 // ldr q1, [x8, #0]
+	WORD $0x3dc00502 // ldr q2, [x8, #16]
+	WORD $0x3dc01105 // ldr q5, [x8, #64]
+	WORD $0x3dc01506 // ldr q6, [x8, #80]
+	WORD $0x4e040403 // dup v3.4s, v0.s[0]
+	WORD $0x4e0c0404 // dup v4.4s, v0.s[1]
+	WORD $0x0e23c027 // smull v7.8h, v1.8b, v3.8b
+	WORD $0x0e2480a7 // smlal v7.8h, v5.8b, v4.8b
+	WORD $0x4e6028e9 // saddlp v9.4s, v7.8h
+	WORD $0x4e23c028 // smull2 v8.8h, v1.16b, v3.16b
+	WORD $0x4e2480a8 // smlal2 v8.8h, v5.16b, v4.16b
+	WORD $0x4e60290b // saddlp v11.4s, v8.8h
+	WORD $0x0e23c047 // smull v7.8h, v2.8b, v3.8b
+	WORD $0x0e2480c7 // smlal v7.8h, v6.8b, v4.8b
+	WORD $0x4e6028ea // saddlp v10.4s, v7.8h
+	WORD $0x4e23c048 // smull2 v8.8h, v2.16b, v3.16b
+	WORD $0x4e2480c8 // smlal2 v8.8h, v6.16b, v4.16b
+	WORD $0x4e60290c // saddlp v12.4s, v8.8h
+	WORD $0x3dc02101 // ldr q1, [x8, #128]
+	WORD $0x3dc02502 // ldr q2, [x8, #144]
+	WORD $0x3dc03105 // ldr q5, [x8, #192]
+	WORD $0x3dc03506 // ldr q6, [x8, #208]
+	WORD $0x4e140403 // dup v3.4s, v0.s[2]
+	WORD $0x4e1c0404 // dup v4.4s, v0.s[3]
+	WORD $0x0e23c027 // smull v7.8h, v1.8b, v3.8b
+	WORD $0x0e2480a7 // smlal v7.8h, v5.8b, v4.8b
+	WORD $0x4e6068e9 // sadalp v9.4s, v7.8h
+	WORD $0x4e23c028 // smull2 v8.8h, v1.16b, v3.16b
+	WORD $0x4e2480a8 // smlal2 v8.8h, v5.16b, v4.16b
+	WORD $0x4e60690b // sadalp v11.4s, v8.8h
+	WORD $0x0e23c047 // smull v7.8h, v2.8b, v3.8b
+	WORD $0x0e2480c7 // smlal v7.8h, v6.8b, v4.8b
+	WORD $0x4e6068ea // sadalp v10.4s, v7.8h
+	WORD $0x4e23c048 // smull2 v8.8h, v2.16b, v3.16b
+	WORD $0x4e2480c8 // smlal2 v8.8h, v6.16b, v4.16b
+	WORD $0x4e60690c // sadalp v12.4s, v8.8h
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc04101 // ldr q1, [x8, #256]
+	WORD $0x3dc04502 // ldr q2, [x8, #272]
+	WORD $0x3dc05105 // ldr q5, [x8, #320]
+	WORD $0x3dc05506 // ldr q6, [x8, #336]
+	WORD $0x4e040403 // dup v3.4s, v0.s[0]
+	WORD $0x4e0c0404 // dup v4.4s, v0.s[1]
+	WORD $0x0e23c027 // smull v7.8h, v1.8b, v3.8b
+	WORD $0x0e2480a7 // smlal v7.8h, v5.8b, v4.8b
+	WORD $0x4e6068e9 // sadalp v9.4s, v7.8h
+	WORD $0x4e23c028 // smull2 v8.8h, v1.16b, v3.16b
+	WORD $0x4e2480a8 // smlal2 v8.8h, v5.16b, v4.16b
+	WORD $0x4e60690b // sadalp v11.4s, v8.8h
+	WORD $0x0e23c047 // smull v7.8h, v2.8b, v3.8b
+	WORD $0x0e2480c7 // smlal v7.8h, v6.8b, v4.8b
+	WORD $0x4e6068ea // sadalp v10.4s, v7.8h
+	WORD $0x4e23c048 // smull2 v8.8h, v2.16b, v3.16b
+	WORD $0x4e2480c8 // smlal2 v8.8h, v6.16b, v4.16b
+	WORD $0x4e60690c // sadalp v12.4s, v8.8h
+	WORD $0x3dc06101 // ldr q1, [x8, #384]
+	WORD $0x3dc06502 // ldr q2, [x8, #400]
+	WORD $0x3dc07105 // ldr q5, [x8, #448]
+	WORD $0x3dc07506 // ldr q6, [x8, #464]
+	WORD $0x4e140403 // dup v3.4s, v0.s[2]
+	WORD $0x4e1c0404 // dup v4.4s, v0.s[3]
+	WORD $0x0e23c027 // smull v7.8h, v1.8b, v3.8b
+	WORD $0x0e2480a7 // smlal v7.8h, v5.8b, v4.8b
+	WORD $0x4e6068e9 // sadalp v9.4s, v7.8h
+	WORD $0x4e23c028 // smull2 v8.8h, v1.16b, v3.16b
+	WORD $0x4e2480a8 // smlal2 v8.8h, v5.16b, v4.16b
+	WORD $0x4e60690b // sadalp v11.4s, v8.8h
+	WORD $0x0e23c047 // smull v7.8h, v2.8b, v3.8b
+	WORD $0x0e2480c7 // smlal v7.8h, v6.8b, v4.8b
+	WORD $0x4e6068ea // sadalp v10.4s, v7.8h
+	WORD $0x4e23c048 // smull2 v8.8h, v2.16b, v3.16b
+	WORD $0x4e2480c8 // smlal2 v8.8h, v6.16b, v4.16b
+	WORD $0x4e60690c // sadalp v12.4s, v8.8h
+	WORD $0x4eabbd29 // addp v9.4s, v9.4s, v11.4s
+	WORD $0x4eacbd4a // addp v10.4s, v10.4s, v12.4s
+	WORD $0x3dc40161 // ldr q1, [x11, #4096]
+	WORD $0x3dc40562 // ldr q2, [x11, #4112]
+	WORD $0x4ea1952d // mla v13.4s, v9.4s, v1.4s
+	WORD $0x4ea2954e // mla v14.4s, v10.4s, v2.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block180
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
+	WORD $0x3dc002c3 // ldr q3, [x22, #0]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dcc43 // fmla v3.4s, v2.4s, v13.4s
+	WORD $0x3d8002c3 // str q3, [x22, #0]
+	WORD $0x3dc686e1 // ldr q1, [x23, #6672]
+	WORD $0x3dc006c3 // ldr q3, [x22, #16]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2ecc43 // fmla v3.4s, v2.4s, v14.4s
+	WORD $0x3d8006c3 // str q3, [x22, #16]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $128, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass179
+	ADD $320, R6
+	ADD $64, R7
+	SUB $1, R5
+rowsNext177:
+next170:
+	MOVD groupArgs_next(R0), R8
+	ADD R8, R3
+	SUB $1, R4
+	JMP super169
+done171:
+	RET
+
+// func groupMXFP4NEON(a *groupArgs)
+TEXT ·groupMXFP4NEON(SB), NOSPLIT, $0-8
+	MOVD a+0(FP), R0
+	MOVD groupArgs_w(R0), R1
+	MOVD groupArgs_panel(R0), R2
+	MOVD groupArgs_acts(R0), R3
+	MOVD groupArgs_blocks(R0), R4
+super181:
+	CMP $0, R4
+	BLE done183
+	MOVD $8, R15
+	CMP R15, R4
+	CSEL LT, R4, R15, R15
+	MOVD R15, R13
+	MOVD R2, R8
+	MOVD R2, R11
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	MOVD $matmul_neon_codesMXFP4<>(SB), R19
+	WORD $0x3dc0027e // ldr q30, [x19, #0]
+unpack184:
+	PRFM 8192(R1), PLDL1KEEP
+	PRFM 8256(R1), PLDL1KEEP
+	PRFM 8320(R1), PLDL1KEEP
+	PRFM 8384(R1), PLDL1KEEP
+	PRFM 8448(R1), PLDL1KEEP
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x4f0107e5 // movi v5.4s, #63, lsl #0
+	WORD $0x2f08a401 // ushll v1.8h, v0.8b, #0
+	WORD $0x2f10a422 // ushll v2.4s, v1.4h, #0
+	WORD $0x6f3f0443 // ushr v3.4s, v2.4s, #1
+	WORD $0x6ea38442 // sub v2.4s, v2.4s, v3.4s
+	WORD $0x4ea58442 // add v2.4s, v2.4s, v5.4s
+	WORD $0x4f375442 // shl v2.4s, v2.4s, #23
+	WORD $0x4ea58463 // add v3.4s, v3.4s, v5.4s
+	WORD $0x4f375463 // shl v3.4s, v3.4s, #23
+	WORD $0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
+	WORD $0x3d840162 // str q2, [x11, #4096]
+	WORD $0x6f10a422 // ushll2 v2.4s, v1.8h, #0
+	WORD $0x6f3f0443 // ushr v3.4s, v2.4s, #1
+	WORD $0x6ea38442 // sub v2.4s, v2.4s, v3.4s
+	WORD $0x4ea58442 // add v2.4s, v2.4s, v5.4s
+	WORD $0x4f375442 // shl v2.4s, v2.4s, #23
+	WORD $0x4ea58463 // add v3.4s, v3.4s, v5.4s
+	WORD $0x4f375463 // shl v3.4s, v3.4s, #23
+	WORD $0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
+	WORD $0x3d840562 // str q2, [x11, #4112]
+	WORD $0x6f08a401 // ushll2 v1.8h, v0.16b, #0
+	WORD $0x2f10a422 // ushll v2.4s, v1.4h, #0
+	WORD $0x6f3f0443 // ushr v3.4s, v2.4s, #1
+	WORD $0x6ea38442 // sub v2.4s, v2.4s, v3.4s
+	WORD $0x4ea58442 // add v2.4s, v2.4s, v5.4s
+	WORD $0x4f375442 // shl v2.4s, v2.4s, #23
+	WORD $0x4ea58463 // add v3.4s, v3.4s, v5.4s
+	WORD $0x4f375463 // shl v3.4s, v3.4s, #23
+	WORD $0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
+	WORD $0x3d840962 // str q2, [x11, #4128]
+	WORD $0x6f10a422 // ushll2 v2.4s, v1.8h, #0
+	WORD $0x6f3f0443 // ushr v3.4s, v2.4s, #1
+	WORD $0x6ea38442 // sub v2.4s, v2.4s, v3.4s
+	WORD $0x4ea58442 // add v2.4s, v2.4s, v5.4s
+	WORD $0x4f375442 // shl v2.4s, v2.4s, #23
+	WORD $0x4ea58463 // add v3.4s, v3.4s, v5.4s
+	WORD $0x4f375463 // shl v3.4s, v3.4s, #23
+	WORD $0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
+	WORD $0x3d840d62 // str q2, [x11, #4144]
+	WORD $0x3dc00425 // ldr q5, [x1, #16]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800100 // str q0, [x8, #0]
+	WORD $0x3d801101 // str q1, [x8, #64]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804102 // str q2, [x8, #256]
+	WORD $0x3d805103 // str q3, [x8, #320]
+	WORD $0x3dc02425 // ldr q5, [x1, #144]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03425 // ldr q5, [x1, #208]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802100 // str q0, [x8, #128]
+	WORD $0x3d803101 // str q1, [x8, #192]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806102 // str q2, [x8, #384]
+	WORD $0x3d807103 // str q3, [x8, #448]
+	WORD $0x3dc00825 // ldr q5, [x1, #32]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01825 // ldr q5, [x1, #96]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800500 // str q0, [x8, #16]
+	WORD $0x3d801501 // str q1, [x8, #80]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804502 // str q2, [x8, #272]
+	WORD $0x3d805503 // str q3, [x8, #336]
+	WORD $0x3dc02825 // ldr q5, [x1, #160]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03825 // ldr q5, [x1, #224]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802500 // str q0, [x8, #144]
+	WORD $0x3d803501 // str q1, [x8, #208]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806502 // str q2, [x8, #400]
+	WORD $0x3d807503 // str q3, [x8, #464]
+	WORD $0x3dc00c25 // ldr q5, [x1, #48]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01c25 // ldr q5, [x1, #112]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800900 // str q0, [x8, #32]
+	WORD $0x3d801901 // str q1, [x8, #96]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804902 // str q2, [x8, #288]
+	WORD $0x3d805903 // str q3, [x8, #352]
+	WORD $0x3dc02c25 // ldr q5, [x1, #176]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03c25 // ldr q5, [x1, #240]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802900 // str q0, [x8, #160]
+	WORD $0x3d803901 // str q1, [x8, #224]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806902 // str q2, [x8, #416]
+	WORD $0x3d807903 // str q3, [x8, #480]
+	WORD $0x3dc01025 // ldr q5, [x1, #64]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc02025 // ldr q5, [x1, #128]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800d00 // str q0, [x8, #48]
+	WORD $0x3d801d01 // str q1, [x8, #112]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804d02 // str q2, [x8, #304]
+	WORD $0x3d805d03 // str q3, [x8, #368]
+	WORD $0x3dc03025 // ldr q5, [x1, #192]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc04025 // ldr q5, [x1, #256]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802d00 // str q0, [x8, #176]
+	WORD $0x3d803d01 // str q1, [x8, #240]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806d02 // str q2, [x8, #432]
+	WORD $0x3d807d03 // str q3, [x8, #496]
+	ADD $272, R1
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, unpack184
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	MOVD groupArgs_rows(R0), R5
+rows4_186:
+	CMP $4, R5
+	BLT rowsNext185
+	// 4 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass187:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002d8 // ldr q24, [x22, #0]
+	WORD $0x3dc006d9 // ldr q25, [x22, #16]
+	WORD $0x3dc012da // ldr q26, [x22, #64]
+	WORD $0x3dc016db // ldr q27, [x22, #80]
+	WORD $0x3dc022dc // ldr q28, [x22, #128]
+	WORD $0x3dc026dd // ldr q29, [x22, #144]
+	WORD $0x3dc032de // ldr q30, [x22, #192]
+	WORD $0x3dc036df // ldr q31, [x22, #208]
+block188:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc05941 // ldr q1, [x10, #352]
+	WORD $0x3dc0b142 // ldr q2, [x10, #704]
+	WORD $0x3dc10943 // ldr q3, [x10, #1056]
+	WORD $0x3dc00104 // ldr q4, [x8, #0]
+	WORD $0x3dc00505 // ldr q5, [x8, #16]
+	WORD $0x4e040406 // dup v6.4s, v0.s[0]
+	WORD $0x0e26c088 // smull v8.8h, v4.8b, v6.8b
+	WORD $0x4e26c090 // smull2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e26c0a9 // smull v9.8h, v5.8b, v6.8b
+	WORD $0x4e26c0b1 // smull2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e040427 // dup v7.4s, v1.s[0]
+	WORD $0x0e27c08a // smull v10.8h, v4.8b, v7.8b
+	WORD $0x4e27c092 // smull2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e27c0ab // smull v11.8h, v5.8b, v7.8b
+	WORD $0x4e27c0b3 // smull2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e040446 // dup v6.4s, v2.s[0]
+	WORD $0x0e26c08c // smull v12.8h, v4.8b, v6.8b
+	WORD $0x4e26c094 // smull2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e26c0ad // smull v13.8h, v5.8b, v6.8b
+	WORD $0x4e26c0b5 // smull2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e040467 // dup v7.4s, v3.s[0]
+	WORD $0x0e27c08e // smull v14.8h, v4.8b, v7.8b
+	WORD $0x4e27c096 // smull2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e27c0af // smull v15.8h, v5.8b, v7.8b
+	WORD $0x4e27c0b7 // smull2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc01104 // ldr q4, [x8, #64]
+	WORD $0x3dc01505 // ldr q5, [x8, #80]
+	WORD $0x4e0c0406 // dup v6.4s, v0.s[1]
+	WORD $0x0e268088 // smlal v8.8h, v4.8b, v6.8b
+	WORD $0x4e268090 // smlal2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e2680a9 // smlal v9.8h, v5.8b, v6.8b
+	WORD $0x4e2680b1 // smlal2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e0c0427 // dup v7.4s, v1.s[1]
+	WORD $0x0e27808a // smlal v10.8h, v4.8b, v7.8b
+	WORD $0x4e278092 // smlal2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e2780ab // smlal v11.8h, v5.8b, v7.8b
+	WORD $0x4e2780b3 // smlal2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e0c0446 // dup v6.4s, v2.s[1]
+	WORD $0x0e26808c // smlal v12.8h, v4.8b, v6.8b
+	WORD $0x4e268094 // smlal2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e2680ad // smlal v13.8h, v5.8b, v6.8b
+	WORD $0x4e2680b5 // smlal2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e0c0467 // dup v7.4s, v3.s[1]
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc02104 // ldr q4, [x8, #128]
+	WORD $0x3dc02505 // ldr q5, [x8, #144]
+	WORD $0x4e140406 // dup v6.4s, v0.s[2]
+	WORD $0x0e268088 // smlal v8.8h, v4.8b, v6.8b
+	WORD $0x4e268090 // smlal2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e2680a9 // smlal v9.8h, v5.8b, v6.8b
+	WORD $0x4e2680b1 // smlal2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e140427 // dup v7.4s, v1.s[2]
+	WORD $0x0e27808a // smlal v10.8h, v4.8b, v7.8b
+	WORD $0x4e278092 // smlal2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e2780ab // smlal v11.8h, v5.8b, v7.8b
+	WORD $0x4e2780b3 // smlal2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e140446 // dup v6.4s, v2.s[2]
+	WORD $0x0e26808c // smlal v12.8h, v4.8b, v6.8b
+	WORD $0x4e268094 // smlal2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e2680ad // smlal v13.8h, v5.8b, v6.8b
+	WORD $0x4e2680b5 // smlal2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e140467 // dup v7.4s, v3.s[2]
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc03104 // ldr q4, [x8, #192]
+	WORD $0x3dc03505 // ldr q5, [x8, #208]
+	WORD $0x4e1c0406 // dup v6.4s, v0.s[3]
+	WORD $0x0e268088 // smlal v8.8h, v4.8b, v6.8b
+	WORD $0x4e268090 // smlal2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e2680a9 // smlal v9.8h, v5.8b, v6.8b
+	WORD $0x4e2680b1 // smlal2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e1c0427 // dup v7.4s, v1.s[3]
+	WORD $0x0e27808a // smlal v10.8h, v4.8b, v7.8b
+	WORD $0x4e278092 // smlal2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e2780ab // smlal v11.8h, v5.8b, v7.8b
+	WORD $0x4e2780b3 // smlal2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e1c0446 // dup v6.4s, v2.s[3]
+	WORD $0x0e26808c // smlal v12.8h, v4.8b, v6.8b
+	WORD $0x4e268094 // smlal2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e2680ad // smlal v13.8h, v5.8b, v6.8b
+	WORD $0x4e2680b5 // smlal2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e1c0467 // dup v7.4s, v3.s[3]
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc05d41 // ldr q1, [x10, #368]
+	WORD $0x3dc0b542 // ldr q2, [x10, #720]
+	WORD $0x3dc10d43 // ldr q3, [x10, #1072]
+	WORD $0x3dc04104 // ldr q4, [x8, #256]
+	WORD $0x3dc04505 // ldr q5, [x8, #272]
+	WORD $0x4e040406 // dup v6.4s, v0.s[0]
+	WORD $0x0e268088 // smlal v8.8h, v4.8b, v6.8b
+	WORD $0x4e268090 // smlal2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e2680a9 // smlal v9.8h, v5.8b, v6.8b
+	WORD $0x4e2680b1 // smlal2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e040427 // dup v7.4s, v1.s[0]
+	WORD $0x0e27808a // smlal v10.8h, v4.8b, v7.8b
+	WORD $0x4e278092 // smlal2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e2780ab // smlal v11.8h, v5.8b, v7.8b
+	WORD $0x4e2780b3 // smlal2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e040446 // dup v6.4s, v2.s[0]
+	WORD $0x0e26808c // smlal v12.8h, v4.8b, v6.8b
+	WORD $0x4e268094 // smlal2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e2680ad // smlal v13.8h, v5.8b, v6.8b
+	WORD $0x4e2680b5 // smlal2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e040467 // dup v7.4s, v3.s[0]
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc05104 // ldr q4, [x8, #320]
+	WORD $0x3dc05505 // ldr q5, [x8, #336]
+	WORD $0x4e0c0406 // dup v6.4s, v0.s[1]
+	WORD $0x0e268088 // smlal v8.8h, v4.8b, v6.8b
+	WORD $0x4e268090 // smlal2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e2680a9 // smlal v9.8h, v5.8b, v6.8b
+	WORD $0x4e2680b1 // smlal2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e0c0427 // dup v7.4s, v1.s[1]
+	WORD $0x0e27808a // smlal v10.8h, v4.8b, v7.8b
+	WORD $0x4e278092 // smlal2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e2780ab // smlal v11.8h, v5.8b, v7.8b
+	WORD $0x4e2780b3 // smlal2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e0c0446 // dup v6.4s, v2.s[1]
+	WORD $0x0e26808c // smlal v12.8h, v4.8b, v6.8b
+	WORD $0x4e268094 // smlal2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e2680ad // smlal v13.8h, v5.8b, v6.8b
+	WORD $0x4e2680b5 // smlal2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e0c0467 // dup v7.4s, v3.s[1]
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc06104 // ldr q4, [x8, #384]
+	WORD $0x3dc06505 // ldr q5, [x8, #400]
+	WORD $0x4e140406 // dup v6.4s, v0.s[2]
+	WORD $0x0e268088 // smlal v8.8h, v4.8b, v6.8b
+	WORD $0x4e268090 // smlal2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e2680a9 // smlal v9.8h, v5.8b, v6.8b
+	WORD $0x4e2680b1 // smlal2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e140427 // dup v7.4s, v1.s[2]
+	WORD $0x0e27808a // smlal v10.8h, v4.8b, v7.8b
+	WORD $0x4e278092 // smlal2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e2780ab // smlal v11.8h, v5.8b, v7.8b
+	WORD $0x4e2780b3 // smlal2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e140446 // dup v6.4s, v2.s[2]
+	WORD $0x0e26808c // smlal v12.8h, v4.8b, v6.8b
+	WORD $0x4e268094 // smlal2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e2680ad // smlal v13.8h, v5.8b, v6.8b
+	WORD $0x4e2680b5 // smlal2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e140467 // dup v7.4s, v3.s[2]
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc07104 // ldr q4, [x8, #448]
+	WORD $0x3dc07505 // ldr q5, [x8, #464]
+	WORD $0x4e1c0406 // dup v6.4s, v0.s[3]
+	WORD $0x0e268088 // smlal v8.8h, v4.8b, v6.8b
+	WORD $0x4e268090 // smlal2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e2680a9 // smlal v9.8h, v5.8b, v6.8b
+	WORD $0x4e2680b1 // smlal2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e1c0427 // dup v7.4s, v1.s[3]
+	WORD $0x0e27808a // smlal v10.8h, v4.8b, v7.8b
+	WORD $0x4e278092 // smlal2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e2780ab // smlal v11.8h, v5.8b, v7.8b
+	WORD $0x4e2780b3 // smlal2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e1c0446 // dup v6.4s, v2.s[3]
+	WORD $0x0e26808c // smlal v12.8h, v4.8b, v6.8b
+	WORD $0x4e268094 // smlal2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e2680ad // smlal v13.8h, v5.8b, v6.8b
+	WORD $0x4e2680b5 // smlal2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e1c0467 // dup v7.4s, v3.s[3]
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x4e602908 // saddlp v8.4s, v8.8h
+	WORD $0x4e602a10 // saddlp v16.4s, v16.8h
+	WORD $0x4eb0bd08 // addp v8.4s, v8.4s, v16.4s
+	WORD $0x4e602929 // saddlp v9.4s, v9.8h
+	WORD $0x4e602a31 // saddlp v17.4s, v17.8h
+	WORD $0x4eb1bd29 // addp v9.4s, v9.4s, v17.4s
+	WORD $0x4e60294a // saddlp v10.4s, v10.8h
+	WORD $0x4e602a52 // saddlp v18.4s, v18.8h
+	WORD $0x4eb2bd4a // addp v10.4s, v10.4s, v18.4s
+	WORD $0x4e60296b // saddlp v11.4s, v11.8h
+	WORD $0x4e602a73 // saddlp v19.4s, v19.8h
+	WORD $0x4eb3bd6b // addp v11.4s, v11.4s, v19.4s
+	WORD $0x4e60298c // saddlp v12.4s, v12.8h
+	WORD $0x4e602a94 // saddlp v20.4s, v20.8h
+	WORD $0x4eb4bd8c // addp v12.4s, v12.4s, v20.4s
+	WORD $0x4e6029ad // saddlp v13.4s, v13.8h
+	WORD $0x4e602ab5 // saddlp v21.4s, v21.8h
+	WORD $0x4eb5bdad // addp v13.4s, v13.4s, v21.4s
+	WORD $0x4e6029ce // saddlp v14.4s, v14.8h
+	WORD $0x4e602ad6 // saddlp v22.4s, v22.8h
+	WORD $0x4eb6bdce // addp v14.4s, v14.4s, v22.4s
+	WORD $0x4e6029ef // saddlp v15.4s, v15.8h
+	WORD $0x4e602af7 // saddlp v23.4s, v23.8h
+	WORD $0x4eb7bdef // addp v15.4s, v15.4s, v23.4s
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd426181 // ldr s1, [x12, #608]
+	WORD $0xbd43c182 // ldr s2, [x12, #960]
+	WORD $0xbd452183 // ldr s3, [x12, #1312]
+	WORD $0x3dc40170 // ldr q16, [x11, #4096]
+	WORD $0x4f809211 // fmul v17.4s, v16.4s, v0.s[0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4e28ce38 // fmla v24.4s, v17.4s, v8.4s
+	WORD $0x4f819211 // fmul v17.4s, v16.4s, v1.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2ace3a // fmla v26.4s, v17.4s, v10.4s
+	WORD $0x4f829211 // fmul v17.4s, v16.4s, v2.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2cce3c // fmla v28.4s, v17.4s, v12.4s
+	WORD $0x4f839211 // fmul v17.4s, v16.4s, v3.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2ece3e // fmla v30.4s, v17.4s, v14.4s
+	WORD $0x3dc40570 // ldr q16, [x11, #4112]
+	WORD $0x4f809211 // fmul v17.4s, v16.4s, v0.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4e29ce39 // fmla v25.4s, v17.4s, v9.4s
+	WORD $0x4f819211 // fmul v17.4s, v16.4s, v1.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bce3b // fmla v27.4s, v17.4s, v11.4s
+	WORD $0x4f829211 // fmul v17.4s, v16.4s, v2.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dce3d // fmla v29.4s, v17.4s, v13.4s
+	WORD $0x4f839211 // fmul v17.4s, v16.4s, v3.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fce3f // fmla v31.4s, v17.4s, v15.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block188
+	WORD $0x3d8002d8 // str q24, [x22, #0]
+	WORD $0x3d8006d9 // str q25, [x22, #16]
+	WORD $0x3d8012da // str q26, [x22, #64]
+	WORD $0x3d8016db // str q27, [x22, #80]
+	WORD $0x3d8022dc // str q28, [x22, #128]
+	WORD $0x3d8026dd // str q29, [x22, #144]
+	WORD $0x3d8032de // str q30, [x22, #192]
+	WORD $0x3d8036df // str q31, [x22, #208]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $128, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass187
+	ADD $1408, R6
+	ADD $256, R7
+	SUB $4, R5
+	JMP rows4_186
+rowsNext185:
+rows2_190:
+	CMP $2, R5
+	BLT rowsNext189
+	// 2 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002d8 // ldr q24, [x22, #0]
+	WORD $0x3dc006d9 // ldr q25, [x22, #16]
+	WORD $0x3dc00ada // ldr q26, [x22, #32]
+	WORD $0x3dc00edb // ldr q27, [x22, #48]
+	WORD $0x3dc012dc // ldr q28, [x22, #64]
+	WORD $0x3dc016dd // ldr q29, [x22, #80]
+	WORD $0x3dc01ade // ldr q30, [x22, #96]
+	WORD $0x3dc01edf // ldr q31, [x22, #112]
+block192:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc05941 // ldr q1, [x10, #352]
+	WORD $0x3dc00102 // ldr q2, [x8, #0]
+	WORD $0x3dc00503 // ldr q3, [x8, #16]
+	WORD $0x3dc00904 // ldr q4, [x8, #32]
+	WORD $0x3dc00d05 // ldr q5, [x8, #48]
+	WORD $0x4e040406 // dup v6.4s, v0.s[0]
+	WORD $0x0e26c048 // smull v8.8h, v2.8b, v6.8b
+	WORD $0x4e26c050 // smull2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e26c069 // smull v9.8h, v3.8b, v6.8b
+	WORD $0x4e26c071 // smull2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26c08a // smull v10.8h, v4.8b, v6.8b
+	WORD $0x4e26c092 // smull2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e26c0ab // smull v11.8h, v5.8b, v6.8b
+	WORD $0x4e26c0b3 // smull2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e040427 // dup v7.4s, v1.s[0]
+	WORD $0x0e27c04c // smull v12.8h, v2.8b, v7.8b
+	WORD $0x4e27c054 // smull2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27c06d // smull v13.8h, v3.8b, v7.8b
+	WORD $0x4e27c075 // smull2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27c08e // smull v14.8h, v4.8b, v7.8b
+	WORD $0x4e27c096 // smull2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e27c0af // smull v15.8h, v5.8b, v7.8b
+	WORD $0x4e27c0b7 // smull2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc01102 // ldr q2, [x8, #64]
+	WORD $0x3dc01503 // ldr q3, [x8, #80]
+	WORD $0x3dc01904 // ldr q4, [x8, #96]
+	WORD $0x3dc01d05 // ldr q5, [x8, #112]
+	WORD $0x4e0c0406 // dup v6.4s, v0.s[1]
+	WORD $0x0e268048 // smlal v8.8h, v2.8b, v6.8b
+	WORD $0x4e268050 // smlal2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e268069 // smlal v9.8h, v3.8b, v6.8b
+	WORD $0x4e268071 // smlal2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26808a // smlal v10.8h, v4.8b, v6.8b
+	WORD $0x4e268092 // smlal2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e2680ab // smlal v11.8h, v5.8b, v6.8b
+	WORD $0x4e2680b3 // smlal2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e0c0427 // dup v7.4s, v1.s[1]
+	WORD $0x0e27804c // smlal v12.8h, v2.8b, v7.8b
+	WORD $0x4e278054 // smlal2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27806d // smlal v13.8h, v3.8b, v7.8b
+	WORD $0x4e278075 // smlal2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc02102 // ldr q2, [x8, #128]
+	WORD $0x3dc02503 // ldr q3, [x8, #144]
+	WORD $0x3dc02904 // ldr q4, [x8, #160]
+	WORD $0x3dc02d05 // ldr q5, [x8, #176]
+	WORD $0x4e140406 // dup v6.4s, v0.s[2]
+	WORD $0x0e268048 // smlal v8.8h, v2.8b, v6.8b
+	WORD $0x4e268050 // smlal2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e268069 // smlal v9.8h, v3.8b, v6.8b
+	WORD $0x4e268071 // smlal2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26808a // smlal v10.8h, v4.8b, v6.8b
+	WORD $0x4e268092 // smlal2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e2680ab // smlal v11.8h, v5.8b, v6.8b
+	WORD $0x4e2680b3 // smlal2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e140427 // dup v7.4s, v1.s[2]
+	WORD $0x0e27804c // smlal v12.8h, v2.8b, v7.8b
+	WORD $0x4e278054 // smlal2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27806d // smlal v13.8h, v3.8b, v7.8b
+	WORD $0x4e278075 // smlal2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc03102 // ldr q2, [x8, #192]
+	WORD $0x3dc03503 // ldr q3, [x8, #208]
+	WORD $0x3dc03904 // ldr q4, [x8, #224]
+	WORD $0x3dc03d05 // ldr q5, [x8, #240]
+	WORD $0x4e1c0406 // dup v6.4s, v0.s[3]
+	WORD $0x0e268048 // smlal v8.8h, v2.8b, v6.8b
+	WORD $0x4e268050 // smlal2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e268069 // smlal v9.8h, v3.8b, v6.8b
+	WORD $0x4e268071 // smlal2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26808a // smlal v10.8h, v4.8b, v6.8b
+	WORD $0x4e268092 // smlal2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e2680ab // smlal v11.8h, v5.8b, v6.8b
+	WORD $0x4e2680b3 // smlal2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e1c0427 // dup v7.4s, v1.s[3]
+	WORD $0x0e27804c // smlal v12.8h, v2.8b, v7.8b
+	WORD $0x4e278054 // smlal2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27806d // smlal v13.8h, v3.8b, v7.8b
+	WORD $0x4e278075 // smlal2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc05d41 // ldr q1, [x10, #368]
+	WORD $0x3dc04102 // ldr q2, [x8, #256]
+	WORD $0x3dc04503 // ldr q3, [x8, #272]
+	WORD $0x3dc04904 // ldr q4, [x8, #288]
+	WORD $0x3dc04d05 // ldr q5, [x8, #304]
+	WORD $0x4e040406 // dup v6.4s, v0.s[0]
+	WORD $0x0e268048 // smlal v8.8h, v2.8b, v6.8b
+	WORD $0x4e268050 // smlal2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e268069 // smlal v9.8h, v3.8b, v6.8b
+	WORD $0x4e268071 // smlal2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26808a // smlal v10.8h, v4.8b, v6.8b
+	WORD $0x4e268092 // smlal2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e2680ab // smlal v11.8h, v5.8b, v6.8b
+	WORD $0x4e2680b3 // smlal2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e040427 // dup v7.4s, v1.s[0]
+	WORD $0x0e27804c // smlal v12.8h, v2.8b, v7.8b
+	WORD $0x4e278054 // smlal2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27806d // smlal v13.8h, v3.8b, v7.8b
+	WORD $0x4e278075 // smlal2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc05102 // ldr q2, [x8, #320]
+	WORD $0x3dc05503 // ldr q3, [x8, #336]
+	WORD $0x3dc05904 // ldr q4, [x8, #352]
+	WORD $0x3dc05d05 // ldr q5, [x8, #368]
+	WORD $0x4e0c0406 // dup v6.4s, v0.s[1]
+	WORD $0x0e268048 // smlal v8.8h, v2.8b, v6.8b
+	WORD $0x4e268050 // smlal2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e268069 // smlal v9.8h, v3.8b, v6.8b
+	WORD $0x4e268071 // smlal2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26808a // smlal v10.8h, v4.8b, v6.8b
+	WORD $0x4e268092 // smlal2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e2680ab // smlal v11.8h, v5.8b, v6.8b
+	WORD $0x4e2680b3 // smlal2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e0c0427 // dup v7.4s, v1.s[1]
+	WORD $0x0e27804c // smlal v12.8h, v2.8b, v7.8b
+	WORD $0x4e278054 // smlal2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27806d // smlal v13.8h, v3.8b, v7.8b
+	WORD $0x4e278075 // smlal2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc06102 // ldr q2, [x8, #384]
+	WORD $0x3dc06503 // ldr q3, [x8, #400]
+	WORD $0x3dc06904 // ldr q4, [x8, #416]
+	WORD $0x3dc06d05 // ldr q5, [x8, #432]
+	WORD $0x4e140406 // dup v6.4s, v0.s[2]
+	WORD $0x0e268048 // smlal v8.8h, v2.8b, v6.8b
+	WORD $0x4e268050 // smlal2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e268069 // smlal v9.8h, v3.8b, v6.8b
+	WORD $0x4e268071 // smlal2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26808a // smlal v10.8h, v4.8b, v6.8b
+	WORD $0x4e268092 // smlal2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e2680ab // smlal v11.8h, v5.8b, v6.8b
+	WORD $0x4e2680b3 // smlal2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e140427 // dup v7.4s, v1.s[2]
+	WORD $0x0e27804c // smlal v12.8h, v2.8b, v7.8b
+	WORD $0x4e278054 // smlal2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27806d // smlal v13.8h, v3.8b, v7.8b
+	WORD $0x4e278075 // smlal2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc07102 // ldr q2, [x8, #448]
+	WORD $0x3dc07503 // ldr q3, [x8, #464]
+	WORD $0x3dc07904 // ldr q4, [x8, #480]
+	WORD $0x3dc07d05 // ldr q5, [x8, #496]
+	WORD $0x4e1c0406 // dup v6.4s, v0.s[3]
+	WORD $0x0e268048 // smlal v8.8h, v2.8b, v6.8b
+	WORD $0x4e268050 // smlal2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e268069 // smlal v9.8h, v3.8b, v6.8b
+	WORD $0x4e268071 // smlal2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26808a // smlal v10.8h, v4.8b, v6.8b
+	WORD $0x4e268092 // smlal2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e2680ab // smlal v11.8h, v5.8b, v6.8b
+	WORD $0x4e2680b3 // smlal2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e1c0427 // dup v7.4s, v1.s[3]
+	WORD $0x0e27804c // smlal v12.8h, v2.8b, v7.8b
+	WORD $0x4e278054 // smlal2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27806d // smlal v13.8h, v3.8b, v7.8b
+	WORD $0x4e278075 // smlal2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x4e602908 // saddlp v8.4s, v8.8h
+	WORD $0x4e602a10 // saddlp v16.4s, v16.8h
+	WORD $0x4eb0bd08 // addp v8.4s, v8.4s, v16.4s
+	WORD $0x4e602929 // saddlp v9.4s, v9.8h
+	WORD $0x4e602a31 // saddlp v17.4s, v17.8h
+	WORD $0x4eb1bd29 // addp v9.4s, v9.4s, v17.4s
+	WORD $0x4e60294a // saddlp v10.4s, v10.8h
+	WORD $0x4e602a52 // saddlp v18.4s, v18.8h
+	WORD $0x4eb2bd4a // addp v10.4s, v10.4s, v18.4s
+	WORD $0x4e60296b // saddlp v11.4s, v11.8h
+	WORD $0x4e602a73 // saddlp v19.4s, v19.8h
+	WORD $0x4eb3bd6b // addp v11.4s, v11.4s, v19.4s
+	WORD $0x4e60298c // saddlp v12.4s, v12.8h
+	WORD $0x4e602a94 // saddlp v20.4s, v20.8h
+	WORD $0x4eb4bd8c // addp v12.4s, v12.4s, v20.4s
+	WORD $0x4e6029ad // saddlp v13.4s, v13.8h
+	WORD $0x4e602ab5 // saddlp v21.4s, v21.8h
+	WORD $0x4eb5bdad // addp v13.4s, v13.4s, v21.4s
+	WORD $0x4e6029ce // saddlp v14.4s, v14.8h
+	WORD $0x4e602ad6 // saddlp v22.4s, v22.8h
+	WORD $0x4eb6bdce // addp v14.4s, v14.4s, v22.4s
+	WORD $0x4e6029ef // saddlp v15.4s, v15.8h
+	WORD $0x4e602af7 // saddlp v23.4s, v23.8h
+	WORD $0x4eb7bdef // addp v15.4s, v15.4s, v23.4s
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd426181 // ldr s1, [x12, #608]
+	WORD $0x3dc40164 // ldr q4, [x11, #4096]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4e28ccb8 // fmla v24.4s, v5.4s, v8.4s
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2cccbc // fmla v28.4s, v5.4s, v12.4s
+	WORD $0x3dc40564 // ldr q4, [x11, #4112]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4e29ccb9 // fmla v25.4s, v5.4s, v9.4s
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dccbd // fmla v29.4s, v5.4s, v13.4s
+	WORD $0x3dc40964 // ldr q4, [x11, #4128]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2accba // fmla v26.4s, v5.4s, v10.4s
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2eccbe // fmla v30.4s, v5.4s, v14.4s
+	WORD $0x3dc40d64 // ldr q4, [x11, #4144]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bccbb // fmla v27.4s, v5.4s, v11.4s
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fccbf // fmla v31.4s, v5.4s, v15.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block192
+	WORD $0x3d8002d8 // str q24, [x22, #0]
+	WORD $0x3d8006d9 // str q25, [x22, #16]
+	WORD $0x3d800ada // str q26, [x22, #32]
+	WORD $0x3d800edb // str q27, [x22, #48]
+	WORD $0x3d8012dc // str q28, [x22, #64]
+	WORD $0x3d8016dd // str q29, [x22, #80]
+	WORD $0x3d801ade // str q30, [x22, #96]
+	WORD $0x3d801edf // str q31, [x22, #112]
+	ADD $704, R6
+	ADD $128, R7
+	SUB $2, R5
+	JMP rows2_190
+rowsNext189:
+rows1_194:
+	CMP $1, R5
+	BLT rowsNext193
+	// 1 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002cf // ldr q15, [x22, #0]
+	WORD $0x3dc006d0 // ldr q16, [x22, #16]
+	WORD $0x3dc00ad1 // ldr q17, [x22, #32]
+	WORD $0x3dc00ed2 // ldr q18, [x22, #48]
+block196:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00101 // ldr q1, [x8, #0]
+	WORD $0x3dc00502 // ldr q2, [x8, #16]
+	WORD $0x3dc00903 // ldr q3, [x8, #32]
+	WORD $0x3dc00d04 // ldr q4, [x8, #48]
+	WORD $0x4e040405 // dup v5.4s, v0.s[0]
+	WORD $0x0e25c027 // smull v7.8h, v1.8b, v5.8b
+	WORD $0x4e25c02b // smull2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e25c048 // smull v8.8h, v2.8b, v5.8b
+	WORD $0x4e25c04c // smull2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e25c069 // smull v9.8h, v3.8b, v5.8b
+	WORD $0x4e25c06d // smull2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25c08a // smull v10.8h, v4.8b, v5.8b
+	WORD $0x4e25c08e // smull2 v14.8h, v4.16b, v5.16b
+	WORD $0x3dc01101 // ldr q1, [x8, #64]
+	WORD $0x3dc01502 // ldr q2, [x8, #80]
+	WORD $0x3dc01903 // ldr q3, [x8, #96]
+	WORD $0x3dc01d04 // ldr q4, [x8, #112]
+	WORD $0x4e0c0405 // dup v5.4s, v0.s[1]
+	WORD $0x0e258027 // smlal v7.8h, v1.8b, v5.8b
+	WORD $0x4e25802b // smlal2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e258048 // smlal v8.8h, v2.8b, v5.8b
+	WORD $0x4e25804c // smlal2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e258069 // smlal v9.8h, v3.8b, v5.8b
+	WORD $0x4e25806d // smlal2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25808a // smlal v10.8h, v4.8b, v5.8b
+	WORD $0x4e25808e // smlal2 v14.8h, v4.16b, v5.16b
+	WORD $0x3dc02101 // ldr q1, [x8, #128]
+	WORD $0x3dc02502 // ldr q2, [x8, #144]
+	WORD $0x3dc02903 // ldr q3, [x8, #160]
+	WORD $0x3dc02d04 // ldr q4, [x8, #176]
+	WORD $0x4e140405 // dup v5.4s, v0.s[2]
+	WORD $0x0e258027 // smlal v7.8h, v1.8b, v5.8b
+	WORD $0x4e25802b // smlal2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e258048 // smlal v8.8h, v2.8b, v5.8b
+	WORD $0x4e25804c // smlal2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e258069 // smlal v9.8h, v3.8b, v5.8b
+	WORD $0x4e25806d // smlal2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25808a // smlal v10.8h, v4.8b, v5.8b
+	WORD $0x4e25808e // smlal2 v14.8h, v4.16b, v5.16b
+	WORD $0x3dc03101 // ldr q1, [x8, #192]
+	WORD $0x3dc03502 // ldr q2, [x8, #208]
+	WORD $0x3dc03903 // ldr q3, [x8, #224]
+	WORD $0x3dc03d04 // ldr q4, [x8, #240]
+	WORD $0x4e1c0405 // dup v5.4s, v0.s[3]
+	WORD $0x0e258027 // smlal v7.8h, v1.8b, v5.8b
+	WORD $0x4e25802b // smlal2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e258048 // smlal v8.8h, v2.8b, v5.8b
+	WORD $0x4e25804c // smlal2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e258069 // smlal v9.8h, v3.8b, v5.8b
+	WORD $0x4e25806d // smlal2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25808a // smlal v10.8h, v4.8b, v5.8b
+	WORD $0x4e25808e // smlal2 v14.8h, v4.16b, v5.16b
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc04101 // ldr q1, [x8, #256]
+	WORD $0x3dc04502 // ldr q2, [x8, #272]
+	WORD $0x3dc04903 // ldr q3, [x8, #288]
+	WORD $0x3dc04d04 // ldr q4, [x8, #304]
+	WORD $0x4e040405 // dup v5.4s, v0.s[0]
+	WORD $0x0e258027 // smlal v7.8h, v1.8b, v5.8b
+	WORD $0x4e25802b // smlal2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e258048 // smlal v8.8h, v2.8b, v5.8b
+	WORD $0x4e25804c // smlal2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e258069 // smlal v9.8h, v3.8b, v5.8b
+	WORD $0x4e25806d // smlal2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25808a // smlal v10.8h, v4.8b, v5.8b
+	WORD $0x4e25808e // smlal2 v14.8h, v4.16b, v5.16b
+	WORD $0x3dc05101 // ldr q1, [x8, #320]
+	WORD $0x3dc05502 // ldr q2, [x8, #336]
+	WORD $0x3dc05903 // ldr q3, [x8, #352]
+	WORD $0x3dc05d04 // ldr q4, [x8, #368]
+	WORD $0x4e0c0405 // dup v5.4s, v0.s[1]
+	WORD $0x0e258027 // smlal v7.8h, v1.8b, v5.8b
+	WORD $0x4e25802b // smlal2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e258048 // smlal v8.8h, v2.8b, v5.8b
+	WORD $0x4e25804c // smlal2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e258069 // smlal v9.8h, v3.8b, v5.8b
+	WORD $0x4e25806d // smlal2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25808a // smlal v10.8h, v4.8b, v5.8b
+	WORD $0x4e25808e // smlal2 v14.8h, v4.16b, v5.16b
+	WORD $0x3dc06101 // ldr q1, [x8, #384]
+	WORD $0x3dc06502 // ldr q2, [x8, #400]
+	WORD $0x3dc06903 // ldr q3, [x8, #416]
+	WORD $0x3dc06d04 // ldr q4, [x8, #432]
+	WORD $0x4e140405 // dup v5.4s, v0.s[2]
+	WORD $0x0e258027 // smlal v7.8h, v1.8b, v5.8b
+	WORD $0x4e25802b // smlal2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e258048 // smlal v8.8h, v2.8b, v5.8b
+	WORD $0x4e25804c // smlal2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e258069 // smlal v9.8h, v3.8b, v5.8b
+	WORD $0x4e25806d // smlal2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25808a // smlal v10.8h, v4.8b, v5.8b
+	WORD $0x4e25808e // smlal2 v14.8h, v4.16b, v5.16b
+	WORD $0x3dc07101 // ldr q1, [x8, #448]
+	WORD $0x3dc07502 // ldr q2, [x8, #464]
+	WORD $0x3dc07903 // ldr q3, [x8, #480]
+	WORD $0x3dc07d04 // ldr q4, [x8, #496]
+	WORD $0x4e1c0405 // dup v5.4s, v0.s[3]
+	WORD $0x0e258027 // smlal v7.8h, v1.8b, v5.8b
+	WORD $0x4e25802b // smlal2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e258048 // smlal v8.8h, v2.8b, v5.8b
+	WORD $0x4e25804c // smlal2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e258069 // smlal v9.8h, v3.8b, v5.8b
+	WORD $0x4e25806d // smlal2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25808a // smlal v10.8h, v4.8b, v5.8b
+	WORD $0x4e25808e // smlal2 v14.8h, v4.16b, v5.16b
+	WORD $0x4e6028e7 // saddlp v7.4s, v7.8h
+	WORD $0x4e60296b // saddlp v11.4s, v11.8h
+	WORD $0x4eabbce7 // addp v7.4s, v7.4s, v11.4s
+	WORD $0x4e602908 // saddlp v8.4s, v8.8h
+	WORD $0x4e60298c // saddlp v12.4s, v12.8h
+	WORD $0x4eacbd08 // addp v8.4s, v8.4s, v12.4s
+	WORD $0x4e602929 // saddlp v9.4s, v9.8h
+	WORD $0x4e6029ad // saddlp v13.4s, v13.8h
+	WORD $0x4eadbd29 // addp v9.4s, v9.4s, v13.4s
+	WORD $0x4e60294a // saddlp v10.4s, v10.8h
+	WORD $0x4e6029ce // saddlp v14.4s, v14.8h
+	WORD $0x4eaebd4a // addp v10.4s, v10.4s, v14.4s
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0x3dc40162 // ldr q2, [x11, #4096]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4e27cc6f // fmla v15.4s, v3.4s, v7.4s
+	WORD $0x3dc40562 // ldr q2, [x11, #4112]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4e28cc70 // fmla v16.4s, v3.4s, v8.4s
+	WORD $0x3dc40962 // ldr q2, [x11, #4128]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4e29cc71 // fmla v17.4s, v3.4s, v9.4s
+	WORD $0x3dc40d62 // ldr q2, [x11, #4144]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2acc72 // fmla v18.4s, v3.4s, v10.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block196
+	WORD $0x3d8002cf // str q15, [x22, #0]
+	WORD $0x3d8006d0 // str q16, [x22, #16]
+	WORD $0x3d800ad1 // str q17, [x22, #32]
+	WORD $0x3d800ed2 // str q18, [x22, #48]
+	ADD $352, R6
+	ADD $64, R7
+	SUB $1, R5
+rowsNext193:
+next182:
+	MOVD groupArgs_next(R0), R8
+	ADD R8, R3
+	SUB $8, R4
+	JMP super181
+done183:
 	RET
 

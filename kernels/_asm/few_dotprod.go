@@ -6,7 +6,7 @@ package main
 // few returns how many rows of activations go without a panel: as many as registers allow for one pass over the codes.
 func (f neonMatMul) few(k kind) int {
 	switch {
-	case f.engine != dotProducts || k.signed:
+	case f.engine != dotProducts || k.signed || k.two() || k.book != nil:
 		return 0
 	case k.sub16:
 		return 2

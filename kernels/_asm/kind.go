@@ -26,7 +26,7 @@ const (
 )
 
 // Panels fit panelBytes, or this doesn't compile: AVX2's, AVX-512's two, and arm64's, which is the largest of one group.
-// 6,656 is its size and two lines of the cache.
+// 6,656 is AVX2's size and some lines of the cache.
 const (
 	_ = uint(panelBytes - (panelBlocks + 8))
 	_ = uint(panelBytes - (wide512 + dmin512 + 64))

@@ -1,11 +1,13 @@
 package main
 
+import "slices"
+
 // The quantised matrix product for arm64, by three instruction sets: NEON as every processor has it (products of bytes
 // as 16-bit words, as many of which are added as can't overflow), DotProd (SDOT) and I8MM (SMMLA). As for AVX2, a
 // superblock of 256 columns by 16 rows is unpacked to a panel, then tiles of up to four rows of activations go over it.
 // Lanes are rows of weights: four vectors of them, of which a tile of four takes two at a time, in two passes.
 //
-// The panel has signed bytes: Q6_K's are centred, and four times too large but for plain NEON, which unpacking gives for
+// The panel has signed bytes: Q3_K's are centred, Q6_K's, too, and four times too large but for plain NEON, which unpacking gives for
 // nothing and the conversion to float undoes.
 //
 //	NEON, DotProd  [block][quad of columns][16 rows][4]
@@ -22,8 +24,8 @@ package main
 const (
 	neonScale = 4096 // K: scales [sub-block][16]int32, for I8MM each twice; others: d [8][16]float32
 	neonM     = neonScale + 512
-	neonMin   = neonScale + 2048 // minimums [4][8][4]int16: four rows together
-	neonD     = neonMin + 256    // K: d [16]float32
+	neonMin   = neonScale + 2048 // minimums [4][8 or 16][4]int16: four rows together
+	neonD     = neonMin + 512    // K: d [16]float32
 	neonDmin  = neonD + 64
 )
 
@@ -49,15 +51,16 @@ func matmulI8MM(f *file)    { writeNEON(neonMatMul{neon{f}, "I8MM", matrixProduc
 
 func writeNEON(f neonMatMul) {
 	for _, k := range kinds {
-		if k.two() || k.book != nil {
-			continue
+		if k.book != nil { // codes are looked up as signed bytes
+			k.centre = 0
+			k.signed = slices.Max(k.book) > 32
 		}
 		f.group(k)
 	}
 }
 
 // direct reports whether the panel's codes are those of the packed weights, so that no copy is made.
-func (f neonMatMul) direct(k kind) bool { return k.signed && f.engine != matrixProducts }
+func (f neonMatMul) direct(k kind) bool { return k.plain() && f.engine != matrixProducts }
 
 // group writes the function for one type.
 func (f neonMatMul) group(k kind) {
@@ -185,10 +188,17 @@ func (f neonMatMul) unpack32(k kind, direct bool) {
 		f.fixed(26, "bits1", 0x10, 0x20, 0x40, 0x80)
 		f.movi(24, 16)
 	}
+	if k.book != nil {
+		f.fixed(30, "codes"+k.name, k.table()...)
+	}
 	again := f.label("unpack")
 	f.at(again)
 	f.prefetch(k)
-	f.halves(0, 11, neonScale)
+	if k.scale == 1 {
+		f.exponents()
+	} else {
+		f.halves(0, 11, neonScale)
+	}
 	if k.min {
 		f.halves(32, 11, neonM)
 	}
@@ -196,7 +206,7 @@ func (f neonMatMul) unpack32(k kind, direct bool) {
 	for v := range 4 {
 		switch {
 		case direct:
-		case k.signed:
+		case k.plain():
 			for q := 0; q < 8; q += 2 {
 				f.ldr(0, 1, codes+64*q+16*v)
 				f.ldr(1, 1, codes+64*q+64+16*v)
@@ -204,9 +214,9 @@ func (f neonMatMul) unpack32(k kind, direct bool) {
 			}
 		case five:
 			f.ldr(4, 1, codes+16*v)
-			f.nibbles(v, codes+64, true)
+			f.nibbles(k, v, codes+64)
 		default:
-			f.nibbles(v, codes, false)
+			f.nibbles(k, v, codes)
 		}
 	}
 	f.op("ADD $%d, R1", k.bytes())
@@ -214,6 +224,27 @@ func (f neonMatMul) unpack32(k kind, direct bool) {
 	f.op("ADD $64, R11")
 	f.op("SUB $1, R13")
 	f.op("CBNZ R13, %s", again)
+}
+
+// exponents puts 2^(e-128) of the 16 bytes e at R1 into the panel, which can be denormal: a product of two powers of two with
+// about half the exponent each.
+func (f neonMatMul) exponents() {
+	f.ldr(0, 1, 0)
+	f.movi32(5, 63, 0)
+	for half := range 2 {
+		f.ushll("8b", 1, 0, half == 1)
+		for i := range 2 {
+			f.ushll("4h", 2, 1, i == 1)
+			f.shift("ushr", "4s", 3, 2, 1)
+			f.three("sub", "4s", 2, 2, 3)
+			for r := 2; r <= 3; r++ {
+				f.three("add", "4s", r, r, 5)
+				f.shift("shl", "4s", r, r, 23)
+			}
+			f.three("fmul", "4s", 2, 2, 3)
+			f.str(2, 11, neonScale+32*half+16*i)
+		}
+	}
 }
 
 // byteOf returns the indices that copy byte b of each 32 bits to all four.
@@ -225,8 +256,9 @@ func byteOf(b int) []byte {
 	return p
 }
 
-// nibbles unpacks row vector v of a legacy block whose nibbles are at codes(R1), with fifth bits from register 4.
-func (f neonMatMul) nibbles(v, codes int, five bool) {
+// nibbles unpacks row vector v of a block of 32 columns whose nibbles are at codes(R1), with fifth bits from register 4, or
+// looked up in register 30.
+func (f neonMatMul) nibbles(k kind, v, codes int) {
 	for u := 0; u < 4; u += 2 {
 		for i := range 2 {
 			f.ldr(5, 1, codes+64*(u+i)+16*v)
@@ -234,10 +266,15 @@ func (f neonMatMul) nibbles(v, codes int, five bool) {
 			f.shift("ushr", "16b", 2+i, 5, 4)
 		}
 		for half := range 2 {
-			if five {
+			if k.five() {
 				f.tbl(6, 4, 27+2*half+u/2)
 				for i := range 2 {
 					f.fifth(2*half+i, 6, 25+i)
+				}
+			}
+			for i := range 2 {
+				if k.book != nil {
+					f.tbl(2*half+i, 30, 2*half+i)
 				}
 			}
 			f.store(2*half, 2*half+1, u+4*half, v, 8, 0)
@@ -255,10 +292,18 @@ func (f neonMatMul) fifth(reg, bits, mask int) {
 func (f neonMatMul) unpackK(k kind) {
 	f.prefetch(k)
 	f.scalesK(k)
-	if k.sub16 {
-		f.unpack6(16 * k.scale)
-	} else {
-		f.unpack45(k.five(), 16*k.scale+192)
+	switch base := 16 * k.scale; k.name {
+	case "Q2_K":
+		f.unpack2(base+4*64, -1)
+	case "Q3_K":
+		f.unpack2(base+8*64, base)
+	case "Q6_K":
+		f.unpack6(base)
+	case "IQ4_XS":
+		f.unpackIQ4(k)
+		return
+	default:
+		f.unpack45(k.five(), base+192)
 	}
 	f.op("ADD $%d, R1", k.bytes())
 }
@@ -266,46 +311,64 @@ func (f neonMatMul) unpackK(k kind) {
 // scalesK unpacks all but the codes.
 func (f neonMatMul) scalesK(k kind) {
 	base := 16 * k.scale
-	f.halves(0, 2, neonD)
-	f.movi(31, 0x0f)
-	if k.sub16 {
-		f.scales6(base + 3072)
-		return
+	if k.scale > 0 {
+		f.halves(0, 2, neonD)
 	}
-	f.halves(32, 2, neonDmin)
-	f.scales45(base)
+	f.movi(31, 0x0f)
+	switch k.name {
+	case "Q2_K":
+		f.scales2()
+	case "Q3_K":
+		f.scales3(base + 24*64)
+	case "Q6_K":
+		f.scales6(base + 48*64)
+	case "IQ4_XS":
+		f.scalesIQ4()
+	default:
+		f.halves(32, 2, neonDmin)
+		f.scales45(base)
+	}
 }
 
 // scale writes the scales of sub-block s and row vector v, in reg. Registers 22 and 23 are lost.
-func (f neonMatMul) scale(reg, s, v int) {
+func (f neonMatMul) scale(reg, s, v int) { f.scaleTo(reg, s, v, 22, 23) }
+
+// scaleTo is scale that loses registers a and b.
+func (f neonMatMul) scaleTo(reg, s, v, a, b int) {
 	if f.engine == matrixProducts {
-		f.three("zip1", "4s", 22, reg, reg)
-		f.three("zip2", "4s", 23, reg, reg)
-		f.str(22, 2, neonScale+128*s+32*v)
-		f.str(23, 2, neonScale+128*s+32*v+16)
+		f.three("zip1", "4s", a, reg, reg)
+		f.three("zip2", "4s", b, reg, reg)
+		f.str(a, 2, neonScale+128*s+32*v)
+		f.str(b, 2, neonScale+128*s+32*v+16)
 		return
 	}
 	f.str(reg, 2, neonScale+64*s+16*v)
 }
 
-// scales45 unpacks the 6-bit scales and minimums of Q4_K and Q5_K, three columns of 32 bits at base(R1).
-func (f neonMatMul) scales45(base int) {
-	f.movi(30, 0x3f)
-	f.movi(29, 0x30)
-	for j := range 4 { // byte j of each 32 bits, extended
+// extensions loads the indices that extend bytes of 32 bits: registers 24+j byte j to 32 bits, 20+j bytes 2j of all, then
+// bytes 2j+1, to 16 bits.
+func (f neonMatMul) extensions() {
+	for j := range 4 {
 		var p []byte
 		for i := range 4 {
 			p = append(p, byte(4*i+j), 0xff, 0xff, 0xff)
 		}
 		f.fixed(24+j, sprintf("extend%d", j), p...)
 	}
-	for j := range 2 { // bytes 2j of all, then bytes 2j+1, extended to 16 bits
+	for j := range 2 {
 		var p []byte
 		for i := range 8 {
 			p = append(p, byte(i%4*4+2*j+i/4), 0xff)
 		}
 		f.fixed(20+j, sprintf("words%d", j), p...)
 	}
+}
+
+// scales45 unpacks the 6-bit scales and minimums of Q4_K and Q5_K, three columns of 32 bits at base(R1).
+func (f neonMatMul) scales45(base int) {
+	f.movi(30, 0x3f)
+	f.movi(29, 0x30)
+	f.extensions()
 	for v := range 4 {
 		for i := range 3 {
 			f.ldr(i, 1, base+64*i+16*v)
@@ -369,22 +432,181 @@ func (f neonMatMul) unpack45(five bool, base int) {
 	f.op("CBNZ R13, %s", again)
 }
 
+// scales2 unpacks the 4-bit scales and minimums of Q2_K, the first four columns, and d and dmin, the last.
+func (f neonMatMul) scales2() {
+	f.extensions()
+	for v := range 4 {
+		for c := range 4 {
+			f.ldr(0, 1, 64*c+16*v)
+			f.shift("ushr", "16b", 1, 0, 4)
+			f.three("and", "16b", 0, 0, 31)
+			for j := range 4 {
+				f.tbl(5, 0, 24+j)
+				f.scaleTo(5, 4*c+j, v, 6, 7)
+			}
+			for p := range 2 {
+				f.tbl(5, 1, 20+p)
+				f.str(5, 2, neonMin+128*v+16*(2*c+p))
+			}
+		}
+	}
+	for half := range 2 {
+		f.ldr(0, 1, 20*64+32*half)
+		f.ldr(1, 1, 20*64+32*half+16)
+		for i, name := range []string{"uzp1", "uzp2"} {
+			f.three(name, "8h", 2, 0, 1)
+			f.fcvtl(3, 2, false)
+			f.fcvtl(4, 2, true)
+			f.str(3, 2, neonD+64*i+32*half)
+			f.str(4, 2, neonD+64*i+32*half+16)
+		}
+	}
+}
+
+// scales3 unpacks the 6-bit scales of Q3_K, which are around 32, three columns of 32 bits at base(R1).
+func (f neonMatMul) scales3(base int) {
+	f.movi(30, 0x30)
+	f.movi(29, 32)
+	for v := range 4 {
+		f.ldr(2, 1, base+128+16*v) // high bits
+		for c := range 4 {
+			f.ldr(0, 1, base+64*(c%2)+16*v)
+			if c >= 2 {
+				f.shift("ushr", "16b", 0, 0, 4)
+			} else {
+				f.three("and", "16b", 0, 0, 31)
+			}
+			high := 3
+			switch by := 4 - 2*c; {
+			case by > 0:
+				f.shift("shl", "16b", 3, 2, by)
+			case by < 0:
+				f.shift("ushr", "16b", 3, 2, -by)
+			default:
+				high = 2
+			}
+			f.three("and", "16b", 3, high, 30)
+			f.three("orr", "16b", 0, 0, 3)
+			f.three("sub", "16b", 0, 0, 29)
+			f.scaleBytes(c, v)
+		}
+	}
+}
+
 // scales6 unpacks the signed bytes of Q6_K's scales, four columns of 32 bits at base(R1).
 func (f neonMatMul) scales6(base int) {
 	for c := range 4 {
 		for v := range 4 {
 			f.ldr(0, 1, base+64*c+16*v)
-			for j := range 4 {
-				from := 0
-				if j < 3 {
-					f.shift("shl", "4s", 1, 0, 24-8*j)
-					from = 1
+			f.scaleBytes(c, v)
+		}
+	}
+}
+
+// scaleBytes writes the signed scales 4c to 4c+3 of row vector v, bytes of register 0.
+func (f neonMatMul) scaleBytes(c, v int) {
+	for j := range 4 {
+		from := 0
+		if j < 3 {
+			f.shift("shl", "4s", 1, 0, 24-8*j)
+			from = 1
+		}
+		f.shift("sshr", "4s", 1, from, 24)
+		f.scale(1, 4*c+j, v)
+	}
+}
+
+// scalesIQ4 unpacks the 6-bit scales of IQ4_XS, which are around 32: words of high bits, then a column of low ones.
+func (f neonMatMul) scalesIQ4() {
+	f.movi32(30, 15, 0)
+	f.movi32(29, 0x30, 0)
+	f.movi32(28, 32, 0)
+	for v := range 4 {
+		f.ldr(0, 1, 64+16*v)
+		f.ldr(2, 1, 32+v/2*16)
+		f.ushll("4h", 2, 2, v%2 == 1)
+		f.shift("shl", "4s", 2, 2, 4)
+		for s := range 8 {
+			f.three("and", "16b", 1, 0, 30)
+			f.three("and", "16b", 3, 2, 29)
+			f.three("orr", "16b", 1, 1, 3)
+			f.three("sub", "4s", 1, 1, 28)
+			f.shift("ushr", "4s", 0, 0, 4)
+			f.shift("ushr", "4s", 2, 2, 2)
+			f.scale(1, s, v)
+		}
+	}
+}
+
+// unpackIQ4 unpacks the codes of IQ4_XS, four columns of 32 bits for each block, and advances R1.
+func (f neonMatMul) unpackIQ4(k kind) {
+	f.op("MOVD R2, R8")
+	f.op("ADD $128, R1")
+	f.fixed(30, "codes"+k.name, k.table()...)
+	f.op("MOVD $8, R13")
+	again := f.label("unpack")
+	f.at(again)
+	for v := range 4 {
+		f.nibbles(k, v, 0)
+	}
+	f.op("ADD $512, R8")
+	f.op("ADD $256, R1")
+	f.op("SUB $1, R13")
+	f.op("CBNZ R13, %s", again)
+}
+
+// unpack2 unpacks the codes of Q2_K and Q3_K: 16 columns of 2 bits for each of four blocks, at base(R1); third, unless −1, is
+// where 8 columns of third bits are, one for each block of the superblock.
+func (f neonMatMul) unpack2(base, third int) {
+	f.op("MOVD R2, R8")
+	f.op("ADD $%d, R1, R9", base)
+	f.op("MOVD $2, R13")
+	f.movi(31, 3)
+	if third >= 0 {
+		f.op("ADD $%d, R1, R10", third)
+		f.movi(30, 0xfc) // −4
+		for part := range 4 {
+			f.movi(24+part, 1<<part)
+		}
+	}
+	again := f.label("unpack")
+	f.at(again)
+	for u := 0; u < 8; u += 2 {
+		for v := range 4 {
+			for i := range 2 {
+				f.ldr(16, 9, 64*(u+i)+16*v)
+				if third >= 0 {
+					f.ldr(17, 10, 64*(u+i)+16*v)
 				}
-				f.shift("sshr", "4s", 1, from, 24)
-				f.scale(1, 4*c+j, v)
+				for part := range 4 {
+					code := part + 4*i
+					if part == 0 {
+						f.three("and", "16b", code, 16, 31)
+					} else {
+						f.shift("ushr", "16b", code, 16, 2*part)
+						f.three("and", "16b", code, code, 31)
+					}
+					if third >= 0 { // −4 unless the bit is set
+						f.three("cmtst", "16b", 18, 17, 24+part)
+						f.three("bic", "16b", 18, 30, 18)
+						f.three("orr", "16b", code, code, 18)
+					}
+				}
+			}
+			for part := range 4 {
+				f.store(part, 4+part, u, v, 8, 512*part)
 			}
 		}
 	}
+	if third >= 0 {
+		for part := range 4 {
+			f.shift("shl", "16b", 24+part, 24+part, 4)
+		}
+	}
+	f.op("ADD $2048, R8")
+	f.op("ADD $512, R9")
+	f.op("SUB $1, R13")
+	f.op("CBNZ R13, %s", again)
 }
 
 // unpack6 unpacks the codes of Q6_K: 32 columns of 32 low bits, 16 of high bits, at base(R1).

@@ -239,6 +239,19 @@ func (f neon) xtn(shape string, d, n int, high bool) {
 	f.word(0x0e212800|size|fields(d, n, 0), "xtn v%d.%s, v%d.%s", d, shape, n, wide)
 }
 
+// ushll widens unsigned integers of the low or high half of shape: 8b to 8h, 4h to 4s.
+func (f neon) ushll(shape string, d, n int, high bool) {
+	w, wide, whole := uint32(0x2f08a400), "8h", "16b"
+	if shape == "4h" {
+		w, wide, whole = 0x2f10a400, "4s", "8h"
+	}
+	if high {
+		f.word(w|1<<30|fields(d, n, 0), "ushll2 v%d.%s, v%d.%s, #0", d, wide, n, whole)
+		return
+	}
+	f.word(w|fields(d, n, 0), "ushll v%d.%s, v%d.%s, #0", d, wide, n, shape)
+}
+
 // shll widens 16-bit integers of the low or high half and shifts them left by 16.
 func (f neon) shll(d, n int, high bool) {
 	if high {

@@ -93,7 +93,7 @@ func (w neonTile) write() {
 		w.op("ADD $%d, R21", 16*w.vectors*twice)
 		w.op("ADD $%d, R22", 16*w.vectors)
 		w.op("ADD $%d, R23", 16*w.vectors)
-		w.op("ADD $%d, R25", 64*w.vectors)
+		w.op("ADD $%d, R25", w.minStride()*w.vectors)
 		w.op("ADD $%d, R26", 16*w.vectors*twice)
 		w.op("SUB $1, R24")
 		w.op("CBNZ R24, %s", again)
@@ -147,7 +147,7 @@ func (w neonTile) floats() {
 	scales, regs := regs[:w.t], regs[w.t:]
 	d, dd, acc := regs[0], regs[1], regs[2]
 	fraction := 0
-	if w.k.sub16 && w.engine != wordSums {
+	if w.k.name == "Q6_K" && w.engine != wordSums {
 		fraction = 2
 	}
 	for r, s := range scales {
@@ -179,24 +179,38 @@ func (w neonTile) minimums(live []int) []int {
 	sums := w.acts[:w.t]
 	regs := free(live, sums)
 	m, mins := regs[0], regs[1:1+w.t*w.vectors]
-	for r, s := range sums {
-		w.ldr(s, 6, recK*r+recKSum32)
+	pairs, at := 4, recKSum32
+	if w.k.sub16 {
+		pairs, at = 8, recKSum16
 	}
-	for p := range 4 {
+	for p := range pairs {
+		if p%4 == 0 { // eight sums at a time
+			for r, s := range sums {
+				w.ldr(s, 6, recK*r+at+4*p)
+			}
+		}
 		for v := range w.vectors {
-			w.ldr(m, 25, neonMin+64*v+16*p)
+			w.ldr(m, 25, neonMin+w.minStride()*v+16*p)
 			for r, s := range sums {
 				i := mins[r*w.vectors+v]
 				if p == 0 {
 					w.smullLane(i, m, s, 0, false)
 				} else {
-					w.smlalLane(i, m, s, 2*p, false)
+					w.smlalLane(i, m, s, p%4*2, false)
 				}
-				w.smlalLane(i, m, s, 2*p+1, true)
+				w.smlalLane(i, m, s, p%4*2+1, true)
 			}
 		}
 	}
 	return mins
+}
+
+// minStride is the bytes of four rows' minimums in the panel.
+func (w neonTile) minStride() int {
+	if w.k.sub16 {
+		return 128
+	}
+	return 64
 }
 
 // rows returns sums as [t][vectors], overwriting them.
