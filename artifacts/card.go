@@ -158,9 +158,7 @@ func (c *Card) readTensors(set *gguf.Set) error {
 				flops *= used / of
 			}
 			c.LayerFlops[layer] += flops
-		case isLayer: // blocks past the last layer (multi-token prediction) belong to the head
-			head = append(head, s)
-			c.HeadBytes += t.Size
+		case isLayer: // blocks past the last layer (multi-token prediction) are not run: they come with the whole model only
 		case strings.HasPrefix(t.Name, "token_embd"):
 			embed = append(embed, s)
 			c.EmbedBytes += t.Size

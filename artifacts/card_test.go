@@ -87,6 +87,13 @@ func TestCardMeta(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(c.KVBytesPerToken, []int64{96, 96}) || c.Layers != 2 || len(c.Cuts) != 1 || len(c.LayerBytes) != 2 {
 		t.Fatalf("latents of 32 and 16, one draft layer: %+v, %v", c, err)
 	}
+	last, whole := int64(0), c.Spans(LayerRange{First: 0, Last: 2})
+	for _, s := range c.Spans(LayerRange{First: 1, Last: 2}) {
+		last += s.Length
+	}
+	if c.HeadBytes != 0 || last > c.TotalBytes-2*256 || len(whole) != 1 || whole[0].Length != c.TotalBytes {
+		t.Errorf("a draft layer counts for the head: %d bytes, %d of the last layer's %d, whole %v", c.HeadBytes, last, c.TotalBytes, whole)
+	}
 	if c, err = card("nextn_predict_layers", 3); err == nil || !strings.Contains(err.Error(), "nextn_predict_layers is 3") {
 		t.Errorf("nothing but draft layers: %+v, %v", c, err)
 	}
