@@ -26,7 +26,8 @@ type pre struct {
 	addBOS     bool // BOS is added unless the file says otherwise
 }
 
-// pres are the pre-tokenizers, with the names llama.cpp gives them.
+// pres are the pre-tokenizers, with the names, rules and defaults that llama.cpp
+// gives them (b11434, src/llama-vocab.cpp).
 var pres = []pre{
 	{
 		names:  []string{"default"},
@@ -41,19 +42,46 @@ var pres = []pre{
 		names:  []string{"falcon"},
 		stages: []stage{punctuationOrBacktickRun, gpt2Word, digitTriple},
 	}, {
-		names:  []string{"qwen2", "deepseek-r1-qwen", "megrez", "stablelm2", "hunyuan", "solar-open", "grok-2", "kormo", "f2llmv2"},
-		stages: []stage{qwen2Word},
+		names:  []string{"qwen2", "deepseek-r1-qwen", "megrez", "stablelm2", "hunyuan", "solar-open", "grok-2", "kormo", "f2llmv2", "bailingmoe", "bailingmoe2", "llada-moe"},
+		stages: []stage{qwen2.match},
 	}, {
-		names:      []string{"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"},
-		stages:     []stage{llama3Word},
+		names:  []string{"qwen35"},
+		stages: []stage{qwen35.match},
+	}, {
+		names:      []string{"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"},
+		stages:     []stage{llama3.match},
 		wholeWords: true,
 		addBOS:     true,
 	}, {
-		names:  []string{"smaug-bpe", "dbrx", "glm4", "chatglm-bpe"},
-		stages: []stage{llama3Word},
+		names:  []string{"smaug-bpe", "dbrx", "chatglm-bpe"},
+		stages: []stage{llama3.match},
+	}, {
+		names:      []string{"glm4", "glm5"},
+		stages:     []stage{llama3.match},
+		wholeWords: true,
+	}, {
+		names:      []string{"tekken"},
+		stages:     []stage{tekken.match},
+		wholeWords: true,
+		addBOS:     true,
+	}, {
+		names:  []string{"gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"},
+		stages: []stage{gpt4o.match},
+	}, {
+		names:  []string{"kimi-k2"},
+		stages: []stage{kimi.match},
+	}, {
+		names:  []string{"seed-coder"},
+		stages: []stage{seedCoder.match},
 	}, {
 		names:  []string{"deepseek-llm"},
 		stages: []stage{newline, deepseekLetters, deepseekPunctuation, trailingSpace, deepseekCJK, numberRun},
+	}, {
+		names:  []string{"deepseek-coder"},
+		stages: []stage{newline, spaceAndLetters, spaceAndPunctuation, deepseekCJK, singleNumber},
+	}, {
+		names:  []string{"deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"},
+		stages: []stage{numberTriple, deepseek3CJK, deepseek3.match},
 	},
 }
 
@@ -123,15 +151,23 @@ func (sc *scanner) apply(st stage, word string, base int) {
 	}
 }
 
-// class is what the regular expressions distinguish.
+// class is what the regular expressions distinguish of a character, one bit
+// each, so that sets of classes are classes too.
 type class uint8
 
 const (
-	end    class = iota // beyond the text
-	letter              // \p{L}
-	number              // \p{N}
-	space               // \s: Unicode White_Space
-	other               // none of these; bytes that are not UTF-8 too
+	letter      class = 1 << iota // \p{L}
+	mark                          // \p{M}
+	number                        // \p{N}
+	punctuation                   // \p{P}
+	symbol                        // \p{S}
+	space                         // \s: Unicode White_Space
+	other                         // none of these; bytes that are not UTF-8 too
+
+	end class = 0 // beyond the text
+
+	// inked is [^\s\p{L}\p{N}].
+	inked = mark | punctuation | symbol | other
 )
 
 var asciiClass = func() (m [utf8.RuneSelf]class) {
@@ -145,10 +181,16 @@ func classify(r rune) class {
 	switch {
 	case unicode.IsLetter(r):
 		return letter
+	case unicode.IsMark(r):
+		return mark
 	case unicode.IsNumber(r):
 		return number
 	case unicode.IsSpace(r):
 		return space
+	case unicode.IsPunct(r):
+		return punctuation
+	case unicode.IsSymbol(r):
+		return symbol
 	}
 	return other
 }
@@ -167,11 +209,11 @@ func (sc *scanner) at(text string, i int) (class, int) {
 	return classify(r), w
 }
 
-// run returns the end of the run of class c that begins at text[i:].
-func (sc *scanner) run(text string, i int, c class) int {
+// run returns the end of the run of characters in set that begins at text[i:].
+func (sc *scanner) run(text string, i int, set class) int {
 	for {
-		k, w := sc.at(text, i)
-		if k != c {
+		c, w := sc.at(text, i)
+		if c&set == 0 {
 			return i
 		}
 		i += w

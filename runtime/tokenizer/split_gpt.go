@@ -11,55 +11,12 @@ func gpt2Word(sc *scanner, text string, i int) (int, bool) {
 	if text[i] == ' ' {
 		j++
 	}
-	if c, w := sc.at(text, j); c != end && c != space {
-		return sc.run(text, j+w, c), true
+	for _, set := range [...]class{letter, number, inked} {
+		if c, w := sc.at(text, j); c&set != 0 {
+			return sc.run(text, j+w, set), true
+		}
 	}
 	return spaces(sc, text, i, false), true
-}
-
-// llama3Word is Llama-3's expression:
-//
-//	(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|
-//	 ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
-func llama3Word(sc *scanner, text string, i int) (int, bool) { return modernWord(sc, text, i, 3) }
-
-// qwen2Word is Qwen2's expression: Llama-3's with one digit at a time.
-func qwen2Word(sc *scanner, text string, i int) (int, bool) { return modernWord(sc, text, i, 1) }
-
-func modernWord(sc *scanner, text string, i, digits int) (int, bool) {
-	if n := contraction(text[i:], true); n > 0 {
-		return i + n, true
-	}
-	c, w := sc.at(text, i)
-	switch {
-	case c == letter:
-		return sc.run(text, i+w, letter), true
-	case c == number:
-		i += w
-		for digits--; digits > 0; digits-- {
-			if c, w = sc.at(text, i); c != number {
-				break
-			}
-			i += w
-		}
-		return i, true
-	case !isNewline(text[i]):
-		if next, nw := sc.at(text, i+w); next == letter {
-			return sc.run(text, i+w+nw, letter), true
-		}
-	}
-	j := i
-	if text[i] == ' ' {
-		j++
-	}
-	if c, w := sc.at(text, j); c == other {
-		j = sc.run(text, j+w, other)
-		for j < len(text) && isNewline(text[j]) {
-			j++
-		}
-		return j, true
-	}
-	return spaces(sc, text, i, true), true
 }
 
 // spaces matches \s*[\r\n]+ (with lines), else \s+(?!\S), else \s+: a run of

@@ -18,6 +18,12 @@ func numberRun(sc *scanner, text string, i int) (int, bool) {
 	return j, j > i
 }
 
+// numberTriple is \p{N}{1,3}.
+func numberTriple(sc *scanner, text string, i int) (int, bool) {
+	j := sc.upTo(text, i, number, 3)
+	return j, j > i
+}
+
 // digitTriple is [0-9][0-9][0-9].
 func digitTriple(_ *scanner, text string, i int) (int, bool) {
 	for j := i; j < i+3; j++ {
@@ -65,6 +71,23 @@ func deepseekCJK(sc *scanner, text string, i int) (int, bool) {
 	return setRun(sc, text, i, func(r rune) bool {
 		return r >= 0x0800 && r <= 0x9FA5 || r >= 0xAC00 && r <= 0xD7FF
 	})
+}
+
+// deepseek3CJK is DeepSeek-V3's [一-龥぀-ゟ゠-ヿ]+.
+func deepseek3CJK(sc *scanner, text string, i int) (int, bool) {
+	return setRun(sc, text, i, func(r rune) bool {
+		return r >= 0x4E00 && r <= 0x9FA5 || r >= 0x3040 && r <= 0x30FF
+	})
+}
+
+// spaceAndLetters is DeepSeek-Coder's \s?\p{L}+.
+func spaceAndLetters(sc *scanner, text string, i int) (int, bool) {
+	return spaceAndSetRun(sc, text, i, unicode.IsLetter)
+}
+
+// spaceAndPunctuation is DeepSeek-Coder's \s?\p{P}+.
+func spaceAndPunctuation(sc *scanner, text string, i int) (int, bool) {
+	return spaceAndSetRun(sc, text, i, unicode.IsPunct)
 }
 
 // trailingSpace is \s+$. White space that does not reach the end of the word is

@@ -26,6 +26,12 @@ CASED = ("A-Za-z\xb5\xc0-\xd6\xd8-\xf6\xf8-\u01ba\u01bc-\u01bf\u01c4-\u0293\u029
          "\ua722-\ua76f\ua771-\ua787\ua78b-\ua78e\uab70-\uabbf\ufb00-\ufb06\ufb13-\ufb17\uff21-\uff3a\uff41-\uff5a"
          "\U00010400-\U0001044f\U000104b0-\U000104d3\U000104d8-\U000104fb\U00010c80-\U00010cb2\U00010cc0-\U00010cf2"
          "\U000118a0-\U000118df\U0001e900-\U0001e943")
+CONTRACTION = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
+# A word of Tekken and GPT-4o, followed by %s: [^a-z] of a letter, then [^A-Z] of a letter.
+CAMEL = (r"[^\r\n\p{L}\p{N}]?((?=[\p{L}])([^a-z]))*((?=[\p{L}])([^A-Z]))+%s|[^\r\n\p{L}\p{N}]?((?=[\p{L}])([^a-z]))+((?=[\p{L}])([^A-Z]))*%s|")
+SPACES = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+# The blocks that llama.cpp takes for Kimi-K2's \p{Han} (src/unicode.cpp, unicode_cpt_is_han).
+HAN = "\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002a6df\U0002a700-\U0002ebef\uf900-\ufaff\U0002f800-\U0002fa1f"
 PRES = {
     "default": [r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]"],
     "gpt-2": [GPT2],
@@ -36,6 +42,16 @@ PRES = {
     "deepseek-llm": ["[\r\n]", r"\s?[" + CASED + "]+",
                      r"\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+", r"\s+\Z",
                      "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+", r"\p{N}+"],
+    "deepseek-coder": ["[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+", r"\p{N}"],
+    "deepseek-v3": [r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+                    r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*""" + SPACES],
+    "qwen35": [CONTRACTION + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*" + SPACES],
+    "tekken": [CAMEL % ("", "") + r"\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*" + SPACES],
+    "gpt-4o": [CAMEL % (CONTRACTION + "?", CONTRACTION + "?") + r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*" + SPACES],
+    "seed-coder": [CONTRACTION + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+" + SPACES],
+    "bailingmoe": [CONTRACTION + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"],
+    "kimi-k2": ["(?V1)[" + HAN + r"]+|[^\r\n\p{L}\p{N}]?[\p{L}--[" + HAN + "]]+" + CONTRACTION +
+                r"?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*" + SPACES],
 }
 
 TEXTS = [
@@ -50,6 +66,10 @@ TEXTS = [
     "    def f(x):\n        return x**2  # done\n\n\nif __name__ == '__main__':\n\tprint(f(3))\n",
     "https://example.com/a_b?c=d&e=%20#f  user@host.org 1.5e-10 0xFF 3,141,592", "𐐀𐐨 𞤀 𝐀𝟗 \U000105a3",
     "trailing   ", "trailing\t\t", "中   ", "中   文 ", " \u3000。 \u3000x", "x \n y \n", "\u2018quoted\u2019 \u201cdouble\u201d",
+    "camelCase HTTPServer ABCdefGHI \u00c9COLE \u00e9ABC AB\u00e9CD XMLHttpRequest's IT'S it'LL O'Reilly /path//to\n/x ://\r\n//",
+    "a\r\nb\r\n\r\n  c \r d\n\r", "e\u0301t\u0301 \u0301x \u0301\u0301 .\u0301 1\u0301 \u0bbe\u0bbf\u093f\u093e!\u0301",
+    "x\u2028y\u2028\u2028z \u2029\u2028\n", "\u00a0\u00a0a \u00a0\n\u00a0b", "!na\u00efve #Tag $x_y <b>\u00e9</b> ~\u00e9 (\u4f60\u597d)OK",
+    "\u3040\u3042\u30ab\u30fc\u6f22\u5b57kanji\u9fa6\u3400 \u4e2d \u4e2d's", "\u0660\u0661\u0662\u0663\u0664 1234567 12345x 1a22b333c4444",
 ]
 
 def cut(pieces, pattern):
@@ -79,7 +99,7 @@ def ends(text, pre):
 
 def main():
     rng = random.Random(1)
-    alphabet = list("  \t\n\r'''aAbsStTrReEvVmMlLdD0123.,!?-_$+<=>^~|`#") + list("éßЖΩᾳ中。한ไ½²٣①🙂\u0301\u00a0\u3000\u2019Ａ！")
+    alphabet = list("  \t\n\r'''aAbsStTrReEvVmMlLdD0123.,!?-_$+<=>^~|`#") + list("éßЖΩᾳ中。한ไ½²٣①🙂\u0301\u00a0\u3000\u2019Ａ！BxÉ/あ\u2028\u093f")
     texts = TEXTS + ["".join(rng.choice(alphabet) for _ in range(rng.randint(2, 40))) for _ in range(160)]
     for text in texts:
         row = {"text": text, "ends": {pre: ends(text, pre) for pre in PRES}}
