@@ -46,6 +46,9 @@ func readVocab(meta *gguf.File) (v tokenizer.Vocab, err error) {
 	if v.ChatTemplate, err = meta.StringOr("tokenizer.chat_template", ""); err != nil {
 		return v, err
 	}
+	if v.Name, err = meta.StringOr("general.name", ""); err != nil {
+		return v, err
+	}
 	for _, id := range []struct {
 		key string
 		to  *int32

@@ -16,7 +16,9 @@ func (t *Tokenizer) Piece(id int32) []byte {
 }
 
 // Decode returns the text of ids: the inverse of [Tokenizer.Encode] without
-// AddSpecial. With special, control and unknown tokens appear as their text,
+// AddSpecial, but for U+2581, which SentencePiece cannot tell from a space, the
+// white space that Phi-3's special tokens swallow, and bytes that the vocabulary
+// has no tokens for. With special, control and unknown tokens appear as their text,
 // otherwise they are left out; ids out of range always are. The space that a
 // vocabulary with AddSpacePrefix has in front of every text is not part of it.
 // The result is the pieces' bytes as they are, so it is valid UTF-8 only if they

@@ -1,5 +1,7 @@
 package tokenizer
 
+import "strings"
+
 // EncodeOptions says how [Tokenizer.Encode] treats special tokens.
 type EncodeOptions struct {
 	AddSpecial   bool // put BOS before and EOS after, where the vocabulary asks for them
@@ -64,6 +66,11 @@ func (t *Tokenizer) appendText(ids []int32, text string, control bool, w *work) 
 		}
 		ids = append(ids, id)
 		i += n
+		if t.eats[id] {
+			for i < len(text) && strings.IndexByte(" \t\n\v\f\r", text[i]) >= 0 {
+				i++
+			}
+		}
 		start = i
 	}
 	if start < len(text) {

@@ -70,6 +70,8 @@ func loadVocab(t testing.TB, path string) Vocab {
 	must(err)
 	v.ChatTemplate, err = f.StringOr("tokenizer.chat_template", "")
 	must(err)
+	v.Name, err = f.StringOr("general.name", "")
+	must(err)
 	const none = 1 << 40
 	for key, id := range map[string]*int32{
 		"bos_token_id": &v.BOS, "eos_token_id": &v.EOS, "eot_token_id": &v.EOT,

@@ -80,6 +80,24 @@ func findEOT(byText *lexicon) int32 {
 	return -1
 }
 
+// eatsSpace returns the special tokens of a Phi-3 vocabulary that swallow the white
+// space behind them: all but those that its base, Llama 2, and its pre-training
+// had (llama.cpp b11434, llama_vocab::impl::load, per token attributes).
+func eatsSpace(tokens []string, types []int32) map[int32]bool {
+	eats := make(map[int32]bool)
+	for id, text := range tokens {
+		if special(types[id]) || text == "</s>" {
+			eats[int32(id)] = text != "<unk>" && text != "<s>" && text != "<|endoftext|>"
+		}
+	}
+	return eats
+}
+
+// special reports whether tokens of that type are looked for in texts as a whole.
+func special(typ int32) bool {
+	return typ == typeControl || typ == typeUnknown || typ == typeUserDefined
+}
+
 // trie finds the longest special token at a position of a text.
 type trie struct {
 	root  [256]int32 // node after the first byte, 0 for none
@@ -98,9 +116,7 @@ type trieNode struct {
 func newTrie(tokens []string, types []int32) (trie, error) {
 	t := trie{nodes: []trieNode{{id: -1}}, types: types}
 	for i, s := range tokens {
-		switch types[i] {
-		case typeControl, typeUnknown, typeUserDefined:
-		default:
+		if !special(types[i]) {
 			continue
 		}
 		if len(s) > maxSpecialLen {

@@ -157,6 +157,25 @@ func TestSPMSpecialTokens(t *testing.T) {
 	}
 }
 
+// TestPhi3: special tokens of Phi-3, but for the oldest, swallow the white space behind them.
+func TestPhi3(t *testing.T) {
+	v := toySPM("<|user|>", "<|endoftext|>")
+	v.Name = "Phi-3 Mini 4K Instruct"
+	const hello, mark, user, end = 263, 264, 272, 273
+	for text, want := range map[string][]int32{
+		"<|user|>\n \thello":  {user, hello},
+		"<|user|> \n":         {user},
+		"<|user|> <|user|>":   {user, user},
+		"</s> hello":          {2, hello},
+		"<|endoftext|> hello": {end, mark, hello},
+		"<s> hello":           {1, mark, hello},
+	} {
+		if got := newToy(t, v).Encode(text, EncodeOptions{ParseSpecial: true}); !slices.Equal(got, want) {
+			t.Errorf("%q: got %v, want %v", text, got, want)
+		}
+	}
+}
+
 // TestSPMBytes: what the vocabulary has no byte tokens for becomes UNK, or nothing where there is none; without any
 // byte tokens, tokens of single bytes stand in.
 func TestSPMBytes(t *testing.T) {

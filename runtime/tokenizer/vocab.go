@@ -60,6 +60,8 @@ type Vocab struct {
 	AddSpacePrefix bool // tokenizer.ggml.add_space_prefix: text begins with a space; has no meaning for byte-level BPE and is ignored by it
 
 	ChatTemplate string // tokenizer.chat_template, Jinja; "" when absent
+
+	Name string // general.name; Phi-3 is known by it, whose special tokens swallow the white space behind them
 }
 
 // Defaults returns a Vocab of that kind with what it means that a header has no
@@ -84,6 +86,7 @@ type Tokenizer struct {
 	model   model
 	special trie
 	eog     map[int32]bool
+	eats    map[int32]bool // special tokens that swallow the white space behind them; nil but for Phi-3
 
 	bos, eos, eot, pad, unk int32
 	addBOS, addEOS          bool
@@ -148,6 +151,9 @@ func New(v Vocab) (*Tokenizer, error) {
 	}
 	if t.special, err = newTrie(v.Tokens, t.types); err != nil {
 		return nil, err
+	}
+	if name := strings.ToLower(v.Name); strings.Contains(name, "phi-3") || strings.Contains(name, "phi3") {
+		t.eats = eatsSpace(v.Tokens, t.types)
 	}
 	if t.chatSource == "" && byText.has("<|im_start|>") && byText.has("<|im_end|>") {
 		t.chatSource = chatML
