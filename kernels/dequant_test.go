@@ -76,6 +76,14 @@ func madeUpBlocks(typ kernels.Type, halves []int) []byte {
 			}
 			binary.LittleEndian.PutUint16(b[at:], scale)
 		}
+		if typ == kernels.IQ1_M { // the scale's bits are the highest four of each of four words
+			b[55] &= 0xbf
+			if edge, ok := map[int]uint16{2: 0x7bff, 3: 0xfbff, 4: 0x0001, 5: 0x8000}[i%8]; ok {
+				for j := range 4 {
+					b[49+2*j] = b[49+2*j]&15 | byte(edge>>(4*j)<<4)
+				}
+			}
+		}
 		if typ == kernels.MXFP4 && b[0] == 0xff {
 			b[0] = 0xfe
 		}
@@ -90,6 +98,7 @@ func TestDequantBlocks(t *testing.T) {
 		kernels.Q4_0: {0}, kernels.Q4_1: {0, 2}, kernels.Q5_0: {0}, kernels.Q5_1: {0, 2}, kernels.Q8_0: {0},
 		kernels.Q2_K: {80, 82}, kernels.Q3_K: {108}, kernels.Q4_K: {0, 2}, kernels.Q5_K: {0, 2}, kernels.Q6_K: {208},
 		kernels.IQ4_NL: {0}, kernels.IQ4_XS: {0}, kernels.MXFP4: nil,
+		kernels.IQ2_XXS: {0}, kernels.IQ2_XS: {0}, kernels.IQ2_S: {0}, kernels.IQ3_XXS: {0}, kernels.IQ3_S: {0}, kernels.IQ1_S: {0}, kernels.IQ1_M: nil,
 	} {
 		data := madeUpBlocks(typ, halves)
 		elems, size := typ.Block()
@@ -150,7 +159,7 @@ func TestDequant(t *testing.T) {
 		}
 	}
 	for _, typ := range []kernels.Type{kernels.F32, kernels.F16, kernels.BF16, kernels.Q4_0, kernels.Q4_1, kernels.Q5_0, kernels.Q5_1,
-		kernels.Q8_0, kernels.Q2_K, kernels.Q3_K, kernels.Q4_K, kernels.Q5_K, kernels.Q6_K, kernels.IQ4_NL, kernels.IQ4_XS, kernels.MXFP4} {
+		kernels.Q8_0, kernels.Q2_K, kernels.Q3_K, kernels.Q4_K, kernels.Q5_K, kernels.Q6_K, kernels.IQ4_NL, kernels.IQ4_XS, kernels.MXFP4, kernels.IQ3_S} {
 		if compared[typ] == 0 {
 			t.Errorf("no %v tensor was compared", typ)
 		}

@@ -181,12 +181,23 @@ func compile(op string, operands []string, constants map[string][]byte) func(e *
 				}
 			}
 		}
-	case "VPADDB": // merging under a mask
-		x, y, k := source(operands[0], width, constants), register(operands[1]), int(operands[2][1]-'0')
+	case "VBROADCASTI32X4":
+		x := source(operands[0], 16, constants)
+		return func(e *emulator) {
+			v := *x(e)
+			for i := range v {
+				e.v[dst][i] = v[i%4]
+			}
+		}
+	case "VPADDB": // all, or merging under a mask
+		x, y, k := source(operands[0], width, constants), register(operands[1]), -1
+		if len(operands) == 4 {
+			k = int(operands[2][1] - '0')
+		}
 		return func(e *emulator) {
 			xs, ys, ds := x(e).bytes(), e.v[y].bytes(), e.v[dst].bytes()
 			for i := range ds {
-				if e.mask[k]>>i&1 != 0 {
+				if k < 0 || e.mask[k]>>i&1 != 0 {
 					ds[i] = xs[i] + ys[i]
 				}
 			}

@@ -218,13 +218,14 @@ func call[T any](p *program, args *T, granted map[string]int) {
 
 // emulatedGroup makes a function of groupArgs, for products with weights of type t, out of a program.
 func emulatedGroup(p *program, t Type) func(*groupArgs) {
-	elems, bytes := t.Block()
+	elems, bytes := t.geometry().elems, t.packedBlock()
 	return func(a *groupArgs) {
 		call(p, a, map[string]int{
-			"w":     a.wNext*(a.groups-1) + a.blocks*bytes*groupRows,
-			"acts":  a.next*((a.blocks*elems+255)/256-1) + a.rows*t.Form().record(),
-			"acc":   a.groups * a.rows * groupRows * 4,
-			"panel": panelBytes,
+			"w":      a.wNext*(a.groups-1) + a.blocks*bytes*groupRows,
+			"acts":   a.next*((a.blocks*elems+255)/256-1) + a.rows*t.Form().record(),
+			"acc":    a.groups * a.rows * groupRows * 4,
+			"panel":  panelBytes,
+			"values": 16,
 		})
 	}
 }
@@ -344,7 +345,14 @@ func TestEmulatedAVX512(t *testing.T) {
 		if g.elems == 0 || g.form == Dense {
 			continue
 		}
-		p := programs["group"+g.name+"AVX512"]
+		name := g.name
+		switch Type(typ) {
+		case IQ2_XXS, IQ2_XS, IQ2_S:
+			name = "Grid7"
+		case IQ3_XXS, IQ3_S, IQ1_S, IQ1_M:
+			name = "Grid6"
+		}
+		p := programs["group"+name+"AVX512"]
 		if p == nil {
 			t.Fatalf("no function for %s", g.name)
 		}

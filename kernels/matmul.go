@@ -13,6 +13,7 @@ import "fmt"
 //     for Q2_K, Q4_K and Q5_K: acc = FMA(-round(dmin·d_a), float(imin), acc);
 //     for Q4_1 and Q5_1: acc = FMA(m, round(d_a·float(S)), acc).
 //     The weights' centres (8, 16, 4, 32) are inside isum for Q4_0, Q5_0, Q3_K and Q6_K, as are the values of codebooks.
+//     For grid types d_w is the file's scale times a power of two, see gridTypes.
 //   - Dense weights: lane j of 16 takes k ≡ j mod 16, ascending, by FMA(w, a, lane) from +0; then lanes j and j+8 are
 //     added for j < 8, j and j+4 for j < 4, j and j+2 for j < 2, and the last two.
 //

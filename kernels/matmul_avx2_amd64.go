@@ -68,3 +68,13 @@ func groupIQ4_XSAVX2(a *groupArgs)
 //
 //go:noescape
 func groupMXFP4AVX2(a *groupArgs)
+
+// groupGrid6AVX2 multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupGrid6AVX2(a *groupArgs)
+
+// groupGrid7AVX2 multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupGrid7AVX2(a *groupArgs)

@@ -68,3 +68,13 @@ func groupIQ4_XSAVX512(a *groupArgs)
 //
 //go:noescape
 func groupMXFP4AVX512(a *groupArgs)
+
+// groupGrid6AVX512 multiplies one or two groups of packed rows, see groupArgs.
+//
+//go:noescape
+func groupGrid6AVX512(a *groupArgs)
+
+// groupGrid7AVX512 multiplies one or two groups of packed rows, see groupArgs.
+//
+//go:noescape
+func groupGrid7AVX512(a *groupArgs)

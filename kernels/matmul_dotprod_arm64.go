@@ -68,3 +68,13 @@ func groupIQ4_XSDotProd(a *groupArgs)
 //
 //go:noescape
 func groupMXFP4DotProd(a *groupArgs)
+
+// groupGrid6DotProd multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupGrid6DotProd(a *groupArgs)
+
+// groupGrid7DotProd multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupGrid7DotProd(a *groupArgs)

@@ -19904,3 +19904,3571 @@ next283:
 done284:
 	RET
 
+// func groupGrid6DotProd(a *groupArgs)
+TEXT ·groupGrid6DotProd(SB), NOSPLIT, $0-8
+	MOVD a+0(FP), R0
+	MOVD groupArgs_w(R0), R1
+	MOVD groupArgs_panel(R0), R2
+	MOVD groupArgs_acts(R0), R3
+	MOVD groupArgs_blocks(R0), R4
+super298:
+	CMP $0, R4
+	BLE done300
+	MOVD groupArgs_rows(R0), R5
+	CMP $4, R5
+	BGT more301
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	WORD $0x3dc24020 // ldr q0, [x1, #2304]
+	WORD $0x3d868040 // str q0, [x2, #6656]
+	WORD $0x3dc24420 // ldr q0, [x1, #2320]
+	WORD $0x3d868440 // str q0, [x2, #6672]
+	WORD $0x3dc24820 // ldr q0, [x1, #2336]
+	WORD $0x3d868840 // str q0, [x2, #6688]
+	WORD $0x3dc24c20 // ldr q0, [x1, #2352]
+	WORD $0x3d868c40 // str q0, [x2, #6704]
+	WORD $0x3dc20020 // ldr q0, [x1, #2048]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840041 // str q1, [x2, #4096]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841041 // str q1, [x2, #4160]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842041 // str q1, [x2, #4224]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843041 // str q1, [x2, #4288]
+	WORD $0x3dc20420 // ldr q0, [x1, #2064]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840441 // str q1, [x2, #4112]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841441 // str q1, [x2, #4176]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842441 // str q1, [x2, #4240]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843441 // str q1, [x2, #4304]
+	WORD $0x3dc20820 // ldr q0, [x1, #2080]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840841 // str q1, [x2, #4128]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841841 // str q1, [x2, #4192]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842841 // str q1, [x2, #4256]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843841 // str q1, [x2, #4320]
+	WORD $0x3dc20c20 // ldr q0, [x1, #2096]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840c41 // str q1, [x2, #4144]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841c41 // str q1, [x2, #4208]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842c41 // str q1, [x2, #4272]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843c41 // str q1, [x2, #4336]
+	WORD $0x3dc21020 // ldr q0, [x1, #2112]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844041 // str q1, [x2, #4352]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845041 // str q1, [x2, #4416]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846041 // str q1, [x2, #4480]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847041 // str q1, [x2, #4544]
+	WORD $0x3dc21420 // ldr q0, [x1, #2128]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844441 // str q1, [x2, #4368]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845441 // str q1, [x2, #4432]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846441 // str q1, [x2, #4496]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847441 // str q1, [x2, #4560]
+	WORD $0x3dc21820 // ldr q0, [x1, #2144]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844841 // str q1, [x2, #4384]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845841 // str q1, [x2, #4448]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846841 // str q1, [x2, #4512]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847841 // str q1, [x2, #4576]
+	WORD $0x3dc21c20 // ldr q0, [x1, #2160]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844c41 // str q1, [x2, #4400]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845c41 // str q1, [x2, #4464]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846c41 // str q1, [x2, #4528]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847c41 // str q1, [x2, #4592]
+	WORD $0x3dc22020 // ldr q0, [x1, #2176]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848041 // str q1, [x2, #4608]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849041 // str q1, [x2, #4672]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84a041 // str q1, [x2, #4736]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84b041 // str q1, [x2, #4800]
+	WORD $0x3dc22420 // ldr q0, [x1, #2192]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848441 // str q1, [x2, #4624]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849441 // str q1, [x2, #4688]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84a441 // str q1, [x2, #4752]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84b441 // str q1, [x2, #4816]
+	WORD $0x3dc22820 // ldr q0, [x1, #2208]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848841 // str q1, [x2, #4640]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849841 // str q1, [x2, #4704]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84a841 // str q1, [x2, #4768]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84b841 // str q1, [x2, #4832]
+	WORD $0x3dc22c20 // ldr q0, [x1, #2224]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848c41 // str q1, [x2, #4656]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849c41 // str q1, [x2, #4720]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84ac41 // str q1, [x2, #4784]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84bc41 // str q1, [x2, #4848]
+	WORD $0x3dc23020 // ldr q0, [x1, #2240]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84c041 // str q1, [x2, #4864]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84d041 // str q1, [x2, #4928]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84e041 // str q1, [x2, #4992]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84f041 // str q1, [x2, #5056]
+	WORD $0x3dc23420 // ldr q0, [x1, #2256]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84c441 // str q1, [x2, #4880]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84d441 // str q1, [x2, #4944]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84e441 // str q1, [x2, #5008]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84f441 // str q1, [x2, #5072]
+	WORD $0x3dc23820 // ldr q0, [x1, #2272]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84c841 // str q1, [x2, #4896]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84d841 // str q1, [x2, #4960]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84e841 // str q1, [x2, #5024]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84f841 // str q1, [x2, #5088]
+	WORD $0x3dc23c20 // ldr q0, [x1, #2288]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84cc41 // str q1, [x2, #4912]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84dc41 // str q1, [x2, #4976]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84ec41 // str q1, [x2, #5040]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84fc41 // str q1, [x2, #5104]
+	ADD $0, R1, R20
+	ADD $2368, R1
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	CMP $4, R5
+	BNE rowsNext302
+	// 4 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $4, R24
+pass303:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	MOVD groupArgs_values(R0), R9
+	WORD $0x3dc0013e // ldr q30, [x9, #0]
+	MOVD R21, R8
+	MOVD $8, R13
+block304:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x3dc05142 // ldr q2, [x10, #320]
+	WORD $0x3dc05543 // ldr q3, [x10, #336]
+	WORD $0x3dc0a144 // ldr q4, [x10, #640]
+	WORD $0x3dc0a545 // ldr q5, [x10, #656]
+	WORD $0x3dc0f146 // ldr q6, [x10, #960]
+	WORD $0x3dc0f547 // ldr q7, [x10, #976]
+	PRFM 8192(R8), PLDL1KEEP
+	WORD $0x3dc00114 // ldr q20, [x8, #0]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4f80e288 // sdot v8.4s, v20.16b, v0.4b[0]
+	WORD $0x4f82e289 // sdot v9.4s, v20.16b, v2.4b[0]
+	WORD $0x4f84e28a // sdot v10.4s, v20.16b, v4.4b[0]
+	WORD $0x4f86e28b // sdot v11.4s, v20.16b, v6.4b[0]
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4f81e2ac // sdot v12.4s, v21.16b, v1.4b[0]
+	WORD $0x4f83e2ad // sdot v13.4s, v21.16b, v3.4b[0]
+	WORD $0x4f85e2ae // sdot v14.4s, v21.16b, v5.4b[0]
+	WORD $0x4f87e2af // sdot v15.4s, v21.16b, v7.4b[0]
+	PRFM 8256(R8), PLDL1KEEP
+	WORD $0x3dc01114 // ldr q20, [x8, #64]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4fa0e288 // sdot v8.4s, v20.16b, v0.4b[1]
+	WORD $0x4fa2e289 // sdot v9.4s, v20.16b, v2.4b[1]
+	WORD $0x4fa4e28a // sdot v10.4s, v20.16b, v4.4b[1]
+	WORD $0x4fa6e28b // sdot v11.4s, v20.16b, v6.4b[1]
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4fa1e2ac // sdot v12.4s, v21.16b, v1.4b[1]
+	WORD $0x4fa3e2ad // sdot v13.4s, v21.16b, v3.4b[1]
+	WORD $0x4fa5e2ae // sdot v14.4s, v21.16b, v5.4b[1]
+	WORD $0x4fa7e2af // sdot v15.4s, v21.16b, v7.4b[1]
+	PRFM 8320(R8), PLDL1KEEP
+	WORD $0x3dc02114 // ldr q20, [x8, #128]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4f80ea88 // sdot v8.4s, v20.16b, v0.4b[2]
+	WORD $0x4f82ea89 // sdot v9.4s, v20.16b, v2.4b[2]
+	WORD $0x4f84ea8a // sdot v10.4s, v20.16b, v4.4b[2]
+	WORD $0x4f86ea8b // sdot v11.4s, v20.16b, v6.4b[2]
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4f81eaac // sdot v12.4s, v21.16b, v1.4b[2]
+	WORD $0x4f83eaad // sdot v13.4s, v21.16b, v3.4b[2]
+	WORD $0x4f85eaae // sdot v14.4s, v21.16b, v5.4b[2]
+	WORD $0x4f87eaaf // sdot v15.4s, v21.16b, v7.4b[2]
+	PRFM 8384(R8), PLDL1KEEP
+	WORD $0x3dc03114 // ldr q20, [x8, #192]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4fa0ea88 // sdot v8.4s, v20.16b, v0.4b[3]
+	WORD $0x4fa2ea89 // sdot v9.4s, v20.16b, v2.4b[3]
+	WORD $0x4fa4ea8a // sdot v10.4s, v20.16b, v4.4b[3]
+	WORD $0x4fa6ea8b // sdot v11.4s, v20.16b, v6.4b[3]
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4fa1eaac // sdot v12.4s, v21.16b, v1.4b[3]
+	WORD $0x4fa3eaad // sdot v13.4s, v21.16b, v3.4b[3]
+	WORD $0x4fa5eaae // sdot v14.4s, v21.16b, v5.4b[3]
+	WORD $0x4fa7eaaf // sdot v15.4s, v21.16b, v7.4b[3]
+	WORD $0x3dc40174 // ldr q20, [x11, #4096]
+	WORD $0x4eb49510 // mla v16.4s, v8.4s, v20.4s
+	WORD $0x4eb49531 // mla v17.4s, v9.4s, v20.4s
+	WORD $0x4eb49552 // mla v18.4s, v10.4s, v20.4s
+	WORD $0x4eb49573 // mla v19.4s, v11.4s, v20.4s
+	WORD $0x3dc41174 // ldr q20, [x11, #4160]
+	WORD $0x4eb49590 // mla v16.4s, v12.4s, v20.4s
+	WORD $0x4eb495b1 // mla v17.4s, v13.4s, v20.4s
+	WORD $0x4eb495d2 // mla v18.4s, v14.4s, v20.4s
+	WORD $0x4eb495f3 // mla v19.4s, v15.4s, v20.4s
+	ADD $256, R8
+	ADD $32, R10
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block304
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
+	WORD $0xbd44f0c3 // ldr s3, [x6, #1264]
+	WORD $0x3dc682e4 // ldr q4, [x23, #6656]
+	WORD $0x3dc002c6 // ldr q6, [x22, #0]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e30cca6 // fmla v6.4s, v5.4s, v16.4s
+	WORD $0x3d8002c6 // str q6, [x22, #0]
+	WORD $0x3dc012c6 // ldr q6, [x22, #64]
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4e31cca6 // fmla v6.4s, v5.4s, v17.4s
+	WORD $0x3d8012c6 // str q6, [x22, #64]
+	WORD $0x3dc022c6 // ldr q6, [x22, #128]
+	WORD $0x4f829085 // fmul v5.4s, v4.4s, v2.s[0]
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4e32cca6 // fmla v6.4s, v5.4s, v18.4s
+	WORD $0x3d8022c6 // str q6, [x22, #128]
+	WORD $0x3dc032c6 // ldr q6, [x22, #192]
+	WORD $0x4f839085 // fmul v5.4s, v4.4s, v3.s[0]
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4e33cca6 // fmla v6.4s, v5.4s, v19.4s
+	WORD $0x3d8032c6 // str q6, [x22, #192]
+	ADD $16, R21
+	ADD $16, R22
+	ADD $16, R23
+	ADD $128, R25
+	ADD $16, R26
+	SUB $1, R24
+	CBNZ R24, pass303
+	JMP next299
+rowsNext302:
+	CMP $3, R5
+	BNE rowsNext305
+	// 3 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $4, R24
+pass306:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	MOVD groupArgs_values(R0), R9
+	WORD $0x3dc0013e // ldr q30, [x9, #0]
+	MOVD R21, R8
+	MOVD $8, R13
+block307:
+	WORD $0x4f00e406 // movi v6.16b, #0
+	WORD $0x4f00e407 // movi v7.16b, #0
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x3dc05142 // ldr q2, [x10, #320]
+	WORD $0x3dc05543 // ldr q3, [x10, #336]
+	WORD $0x3dc0a144 // ldr q4, [x10, #640]
+	WORD $0x3dc0a545 // ldr q5, [x10, #656]
+	PRFM 8192(R8), PLDL1KEEP
+	WORD $0x3dc0010f // ldr q15, [x8, #0]
+	WORD $0x6f0c05f0 // ushr v16.16b, v15.16b, #4
+	WORD $0x4e3f1def // and v15.16b, v15.16b, v31.16b
+	WORD $0x4e0f03cf // tbl v15.16b, {v30.16b}, v15.16b
+	WORD $0x4f80e1e6 // sdot v6.4s, v15.16b, v0.4b[0]
+	WORD $0x4f82e1e7 // sdot v7.4s, v15.16b, v2.4b[0]
+	WORD $0x4f84e1e8 // sdot v8.4s, v15.16b, v4.4b[0]
+	WORD $0x4e1003d0 // tbl v16.16b, {v30.16b}, v16.16b
+	WORD $0x4f81e209 // sdot v9.4s, v16.16b, v1.4b[0]
+	WORD $0x4f83e20a // sdot v10.4s, v16.16b, v3.4b[0]
+	WORD $0x4f85e20b // sdot v11.4s, v16.16b, v5.4b[0]
+	PRFM 8256(R8), PLDL1KEEP
+	WORD $0x3dc0110f // ldr q15, [x8, #64]
+	WORD $0x6f0c05f0 // ushr v16.16b, v15.16b, #4
+	WORD $0x4e3f1def // and v15.16b, v15.16b, v31.16b
+	WORD $0x4e0f03cf // tbl v15.16b, {v30.16b}, v15.16b
+	WORD $0x4fa0e1e6 // sdot v6.4s, v15.16b, v0.4b[1]
+	WORD $0x4fa2e1e7 // sdot v7.4s, v15.16b, v2.4b[1]
+	WORD $0x4fa4e1e8 // sdot v8.4s, v15.16b, v4.4b[1]
+	WORD $0x4e1003d0 // tbl v16.16b, {v30.16b}, v16.16b
+	WORD $0x4fa1e209 // sdot v9.4s, v16.16b, v1.4b[1]
+	WORD $0x4fa3e20a // sdot v10.4s, v16.16b, v3.4b[1]
+	WORD $0x4fa5e20b // sdot v11.4s, v16.16b, v5.4b[1]
+	PRFM 8320(R8), PLDL1KEEP
+	WORD $0x3dc0210f // ldr q15, [x8, #128]
+	WORD $0x6f0c05f0 // ushr v16.16b, v15.16b, #4
+	WORD $0x4e3f1def // and v15.16b, v15.16b, v31.16b
+	WORD $0x4e0f03cf // tbl v15.16b, {v30.16b}, v15.16b
+	WORD $0x4f80e9e6 // sdot v6.4s, v15.16b, v0.4b[2]
+	WORD $0x4f82e9e7 // sdot v7.4s, v15.16b, v2.4b[2]
+	WORD $0x4f84e9e8 // sdot v8.4s, v15.16b, v4.4b[2]
+	WORD $0x4e1003d0 // tbl v16.16b, {v30.16b}, v16.16b
+	WORD $0x4f81ea09 // sdot v9.4s, v16.16b, v1.4b[2]
+	WORD $0x4f83ea0a // sdot v10.4s, v16.16b, v3.4b[2]
+	WORD $0x4f85ea0b // sdot v11.4s, v16.16b, v5.4b[2]
+	PRFM 8384(R8), PLDL1KEEP
+	WORD $0x3dc0310f // ldr q15, [x8, #192]
+	WORD $0x6f0c05f0 // ushr v16.16b, v15.16b, #4
+	WORD $0x4e3f1def // and v15.16b, v15.16b, v31.16b
+	WORD $0x4e0f03cf // tbl v15.16b, {v30.16b}, v15.16b
+	WORD $0x4fa0e9e6 // sdot v6.4s, v15.16b, v0.4b[3]
+	WORD $0x4fa2e9e7 // sdot v7.4s, v15.16b, v2.4b[3]
+	WORD $0x4fa4e9e8 // sdot v8.4s, v15.16b, v4.4b[3]
+	WORD $0x4e1003d0 // tbl v16.16b, {v30.16b}, v16.16b
+	WORD $0x4fa1ea09 // sdot v9.4s, v16.16b, v1.4b[3]
+	WORD $0x4fa3ea0a // sdot v10.4s, v16.16b, v3.4b[3]
+	WORD $0x4fa5ea0b // sdot v11.4s, v16.16b, v5.4b[3]
+	WORD $0x3dc4016f // ldr q15, [x11, #4096]
+	WORD $0x4eaf94cc // mla v12.4s, v6.4s, v15.4s
+	WORD $0x4eaf94ed // mla v13.4s, v7.4s, v15.4s
+	WORD $0x4eaf950e // mla v14.4s, v8.4s, v15.4s
+	WORD $0x3dc4116f // ldr q15, [x11, #4160]
+	WORD $0x4eaf952c // mla v12.4s, v9.4s, v15.4s
+	WORD $0x4eaf954d // mla v13.4s, v10.4s, v15.4s
+	WORD $0x4eaf956e // mla v14.4s, v11.4s, v15.4s
+	ADD $256, R8
+	ADD $32, R10
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block307
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
+	WORD $0x3dc682e3 // ldr q3, [x23, #6656]
+	WORD $0x3dc002c5 // ldr q5, [x22, #0]
+	WORD $0x4f809064 // fmul v4.4s, v3.4s, v0.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2ccc85 // fmla v5.4s, v4.4s, v12.4s
+	WORD $0x3d8002c5 // str q5, [x22, #0]
+	WORD $0x3dc012c5 // ldr q5, [x22, #64]
+	WORD $0x4f819064 // fmul v4.4s, v3.4s, v1.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dcc85 // fmla v5.4s, v4.4s, v13.4s
+	WORD $0x3d8012c5 // str q5, [x22, #64]
+	WORD $0x3dc022c5 // ldr q5, [x22, #128]
+	WORD $0x4f829064 // fmul v4.4s, v3.4s, v2.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2ecc85 // fmla v5.4s, v4.4s, v14.4s
+	WORD $0x3d8022c5 // str q5, [x22, #128]
+	ADD $16, R21
+	ADD $16, R22
+	ADD $16, R23
+	ADD $128, R25
+	ADD $16, R26
+	SUB $1, R24
+	CBNZ R24, pass306
+	JMP next299
+rowsNext305:
+	CMP $2, R5
+	BNE rowsNext308
+	// 2 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass309:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	MOVD groupArgs_values(R0), R9
+	WORD $0x3dc0013e // ldr q30, [x9, #0]
+	MOVD R21, R8
+	MOVD $8, R13
+block310:
+	WORD $0x4f00e404 // movi v4.16b, #0
+	WORD $0x4f00e405 // movi v5.16b, #0
+	WORD $0x4f00e406 // movi v6.16b, #0
+	WORD $0x4f00e407 // movi v7.16b, #0
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x3dc05142 // ldr q2, [x10, #320]
+	WORD $0x3dc05543 // ldr q3, [x10, #336]
+	PRFM 8192(R8), PLDL1KEEP
+	WORD $0x3dc00110 // ldr q16, [x8, #0]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4e1003d0 // tbl v16.16b, {v30.16b}, v16.16b
+	WORD $0x4f80e204 // sdot v4.4s, v16.16b, v0.4b[0]
+	WORD $0x4f82e206 // sdot v6.4s, v16.16b, v2.4b[0]
+	WORD $0x4e1103d1 // tbl v17.16b, {v30.16b}, v17.16b
+	WORD $0x4f81e228 // sdot v8.4s, v17.16b, v1.4b[0]
+	WORD $0x4f83e22a // sdot v10.4s, v17.16b, v3.4b[0]
+	WORD $0x3dc00512 // ldr q18, [x8, #16]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4e1203d2 // tbl v18.16b, {v30.16b}, v18.16b
+	WORD $0x4f80e245 // sdot v5.4s, v18.16b, v0.4b[0]
+	WORD $0x4f82e247 // sdot v7.4s, v18.16b, v2.4b[0]
+	WORD $0x4e1303d3 // tbl v19.16b, {v30.16b}, v19.16b
+	WORD $0x4f81e269 // sdot v9.4s, v19.16b, v1.4b[0]
+	WORD $0x4f83e26b // sdot v11.4s, v19.16b, v3.4b[0]
+	PRFM 8256(R8), PLDL1KEEP
+	WORD $0x3dc01110 // ldr q16, [x8, #64]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4e1003d0 // tbl v16.16b, {v30.16b}, v16.16b
+	WORD $0x4fa0e204 // sdot v4.4s, v16.16b, v0.4b[1]
+	WORD $0x4fa2e206 // sdot v6.4s, v16.16b, v2.4b[1]
+	WORD $0x4e1103d1 // tbl v17.16b, {v30.16b}, v17.16b
+	WORD $0x4fa1e228 // sdot v8.4s, v17.16b, v1.4b[1]
+	WORD $0x4fa3e22a // sdot v10.4s, v17.16b, v3.4b[1]
+	WORD $0x3dc01512 // ldr q18, [x8, #80]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4e1203d2 // tbl v18.16b, {v30.16b}, v18.16b
+	WORD $0x4fa0e245 // sdot v5.4s, v18.16b, v0.4b[1]
+	WORD $0x4fa2e247 // sdot v7.4s, v18.16b, v2.4b[1]
+	WORD $0x4e1303d3 // tbl v19.16b, {v30.16b}, v19.16b
+	WORD $0x4fa1e269 // sdot v9.4s, v19.16b, v1.4b[1]
+	WORD $0x4fa3e26b // sdot v11.4s, v19.16b, v3.4b[1]
+	PRFM 8320(R8), PLDL1KEEP
+	WORD $0x3dc02110 // ldr q16, [x8, #128]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4e1003d0 // tbl v16.16b, {v30.16b}, v16.16b
+	WORD $0x4f80ea04 // sdot v4.4s, v16.16b, v0.4b[2]
+	WORD $0x4f82ea06 // sdot v6.4s, v16.16b, v2.4b[2]
+	WORD $0x4e1103d1 // tbl v17.16b, {v30.16b}, v17.16b
+	WORD $0x4f81ea28 // sdot v8.4s, v17.16b, v1.4b[2]
+	WORD $0x4f83ea2a // sdot v10.4s, v17.16b, v3.4b[2]
+	WORD $0x3dc02512 // ldr q18, [x8, #144]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4e1203d2 // tbl v18.16b, {v30.16b}, v18.16b
+	WORD $0x4f80ea45 // sdot v5.4s, v18.16b, v0.4b[2]
+	WORD $0x4f82ea47 // sdot v7.4s, v18.16b, v2.4b[2]
+	WORD $0x4e1303d3 // tbl v19.16b, {v30.16b}, v19.16b
+	WORD $0x4f81ea69 // sdot v9.4s, v19.16b, v1.4b[2]
+	WORD $0x4f83ea6b // sdot v11.4s, v19.16b, v3.4b[2]
+	PRFM 8384(R8), PLDL1KEEP
+	WORD $0x3dc03110 // ldr q16, [x8, #192]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4e1003d0 // tbl v16.16b, {v30.16b}, v16.16b
+	WORD $0x4fa0ea04 // sdot v4.4s, v16.16b, v0.4b[3]
+	WORD $0x4fa2ea06 // sdot v6.4s, v16.16b, v2.4b[3]
+	WORD $0x4e1103d1 // tbl v17.16b, {v30.16b}, v17.16b
+	WORD $0x4fa1ea28 // sdot v8.4s, v17.16b, v1.4b[3]
+	WORD $0x4fa3ea2a // sdot v10.4s, v17.16b, v3.4b[3]
+	WORD $0x3dc03512 // ldr q18, [x8, #208]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4e1203d2 // tbl v18.16b, {v30.16b}, v18.16b
+	WORD $0x4fa0ea45 // sdot v5.4s, v18.16b, v0.4b[3]
+	WORD $0x4fa2ea47 // sdot v7.4s, v18.16b, v2.4b[3]
+	WORD $0x4e1303d3 // tbl v19.16b, {v30.16b}, v19.16b
+	WORD $0x4fa1ea69 // sdot v9.4s, v19.16b, v1.4b[3]
+	WORD $0x4fa3ea6b // sdot v11.4s, v19.16b, v3.4b[3]
+	WORD $0x3dc40170 // ldr q16, [x11, #4096]
+	WORD $0x4eb0948c // mla v12.4s, v4.4s, v16.4s
+	WORD $0x4eb094ce // mla v14.4s, v6.4s, v16.4s
+	WORD $0x3dc40570 // ldr q16, [x11, #4112]
+	WORD $0x4eb094ad // mla v13.4s, v5.4s, v16.4s
+	WORD $0x4eb094ef // mla v15.4s, v7.4s, v16.4s
+	WORD $0x3dc41170 // ldr q16, [x11, #4160]
+	WORD $0x4eb0950c // mla v12.4s, v8.4s, v16.4s
+	WORD $0x4eb0954e // mla v14.4s, v10.4s, v16.4s
+	WORD $0x3dc41570 // ldr q16, [x11, #4176]
+	WORD $0x4eb0952d // mla v13.4s, v9.4s, v16.4s
+	WORD $0x4eb0956f // mla v15.4s, v11.4s, v16.4s
+	ADD $256, R8
+	ADD $32, R10
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block310
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0x3dc682e2 // ldr q2, [x23, #6656]
+	WORD $0x3dc002c4 // ldr q4, [x22, #0]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2ccc64 // fmla v4.4s, v3.4s, v12.4s
+	WORD $0x3d8002c4 // str q4, [x22, #0]
+	WORD $0x3dc012c4 // ldr q4, [x22, #64]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2ecc64 // fmla v4.4s, v3.4s, v14.4s
+	WORD $0x3d8012c4 // str q4, [x22, #64]
+	WORD $0x3dc686e2 // ldr q2, [x23, #6672]
+	WORD $0x3dc006c4 // ldr q4, [x22, #16]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dcc64 // fmla v4.4s, v3.4s, v13.4s
+	WORD $0x3d8006c4 // str q4, [x22, #16]
+	WORD $0x3dc016c4 // ldr q4, [x22, #80]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fcc64 // fmla v4.4s, v3.4s, v15.4s
+	WORD $0x3d8016c4 // str q4, [x22, #80]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $256, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass309
+	JMP next299
+rowsNext308:
+	CMP $1, R5
+	BNE rowsNext311
+	// 1 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	MOVD groupArgs_values(R0), R9
+	WORD $0x3dc0013e // ldr q30, [x9, #0]
+	MOVD R21, R8
+	MOVD $8, R13
+block313:
+	WORD $0x4f00e402 // movi v2.16b, #0
+	WORD $0x4f00e403 // movi v3.16b, #0
+	WORD $0x4f00e404 // movi v4.16b, #0
+	WORD $0x4f00e405 // movi v5.16b, #0
+	WORD $0x4f00e406 // movi v6.16b, #0
+	WORD $0x4f00e407 // movi v7.16b, #0
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	PRFM 8192(R8), PLDL1KEEP
+	WORD $0x3dc0010e // ldr q14, [x8, #0]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4e0e03ce // tbl v14.16b, {v30.16b}, v14.16b
+	WORD $0x4f80e1c2 // sdot v2.4s, v14.16b, v0.4b[0]
+	WORD $0x4e0f03cf // tbl v15.16b, {v30.16b}, v15.16b
+	WORD $0x4f81e1e6 // sdot v6.4s, v15.16b, v1.4b[0]
+	WORD $0x3dc00510 // ldr q16, [x8, #16]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4e1003d0 // tbl v16.16b, {v30.16b}, v16.16b
+	WORD $0x4f80e203 // sdot v3.4s, v16.16b, v0.4b[0]
+	WORD $0x4e1103d1 // tbl v17.16b, {v30.16b}, v17.16b
+	WORD $0x4f81e227 // sdot v7.4s, v17.16b, v1.4b[0]
+	WORD $0x3dc0090e // ldr q14, [x8, #32]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4e0e03ce // tbl v14.16b, {v30.16b}, v14.16b
+	WORD $0x4f80e1c4 // sdot v4.4s, v14.16b, v0.4b[0]
+	WORD $0x4e0f03cf // tbl v15.16b, {v30.16b}, v15.16b
+	WORD $0x4f81e1e8 // sdot v8.4s, v15.16b, v1.4b[0]
+	WORD $0x3dc00d10 // ldr q16, [x8, #48]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4e1003d0 // tbl v16.16b, {v30.16b}, v16.16b
+	WORD $0x4f80e205 // sdot v5.4s, v16.16b, v0.4b[0]
+	WORD $0x4e1103d1 // tbl v17.16b, {v30.16b}, v17.16b
+	WORD $0x4f81e229 // sdot v9.4s, v17.16b, v1.4b[0]
+	PRFM 8256(R8), PLDL1KEEP
+	WORD $0x3dc0110e // ldr q14, [x8, #64]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4e0e03ce // tbl v14.16b, {v30.16b}, v14.16b
+	WORD $0x4fa0e1c2 // sdot v2.4s, v14.16b, v0.4b[1]
+	WORD $0x4e0f03cf // tbl v15.16b, {v30.16b}, v15.16b
+	WORD $0x4fa1e1e6 // sdot v6.4s, v15.16b, v1.4b[1]
+	WORD $0x3dc01510 // ldr q16, [x8, #80]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4e1003d0 // tbl v16.16b, {v30.16b}, v16.16b
+	WORD $0x4fa0e203 // sdot v3.4s, v16.16b, v0.4b[1]
+	WORD $0x4e1103d1 // tbl v17.16b, {v30.16b}, v17.16b
+	WORD $0x4fa1e227 // sdot v7.4s, v17.16b, v1.4b[1]
+	WORD $0x3dc0190e // ldr q14, [x8, #96]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4e0e03ce // tbl v14.16b, {v30.16b}, v14.16b
+	WORD $0x4fa0e1c4 // sdot v4.4s, v14.16b, v0.4b[1]
+	WORD $0x4e0f03cf // tbl v15.16b, {v30.16b}, v15.16b
+	WORD $0x4fa1e1e8 // sdot v8.4s, v15.16b, v1.4b[1]
+	WORD $0x3dc01d10 // ldr q16, [x8, #112]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4e1003d0 // tbl v16.16b, {v30.16b}, v16.16b
+	WORD $0x4fa0e205 // sdot v5.4s, v16.16b, v0.4b[1]
+	WORD $0x4e1103d1 // tbl v17.16b, {v30.16b}, v17.16b
+	WORD $0x4fa1e229 // sdot v9.4s, v17.16b, v1.4b[1]
+	PRFM 8320(R8), PLDL1KEEP
+	WORD $0x3dc0210e // ldr q14, [x8, #128]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4e0e03ce // tbl v14.16b, {v30.16b}, v14.16b
+	WORD $0x4f80e9c2 // sdot v2.4s, v14.16b, v0.4b[2]
+	WORD $0x4e0f03cf // tbl v15.16b, {v30.16b}, v15.16b
+	WORD $0x4f81e9e6 // sdot v6.4s, v15.16b, v1.4b[2]
+	WORD $0x3dc02510 // ldr q16, [x8, #144]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4e1003d0 // tbl v16.16b, {v30.16b}, v16.16b
+	WORD $0x4f80ea03 // sdot v3.4s, v16.16b, v0.4b[2]
+	WORD $0x4e1103d1 // tbl v17.16b, {v30.16b}, v17.16b
+	WORD $0x4f81ea27 // sdot v7.4s, v17.16b, v1.4b[2]
+	WORD $0x3dc0290e // ldr q14, [x8, #160]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4e0e03ce // tbl v14.16b, {v30.16b}, v14.16b
+	WORD $0x4f80e9c4 // sdot v4.4s, v14.16b, v0.4b[2]
+	WORD $0x4e0f03cf // tbl v15.16b, {v30.16b}, v15.16b
+	WORD $0x4f81e9e8 // sdot v8.4s, v15.16b, v1.4b[2]
+	WORD $0x3dc02d10 // ldr q16, [x8, #176]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4e1003d0 // tbl v16.16b, {v30.16b}, v16.16b
+	WORD $0x4f80ea05 // sdot v5.4s, v16.16b, v0.4b[2]
+	WORD $0x4e1103d1 // tbl v17.16b, {v30.16b}, v17.16b
+	WORD $0x4f81ea29 // sdot v9.4s, v17.16b, v1.4b[2]
+	PRFM 8384(R8), PLDL1KEEP
+	WORD $0x3dc0310e // ldr q14, [x8, #192]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4e0e03ce // tbl v14.16b, {v30.16b}, v14.16b
+	WORD $0x4fa0e9c2 // sdot v2.4s, v14.16b, v0.4b[3]
+	WORD $0x4e0f03cf // tbl v15.16b, {v30.16b}, v15.16b
+	WORD $0x4fa1e9e6 // sdot v6.4s, v15.16b, v1.4b[3]
+	WORD $0x3dc03510 // ldr q16, [x8, #208]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4e1003d0 // tbl v16.16b, {v30.16b}, v16.16b
+	WORD $0x4fa0ea03 // sdot v3.4s, v16.16b, v0.4b[3]
+	WORD $0x4e1103d1 // tbl v17.16b, {v30.16b}, v17.16b
+	WORD $0x4fa1ea27 // sdot v7.4s, v17.16b, v1.4b[3]
+	WORD $0x3dc0390e // ldr q14, [x8, #224]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4e0e03ce // tbl v14.16b, {v30.16b}, v14.16b
+	WORD $0x4fa0e9c4 // sdot v4.4s, v14.16b, v0.4b[3]
+	WORD $0x4e0f03cf // tbl v15.16b, {v30.16b}, v15.16b
+	WORD $0x4fa1e9e8 // sdot v8.4s, v15.16b, v1.4b[3]
+	WORD $0x3dc03d10 // ldr q16, [x8, #240]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4e1003d0 // tbl v16.16b, {v30.16b}, v16.16b
+	WORD $0x4fa0ea05 // sdot v5.4s, v16.16b, v0.4b[3]
+	WORD $0x4e1103d1 // tbl v17.16b, {v30.16b}, v17.16b
+	WORD $0x4fa1ea29 // sdot v9.4s, v17.16b, v1.4b[3]
+	WORD $0x3dc4016e // ldr q14, [x11, #4096]
+	WORD $0x4eae944a // mla v10.4s, v2.4s, v14.4s
+	WORD $0x3dc4056e // ldr q14, [x11, #4112]
+	WORD $0x4eae946b // mla v11.4s, v3.4s, v14.4s
+	WORD $0x3dc4096e // ldr q14, [x11, #4128]
+	WORD $0x4eae948c // mla v12.4s, v4.4s, v14.4s
+	WORD $0x3dc40d6e // ldr q14, [x11, #4144]
+	WORD $0x4eae94ad // mla v13.4s, v5.4s, v14.4s
+	WORD $0x3dc4116e // ldr q14, [x11, #4160]
+	WORD $0x4eae94ca // mla v10.4s, v6.4s, v14.4s
+	WORD $0x3dc4156e // ldr q14, [x11, #4176]
+	WORD $0x4eae94eb // mla v11.4s, v7.4s, v14.4s
+	WORD $0x3dc4196e // ldr q14, [x11, #4192]
+	WORD $0x4eae950c // mla v12.4s, v8.4s, v14.4s
+	WORD $0x3dc41d6e // ldr q14, [x11, #4208]
+	WORD $0x4eae952d // mla v13.4s, v9.4s, v14.4s
+	ADD $256, R8
+	ADD $32, R10
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block313
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
+	WORD $0x3dc002c3 // ldr q3, [x22, #0]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2acc43 // fmla v3.4s, v2.4s, v10.4s
+	WORD $0x3d8002c3 // str q3, [x22, #0]
+	WORD $0x3dc686e1 // ldr q1, [x23, #6672]
+	WORD $0x3dc006c3 // ldr q3, [x22, #16]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bcc43 // fmla v3.4s, v2.4s, v11.4s
+	WORD $0x3d8006c3 // str q3, [x22, #16]
+	WORD $0x3dc68ae1 // ldr q1, [x23, #6688]
+	WORD $0x3dc00ac3 // ldr q3, [x22, #32]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2ccc43 // fmla v3.4s, v2.4s, v12.4s
+	WORD $0x3d800ac3 // str q3, [x22, #32]
+	WORD $0x3dc68ee1 // ldr q1, [x23, #6704]
+	WORD $0x3dc00ec3 // ldr q3, [x22, #48]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dcc43 // fmla v3.4s, v2.4s, v13.4s
+	WORD $0x3d800ec3 // str q3, [x22, #48]
+	JMP next299
+rowsNext311:
+more301:
+	PRFM 8192(R1), PLDL1KEEP
+	PRFM 8256(R1), PLDL1KEEP
+	PRFM 8320(R1), PLDL1KEEP
+	PRFM 8384(R1), PLDL1KEEP
+	PRFM 8448(R1), PLDL1KEEP
+	PRFM 8512(R1), PLDL1KEEP
+	PRFM 8576(R1), PLDL1KEEP
+	PRFM 8640(R1), PLDL1KEEP
+	PRFM 8704(R1), PLDL1KEEP
+	PRFM 8768(R1), PLDL1KEEP
+	PRFM 8832(R1), PLDL1KEEP
+	PRFM 8896(R1), PLDL1KEEP
+	PRFM 8960(R1), PLDL1KEEP
+	PRFM 9024(R1), PLDL1KEEP
+	PRFM 9088(R1), PLDL1KEEP
+	PRFM 9152(R1), PLDL1KEEP
+	PRFM 9216(R1), PLDL1KEEP
+	PRFM 9280(R1), PLDL1KEEP
+	PRFM 9344(R1), PLDL1KEEP
+	PRFM 9408(R1), PLDL1KEEP
+	PRFM 9472(R1), PLDL1KEEP
+	PRFM 9536(R1), PLDL1KEEP
+	PRFM 9600(R1), PLDL1KEEP
+	PRFM 9664(R1), PLDL1KEEP
+	PRFM 9728(R1), PLDL1KEEP
+	PRFM 9792(R1), PLDL1KEEP
+	PRFM 9856(R1), PLDL1KEEP
+	PRFM 9920(R1), PLDL1KEEP
+	PRFM 9984(R1), PLDL1KEEP
+	PRFM 10048(R1), PLDL1KEEP
+	PRFM 10112(R1), PLDL1KEEP
+	PRFM 10176(R1), PLDL1KEEP
+	PRFM 10240(R1), PLDL1KEEP
+	PRFM 10304(R1), PLDL1KEEP
+	PRFM 10368(R1), PLDL1KEEP
+	PRFM 10432(R1), PLDL1KEEP
+	PRFM 10496(R1), PLDL1KEEP
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	WORD $0x3dc24020 // ldr q0, [x1, #2304]
+	WORD $0x3d868040 // str q0, [x2, #6656]
+	WORD $0x3dc24420 // ldr q0, [x1, #2320]
+	WORD $0x3d868440 // str q0, [x2, #6672]
+	WORD $0x3dc24820 // ldr q0, [x1, #2336]
+	WORD $0x3d868840 // str q0, [x2, #6688]
+	WORD $0x3dc24c20 // ldr q0, [x1, #2352]
+	WORD $0x3d868c40 // str q0, [x2, #6704]
+	WORD $0x3dc20020 // ldr q0, [x1, #2048]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840041 // str q1, [x2, #4096]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841041 // str q1, [x2, #4160]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842041 // str q1, [x2, #4224]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843041 // str q1, [x2, #4288]
+	WORD $0x3dc20420 // ldr q0, [x1, #2064]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840441 // str q1, [x2, #4112]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841441 // str q1, [x2, #4176]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842441 // str q1, [x2, #4240]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843441 // str q1, [x2, #4304]
+	WORD $0x3dc20820 // ldr q0, [x1, #2080]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840841 // str q1, [x2, #4128]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841841 // str q1, [x2, #4192]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842841 // str q1, [x2, #4256]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843841 // str q1, [x2, #4320]
+	WORD $0x3dc20c20 // ldr q0, [x1, #2096]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840c41 // str q1, [x2, #4144]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841c41 // str q1, [x2, #4208]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842c41 // str q1, [x2, #4272]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843c41 // str q1, [x2, #4336]
+	WORD $0x3dc21020 // ldr q0, [x1, #2112]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844041 // str q1, [x2, #4352]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845041 // str q1, [x2, #4416]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846041 // str q1, [x2, #4480]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847041 // str q1, [x2, #4544]
+	WORD $0x3dc21420 // ldr q0, [x1, #2128]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844441 // str q1, [x2, #4368]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845441 // str q1, [x2, #4432]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846441 // str q1, [x2, #4496]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847441 // str q1, [x2, #4560]
+	WORD $0x3dc21820 // ldr q0, [x1, #2144]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844841 // str q1, [x2, #4384]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845841 // str q1, [x2, #4448]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846841 // str q1, [x2, #4512]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847841 // str q1, [x2, #4576]
+	WORD $0x3dc21c20 // ldr q0, [x1, #2160]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844c41 // str q1, [x2, #4400]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845c41 // str q1, [x2, #4464]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846c41 // str q1, [x2, #4528]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847c41 // str q1, [x2, #4592]
+	WORD $0x3dc22020 // ldr q0, [x1, #2176]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848041 // str q1, [x2, #4608]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849041 // str q1, [x2, #4672]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84a041 // str q1, [x2, #4736]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84b041 // str q1, [x2, #4800]
+	WORD $0x3dc22420 // ldr q0, [x1, #2192]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848441 // str q1, [x2, #4624]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849441 // str q1, [x2, #4688]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84a441 // str q1, [x2, #4752]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84b441 // str q1, [x2, #4816]
+	WORD $0x3dc22820 // ldr q0, [x1, #2208]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848841 // str q1, [x2, #4640]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849841 // str q1, [x2, #4704]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84a841 // str q1, [x2, #4768]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84b841 // str q1, [x2, #4832]
+	WORD $0x3dc22c20 // ldr q0, [x1, #2224]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848c41 // str q1, [x2, #4656]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849c41 // str q1, [x2, #4720]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84ac41 // str q1, [x2, #4784]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84bc41 // str q1, [x2, #4848]
+	WORD $0x3dc23020 // ldr q0, [x1, #2240]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84c041 // str q1, [x2, #4864]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84d041 // str q1, [x2, #4928]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84e041 // str q1, [x2, #4992]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84f041 // str q1, [x2, #5056]
+	WORD $0x3dc23420 // ldr q0, [x1, #2256]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84c441 // str q1, [x2, #4880]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84d441 // str q1, [x2, #4944]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84e441 // str q1, [x2, #5008]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84f441 // str q1, [x2, #5072]
+	WORD $0x3dc23820 // ldr q0, [x1, #2272]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84c841 // str q1, [x2, #4896]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84d841 // str q1, [x2, #4960]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84e841 // str q1, [x2, #5024]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84f841 // str q1, [x2, #5088]
+	WORD $0x3dc23c20 // ldr q0, [x1, #2288]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84cc41 // str q1, [x2, #4912]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84dc41 // str q1, [x2, #4976]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84ec41 // str q1, [x2, #5040]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84fc41 // str q1, [x2, #5104]
+	MOVD R2, R8
+	MOVD groupArgs_values(R0), R9
+	WORD $0x3dc0013e // ldr q30, [x9, #0]
+	MOVD $8, R13
+unpack314:
+	WORD $0x3dc00025 // ldr q5, [x1, #0]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01025 // ldr q5, [x1, #64]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800100 // str q0, [x8, #0]
+	WORD $0x3d801101 // str q1, [x8, #64]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804102 // str q2, [x8, #256]
+	WORD $0x3d805103 // str q3, [x8, #320]
+	WORD $0x3dc02025 // ldr q5, [x1, #128]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03025 // ldr q5, [x1, #192]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802100 // str q0, [x8, #128]
+	WORD $0x3d803101 // str q1, [x8, #192]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806102 // str q2, [x8, #384]
+	WORD $0x3d807103 // str q3, [x8, #448]
+	WORD $0x3dc00425 // ldr q5, [x1, #16]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800500 // str q0, [x8, #16]
+	WORD $0x3d801501 // str q1, [x8, #80]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804502 // str q2, [x8, #272]
+	WORD $0x3d805503 // str q3, [x8, #336]
+	WORD $0x3dc02425 // ldr q5, [x1, #144]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03425 // ldr q5, [x1, #208]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802500 // str q0, [x8, #144]
+	WORD $0x3d803501 // str q1, [x8, #208]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806502 // str q2, [x8, #400]
+	WORD $0x3d807503 // str q3, [x8, #464]
+	WORD $0x3dc00825 // ldr q5, [x1, #32]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01825 // ldr q5, [x1, #96]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800900 // str q0, [x8, #32]
+	WORD $0x3d801901 // str q1, [x8, #96]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804902 // str q2, [x8, #288]
+	WORD $0x3d805903 // str q3, [x8, #352]
+	WORD $0x3dc02825 // ldr q5, [x1, #160]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03825 // ldr q5, [x1, #224]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802900 // str q0, [x8, #160]
+	WORD $0x3d803901 // str q1, [x8, #224]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806902 // str q2, [x8, #416]
+	WORD $0x3d807903 // str q3, [x8, #480]
+	WORD $0x3dc00c25 // ldr q5, [x1, #48]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01c25 // ldr q5, [x1, #112]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800d00 // str q0, [x8, #48]
+	WORD $0x3d801d01 // str q1, [x8, #112]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804d02 // str q2, [x8, #304]
+	WORD $0x3d805d03 // str q3, [x8, #368]
+	WORD $0x3dc02c25 // ldr q5, [x1, #176]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03c25 // ldr q5, [x1, #240]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802d00 // str q0, [x8, #176]
+	WORD $0x3d803d01 // str q1, [x8, #240]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806d02 // str q2, [x8, #432]
+	WORD $0x3d807d03 // str q3, [x8, #496]
+	ADD $512, R8
+	ADD $256, R1
+	SUB $1, R13
+	CBNZ R13, unpack314
+	ADD $320, R1
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	MOVD groupArgs_rows(R0), R5
+rows4_316:
+	CMP $4, R5
+	BLT rowsNext315
+	// 4 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass317:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+block318:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc05141 // ldr q1, [x10, #320]
+	WORD $0x3dc0a142 // ldr q2, [x10, #640]
+	WORD $0x3dc0f143 // ldr q3, [x10, #960]
+	WORD $0x3dc00104 // ldr q4, [x8, #0]
+	WORD $0x3dc00505 // ldr q5, [x8, #16]
+	WORD $0x4f80e088 // sdot v8.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0a9 // sdot v9.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e08a // sdot v10.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0ab // sdot v11.4s, v5.16b, v1.4b[0]
+	WORD $0x4f82e08c // sdot v12.4s, v4.16b, v2.4b[0]
+	WORD $0x4f82e0ad // sdot v13.4s, v5.16b, v2.4b[0]
+	WORD $0x4f83e08e // sdot v14.4s, v4.16b, v3.4b[0]
+	WORD $0x4f83e0af // sdot v15.4s, v5.16b, v3.4b[0]
+	WORD $0x3dc01106 // ldr q6, [x8, #64]
+	WORD $0x3dc01507 // ldr q7, [x8, #80]
+	WORD $0x4fa0e0c8 // sdot v8.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0e9 // sdot v9.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa1e0ca // sdot v10.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0eb // sdot v11.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa2e0cc // sdot v12.4s, v6.16b, v2.4b[1]
+	WORD $0x4fa2e0ed // sdot v13.4s, v7.16b, v2.4b[1]
+	WORD $0x4fa3e0ce // sdot v14.4s, v6.16b, v3.4b[1]
+	WORD $0x4fa3e0ef // sdot v15.4s, v7.16b, v3.4b[1]
+	WORD $0x3dc02104 // ldr q4, [x8, #128]
+	WORD $0x3dc02505 // ldr q5, [x8, #144]
+	WORD $0x4f80e888 // sdot v8.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8a9 // sdot v9.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e88a // sdot v10.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8ab // sdot v11.4s, v5.16b, v1.4b[2]
+	WORD $0x4f82e88c // sdot v12.4s, v4.16b, v2.4b[2]
+	WORD $0x4f82e8ad // sdot v13.4s, v5.16b, v2.4b[2]
+	WORD $0x4f83e88e // sdot v14.4s, v4.16b, v3.4b[2]
+	WORD $0x4f83e8af // sdot v15.4s, v5.16b, v3.4b[2]
+	WORD $0x3dc03106 // ldr q6, [x8, #192]
+	WORD $0x3dc03507 // ldr q7, [x8, #208]
+	WORD $0x4fa0e8c8 // sdot v8.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8e9 // sdot v9.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa1e8ca // sdot v10.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8eb // sdot v11.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa2e8cc // sdot v12.4s, v6.16b, v2.4b[3]
+	WORD $0x4fa2e8ed // sdot v13.4s, v7.16b, v2.4b[3]
+	WORD $0x4fa3e8ce // sdot v14.4s, v6.16b, v3.4b[3]
+	WORD $0x4fa3e8ef // sdot v15.4s, v7.16b, v3.4b[3]
+	WORD $0x3dc40164 // ldr q4, [x11, #4096]
+	WORD $0x3dc40565 // ldr q5, [x11, #4112]
+	WORD $0x4ea49510 // mla v16.4s, v8.4s, v4.4s
+	WORD $0x4ea59531 // mla v17.4s, v9.4s, v5.4s
+	WORD $0x4ea49552 // mla v18.4s, v10.4s, v4.4s
+	WORD $0x4ea59573 // mla v19.4s, v11.4s, v5.4s
+	WORD $0x4ea49594 // mla v20.4s, v12.4s, v4.4s
+	WORD $0x4ea595b5 // mla v21.4s, v13.4s, v5.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc05541 // ldr q1, [x10, #336]
+	WORD $0x3dc0a542 // ldr q2, [x10, #656]
+	WORD $0x3dc0f543 // ldr q3, [x10, #976]
+	WORD $0x3dc04104 // ldr q4, [x8, #256]
+	WORD $0x3dc04505 // ldr q5, [x8, #272]
+	WORD $0x4f80e088 // sdot v8.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0a9 // sdot v9.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e08a // sdot v10.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0ab // sdot v11.4s, v5.16b, v1.4b[0]
+	WORD $0x4f82e08c // sdot v12.4s, v4.16b, v2.4b[0]
+	WORD $0x4f82e0ad // sdot v13.4s, v5.16b, v2.4b[0]
+	WORD $0x4f83e08e // sdot v14.4s, v4.16b, v3.4b[0]
+	WORD $0x4f83e0af // sdot v15.4s, v5.16b, v3.4b[0]
+	WORD $0x3dc05106 // ldr q6, [x8, #320]
+	WORD $0x3dc05507 // ldr q7, [x8, #336]
+	WORD $0x4fa0e0c8 // sdot v8.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0e9 // sdot v9.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa1e0ca // sdot v10.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0eb // sdot v11.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa2e0cc // sdot v12.4s, v6.16b, v2.4b[1]
+	WORD $0x4fa2e0ed // sdot v13.4s, v7.16b, v2.4b[1]
+	WORD $0x4fa3e0ce // sdot v14.4s, v6.16b, v3.4b[1]
+	WORD $0x4fa3e0ef // sdot v15.4s, v7.16b, v3.4b[1]
+	WORD $0x3dc06104 // ldr q4, [x8, #384]
+	WORD $0x3dc06505 // ldr q5, [x8, #400]
+	WORD $0x4f80e888 // sdot v8.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8a9 // sdot v9.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e88a // sdot v10.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8ab // sdot v11.4s, v5.16b, v1.4b[2]
+	WORD $0x4f82e88c // sdot v12.4s, v4.16b, v2.4b[2]
+	WORD $0x4f82e8ad // sdot v13.4s, v5.16b, v2.4b[2]
+	WORD $0x4f83e88e // sdot v14.4s, v4.16b, v3.4b[2]
+	WORD $0x4f83e8af // sdot v15.4s, v5.16b, v3.4b[2]
+	WORD $0x3dc07106 // ldr q6, [x8, #448]
+	WORD $0x3dc07507 // ldr q7, [x8, #464]
+	WORD $0x4fa0e8c8 // sdot v8.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8e9 // sdot v9.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa1e8ca // sdot v10.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8eb // sdot v11.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa2e8cc // sdot v12.4s, v6.16b, v2.4b[3]
+	WORD $0x4fa2e8ed // sdot v13.4s, v7.16b, v2.4b[3]
+	WORD $0x4fa3e8ce // sdot v14.4s, v6.16b, v3.4b[3]
+	WORD $0x4fa3e8ef // sdot v15.4s, v7.16b, v3.4b[3]
+	WORD $0x3dc41164 // ldr q4, [x11, #4160]
+	WORD $0x3dc41565 // ldr q5, [x11, #4176]
+	WORD $0x4ea49510 // mla v16.4s, v8.4s, v4.4s
+	WORD $0x4ea59531 // mla v17.4s, v9.4s, v5.4s
+	WORD $0x4ea49552 // mla v18.4s, v10.4s, v4.4s
+	WORD $0x4ea59573 // mla v19.4s, v11.4s, v5.4s
+	WORD $0x4ea49594 // mla v20.4s, v12.4s, v4.4s
+	WORD $0x4ea595b5 // mla v21.4s, v13.4s, v5.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block318
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
+	WORD $0xbd44f0c3 // ldr s3, [x6, #1264]
+	WORD $0x3dc682e4 // ldr q4, [x23, #6656]
+	WORD $0x3dc002c6 // ldr q6, [x22, #0]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e30cca6 // fmla v6.4s, v5.4s, v16.4s
+	WORD $0x3d8002c6 // str q6, [x22, #0]
+	WORD $0x3dc012c6 // ldr q6, [x22, #64]
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4e32cca6 // fmla v6.4s, v5.4s, v18.4s
+	WORD $0x3d8012c6 // str q6, [x22, #64]
+	WORD $0x3dc022c6 // ldr q6, [x22, #128]
+	WORD $0x4f829085 // fmul v5.4s, v4.4s, v2.s[0]
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x4e34cca6 // fmla v6.4s, v5.4s, v20.4s
+	WORD $0x3d8022c6 // str q6, [x22, #128]
+	WORD $0x3dc032c6 // ldr q6, [x22, #192]
+	WORD $0x4f839085 // fmul v5.4s, v4.4s, v3.s[0]
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x4e36cca6 // fmla v6.4s, v5.4s, v22.4s
+	WORD $0x3d8032c6 // str q6, [x22, #192]
+	WORD $0x3dc686e4 // ldr q4, [x23, #6672]
+	WORD $0x3dc006c6 // ldr q6, [x22, #16]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4e31cca6 // fmla v6.4s, v5.4s, v17.4s
+	WORD $0x3d8006c6 // str q6, [x22, #16]
+	WORD $0x3dc016c6 // ldr q6, [x22, #80]
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4e33cca6 // fmla v6.4s, v5.4s, v19.4s
+	WORD $0x3d8016c6 // str q6, [x22, #80]
+	WORD $0x3dc026c6 // ldr q6, [x22, #144]
+	WORD $0x4f829085 // fmul v5.4s, v4.4s, v2.s[0]
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4e35cca6 // fmla v6.4s, v5.4s, v21.4s
+	WORD $0x3d8026c6 // str q6, [x22, #144]
+	WORD $0x3dc036c6 // ldr q6, [x22, #208]
+	WORD $0x4f839085 // fmul v5.4s, v4.4s, v3.s[0]
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x4e37cca6 // fmla v6.4s, v5.4s, v23.4s
+	WORD $0x3d8036c6 // str q6, [x22, #208]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $256, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass317
+	ADD $1280, R6
+	ADD $256, R7
+	SUB $4, R5
+	JMP rows4_316
+rowsNext315:
+rows2_320:
+	CMP $2, R5
+	BLT rowsNext319
+	// 2 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+block322:
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc05141 // ldr q1, [x10, #320]
+	WORD $0x3dc00102 // ldr q2, [x8, #0]
+	WORD $0x3dc00503 // ldr q3, [x8, #16]
+	WORD $0x3dc00904 // ldr q4, [x8, #32]
+	WORD $0x3dc00d05 // ldr q5, [x8, #48]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0ad // sdot v13.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e04e // sdot v14.4s, v2.16b, v1.4b[0]
+	WORD $0x4f81e06f // sdot v15.4s, v3.16b, v1.4b[0]
+	WORD $0x4f81e090 // sdot v16.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0b1 // sdot v17.4s, v5.16b, v1.4b[0]
+	WORD $0x3dc01106 // ldr q6, [x8, #64]
+	WORD $0x3dc01507 // ldr q7, [x8, #80]
+	WORD $0x3dc01908 // ldr q8, [x8, #96]
+	WORD $0x3dc01d09 // ldr q9, [x8, #112]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x4fa0e12d // sdot v13.4s, v9.16b, v0.4b[1]
+	WORD $0x4fa1e0ce // sdot v14.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0ef // sdot v15.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa1e110 // sdot v16.4s, v8.16b, v1.4b[1]
+	WORD $0x4fa1e131 // sdot v17.4s, v9.16b, v1.4b[1]
+	WORD $0x3dc02102 // ldr q2, [x8, #128]
+	WORD $0x3dc02503 // ldr q3, [x8, #144]
+	WORD $0x3dc02904 // ldr q4, [x8, #160]
+	WORD $0x3dc02d05 // ldr q5, [x8, #176]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8ad // sdot v13.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e84e // sdot v14.4s, v2.16b, v1.4b[2]
+	WORD $0x4f81e86f // sdot v15.4s, v3.16b, v1.4b[2]
+	WORD $0x4f81e890 // sdot v16.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8b1 // sdot v17.4s, v5.16b, v1.4b[2]
+	WORD $0x3dc03106 // ldr q6, [x8, #192]
+	WORD $0x3dc03507 // ldr q7, [x8, #208]
+	WORD $0x3dc03908 // ldr q8, [x8, #224]
+	WORD $0x3dc03d09 // ldr q9, [x8, #240]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0x4fa0e92d // sdot v13.4s, v9.16b, v0.4b[3]
+	WORD $0x4fa1e8ce // sdot v14.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8ef // sdot v15.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa1e910 // sdot v16.4s, v8.16b, v1.4b[3]
+	WORD $0x4fa1e931 // sdot v17.4s, v9.16b, v1.4b[3]
+	WORD $0x3dc40162 // ldr q2, [x11, #4096]
+	WORD $0x3dc40563 // ldr q3, [x11, #4112]
+	WORD $0x3dc40964 // ldr q4, [x11, #4128]
+	WORD $0x3dc40d65 // ldr q5, [x11, #4144]
+	WORD $0x4ea29552 // mla v18.4s, v10.4s, v2.4s
+	WORD $0x4ea39573 // mla v19.4s, v11.4s, v3.4s
+	WORD $0x4ea49594 // mla v20.4s, v12.4s, v4.4s
+	WORD $0x4ea595b5 // mla v21.4s, v13.4s, v5.4s
+	WORD $0x4ea295d6 // mla v22.4s, v14.4s, v2.4s
+	WORD $0x4ea395f7 // mla v23.4s, v15.4s, v3.4s
+	WORD $0x4ea49618 // mla v24.4s, v16.4s, v4.4s
+	WORD $0x4ea59639 // mla v25.4s, v17.4s, v5.4s
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc05541 // ldr q1, [x10, #336]
+	WORD $0x3dc04102 // ldr q2, [x8, #256]
+	WORD $0x3dc04503 // ldr q3, [x8, #272]
+	WORD $0x3dc04904 // ldr q4, [x8, #288]
+	WORD $0x3dc04d05 // ldr q5, [x8, #304]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0ad // sdot v13.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e04e // sdot v14.4s, v2.16b, v1.4b[0]
+	WORD $0x4f81e06f // sdot v15.4s, v3.16b, v1.4b[0]
+	WORD $0x4f81e090 // sdot v16.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0b1 // sdot v17.4s, v5.16b, v1.4b[0]
+	WORD $0x3dc05106 // ldr q6, [x8, #320]
+	WORD $0x3dc05507 // ldr q7, [x8, #336]
+	WORD $0x3dc05908 // ldr q8, [x8, #352]
+	WORD $0x3dc05d09 // ldr q9, [x8, #368]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x4fa0e12d // sdot v13.4s, v9.16b, v0.4b[1]
+	WORD $0x4fa1e0ce // sdot v14.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0ef // sdot v15.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa1e110 // sdot v16.4s, v8.16b, v1.4b[1]
+	WORD $0x4fa1e131 // sdot v17.4s, v9.16b, v1.4b[1]
+	WORD $0x3dc06102 // ldr q2, [x8, #384]
+	WORD $0x3dc06503 // ldr q3, [x8, #400]
+	WORD $0x3dc06904 // ldr q4, [x8, #416]
+	WORD $0x3dc06d05 // ldr q5, [x8, #432]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8ad // sdot v13.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e84e // sdot v14.4s, v2.16b, v1.4b[2]
+	WORD $0x4f81e86f // sdot v15.4s, v3.16b, v1.4b[2]
+	WORD $0x4f81e890 // sdot v16.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8b1 // sdot v17.4s, v5.16b, v1.4b[2]
+	WORD $0x3dc07106 // ldr q6, [x8, #448]
+	WORD $0x3dc07507 // ldr q7, [x8, #464]
+	WORD $0x3dc07908 // ldr q8, [x8, #480]
+	WORD $0x3dc07d09 // ldr q9, [x8, #496]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0x4fa0e92d // sdot v13.4s, v9.16b, v0.4b[3]
+	WORD $0x4fa1e8ce // sdot v14.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8ef // sdot v15.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa1e910 // sdot v16.4s, v8.16b, v1.4b[3]
+	WORD $0x4fa1e931 // sdot v17.4s, v9.16b, v1.4b[3]
+	WORD $0x3dc41162 // ldr q2, [x11, #4160]
+	WORD $0x3dc41563 // ldr q3, [x11, #4176]
+	WORD $0x3dc41964 // ldr q4, [x11, #4192]
+	WORD $0x3dc41d65 // ldr q5, [x11, #4208]
+	WORD $0x4ea29552 // mla v18.4s, v10.4s, v2.4s
+	WORD $0x4ea39573 // mla v19.4s, v11.4s, v3.4s
+	WORD $0x4ea49594 // mla v20.4s, v12.4s, v4.4s
+	WORD $0x4ea595b5 // mla v21.4s, v13.4s, v5.4s
+	WORD $0x4ea295d6 // mla v22.4s, v14.4s, v2.4s
+	WORD $0x4ea395f7 // mla v23.4s, v15.4s, v3.4s
+	WORD $0x4ea49618 // mla v24.4s, v16.4s, v4.4s
+	WORD $0x4ea59639 // mla v25.4s, v17.4s, v5.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block322
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0x3dc682e2 // ldr q2, [x23, #6656]
+	WORD $0x3dc002c4 // ldr q4, [x22, #0]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4e32cc64 // fmla v4.4s, v3.4s, v18.4s
+	WORD $0x3d8002c4 // str q4, [x22, #0]
+	WORD $0x3dc012c4 // ldr q4, [x22, #64]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x4e36cc64 // fmla v4.4s, v3.4s, v22.4s
+	WORD $0x3d8012c4 // str q4, [x22, #64]
+	WORD $0x3dc686e2 // ldr q2, [x23, #6672]
+	WORD $0x3dc006c4 // ldr q4, [x22, #16]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4e33cc64 // fmla v4.4s, v3.4s, v19.4s
+	WORD $0x3d8006c4 // str q4, [x22, #16]
+	WORD $0x3dc016c4 // ldr q4, [x22, #80]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x4e37cc64 // fmla v4.4s, v3.4s, v23.4s
+	WORD $0x3d8016c4 // str q4, [x22, #80]
+	WORD $0x3dc68ae2 // ldr q2, [x23, #6688]
+	WORD $0x3dc00ac4 // ldr q4, [x22, #32]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x4e34cc64 // fmla v4.4s, v3.4s, v20.4s
+	WORD $0x3d800ac4 // str q4, [x22, #32]
+	WORD $0x3dc01ac4 // ldr q4, [x22, #96]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
+	WORD $0x4e38cc64 // fmla v4.4s, v3.4s, v24.4s
+	WORD $0x3d801ac4 // str q4, [x22, #96]
+	WORD $0x3dc68ee2 // ldr q2, [x23, #6704]
+	WORD $0x3dc00ec4 // ldr q4, [x22, #48]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4e35cc64 // fmla v4.4s, v3.4s, v21.4s
+	WORD $0x3d800ec4 // str q4, [x22, #48]
+	WORD $0x3dc01ec4 // ldr q4, [x22, #112]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x4e39cc64 // fmla v4.4s, v3.4s, v25.4s
+	WORD $0x3d801ec4 // str q4, [x22, #112]
+	ADD $640, R6
+	ADD $128, R7
+	SUB $2, R5
+	JMP rows2_320
+rowsNext319:
+rows1_324:
+	CMP $1, R5
+	BLT rowsNext323
+	// 1 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+block326:
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00101 // ldr q1, [x8, #0]
+	WORD $0x3dc00502 // ldr q2, [x8, #16]
+	WORD $0x3dc00903 // ldr q3, [x8, #32]
+	WORD $0x3dc00d04 // ldr q4, [x8, #48]
+	WORD $0x4f80e029 // sdot v9.4s, v1.16b, v0.4b[0]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x3dc01105 // ldr q5, [x8, #64]
+	WORD $0x3dc01506 // ldr q6, [x8, #80]
+	WORD $0x3dc01907 // ldr q7, [x8, #96]
+	WORD $0x3dc01d08 // ldr q8, [x8, #112]
+	WORD $0x4fa0e0a9 // sdot v9.4s, v5.16b, v0.4b[1]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x3dc02101 // ldr q1, [x8, #128]
+	WORD $0x3dc02502 // ldr q2, [x8, #144]
+	WORD $0x3dc02903 // ldr q3, [x8, #160]
+	WORD $0x3dc02d04 // ldr q4, [x8, #176]
+	WORD $0x4f80e829 // sdot v9.4s, v1.16b, v0.4b[2]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x3dc03105 // ldr q5, [x8, #192]
+	WORD $0x3dc03506 // ldr q6, [x8, #208]
+	WORD $0x3dc03907 // ldr q7, [x8, #224]
+	WORD $0x3dc03d08 // ldr q8, [x8, #240]
+	WORD $0x4fa0e8a9 // sdot v9.4s, v5.16b, v0.4b[3]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0x3dc40161 // ldr q1, [x11, #4096]
+	WORD $0x3dc40562 // ldr q2, [x11, #4112]
+	WORD $0x3dc40963 // ldr q3, [x11, #4128]
+	WORD $0x3dc40d64 // ldr q4, [x11, #4144]
+	WORD $0x4ea1952d // mla v13.4s, v9.4s, v1.4s
+	WORD $0x4ea2954e // mla v14.4s, v10.4s, v2.4s
+	WORD $0x4ea3956f // mla v15.4s, v11.4s, v3.4s
+	WORD $0x4ea49590 // mla v16.4s, v12.4s, v4.4s
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc04101 // ldr q1, [x8, #256]
+	WORD $0x3dc04502 // ldr q2, [x8, #272]
+	WORD $0x3dc04903 // ldr q3, [x8, #288]
+	WORD $0x3dc04d04 // ldr q4, [x8, #304]
+	WORD $0x4f80e029 // sdot v9.4s, v1.16b, v0.4b[0]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x3dc05105 // ldr q5, [x8, #320]
+	WORD $0x3dc05506 // ldr q6, [x8, #336]
+	WORD $0x3dc05907 // ldr q7, [x8, #352]
+	WORD $0x3dc05d08 // ldr q8, [x8, #368]
+	WORD $0x4fa0e0a9 // sdot v9.4s, v5.16b, v0.4b[1]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x3dc06101 // ldr q1, [x8, #384]
+	WORD $0x3dc06502 // ldr q2, [x8, #400]
+	WORD $0x3dc06903 // ldr q3, [x8, #416]
+	WORD $0x3dc06d04 // ldr q4, [x8, #432]
+	WORD $0x4f80e829 // sdot v9.4s, v1.16b, v0.4b[2]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x3dc07105 // ldr q5, [x8, #448]
+	WORD $0x3dc07506 // ldr q6, [x8, #464]
+	WORD $0x3dc07907 // ldr q7, [x8, #480]
+	WORD $0x3dc07d08 // ldr q8, [x8, #496]
+	WORD $0x4fa0e8a9 // sdot v9.4s, v5.16b, v0.4b[3]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0x3dc41161 // ldr q1, [x11, #4160]
+	WORD $0x3dc41562 // ldr q2, [x11, #4176]
+	WORD $0x3dc41963 // ldr q3, [x11, #4192]
+	WORD $0x3dc41d64 // ldr q4, [x11, #4208]
+	WORD $0x4ea1952d // mla v13.4s, v9.4s, v1.4s
+	WORD $0x4ea2954e // mla v14.4s, v10.4s, v2.4s
+	WORD $0x4ea3956f // mla v15.4s, v11.4s, v3.4s
+	WORD $0x4ea49590 // mla v16.4s, v12.4s, v4.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block326
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
+	WORD $0x3dc002c3 // ldr q3, [x22, #0]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dcc43 // fmla v3.4s, v2.4s, v13.4s
+	WORD $0x3d8002c3 // str q3, [x22, #0]
+	WORD $0x3dc686e1 // ldr q1, [x23, #6672]
+	WORD $0x3dc006c3 // ldr q3, [x22, #16]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2ecc43 // fmla v3.4s, v2.4s, v14.4s
+	WORD $0x3d8006c3 // str q3, [x22, #16]
+	WORD $0x3dc68ae1 // ldr q1, [x23, #6688]
+	WORD $0x3dc00ac3 // ldr q3, [x22, #32]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fcc43 // fmla v3.4s, v2.4s, v15.4s
+	WORD $0x3d800ac3 // str q3, [x22, #32]
+	WORD $0x3dc68ee1 // ldr q1, [x23, #6704]
+	WORD $0x3dc00ec3 // ldr q3, [x22, #48]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e30cc43 // fmla v3.4s, v2.4s, v16.4s
+	WORD $0x3d800ec3 // str q3, [x22, #48]
+	ADD $320, R6
+	ADD $64, R7
+	SUB $1, R5
+rowsNext323:
+next299:
+	MOVD groupArgs_next(R0), R8
+	ADD R8, R3
+	SUB $1, R4
+	JMP super298
+done300:
+	RET
+
+// func groupGrid7DotProd(a *groupArgs)
+TEXT ·groupGrid7DotProd(SB), NOSPLIT, $0-8
+	MOVD a+0(FP), R0
+	MOVD groupArgs_w(R0), R1
+	MOVD groupArgs_panel(R0), R2
+	MOVD groupArgs_acts(R0), R3
+	MOVD groupArgs_blocks(R0), R4
+super327:
+	CMP $0, R4
+	BLE done329
+	MOVD groupArgs_rows(R0), R5
+	CMP $4, R5
+	BGT more330
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	WORD $0x3dc24020 // ldr q0, [x1, #2304]
+	WORD $0x3d868040 // str q0, [x2, #6656]
+	WORD $0x3dc24420 // ldr q0, [x1, #2320]
+	WORD $0x3d868440 // str q0, [x2, #6672]
+	WORD $0x3dc24820 // ldr q0, [x1, #2336]
+	WORD $0x3d868840 // str q0, [x2, #6688]
+	WORD $0x3dc24c20 // ldr q0, [x1, #2352]
+	WORD $0x3d868c40 // str q0, [x2, #6704]
+	WORD $0x3dc20020 // ldr q0, [x1, #2048]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840041 // str q1, [x2, #4096]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841041 // str q1, [x2, #4160]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842041 // str q1, [x2, #4224]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843041 // str q1, [x2, #4288]
+	WORD $0x3dc20420 // ldr q0, [x1, #2064]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840441 // str q1, [x2, #4112]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841441 // str q1, [x2, #4176]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842441 // str q1, [x2, #4240]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843441 // str q1, [x2, #4304]
+	WORD $0x3dc20820 // ldr q0, [x1, #2080]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840841 // str q1, [x2, #4128]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841841 // str q1, [x2, #4192]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842841 // str q1, [x2, #4256]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843841 // str q1, [x2, #4320]
+	WORD $0x3dc20c20 // ldr q0, [x1, #2096]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840c41 // str q1, [x2, #4144]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841c41 // str q1, [x2, #4208]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842c41 // str q1, [x2, #4272]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843c41 // str q1, [x2, #4336]
+	WORD $0x3dc21020 // ldr q0, [x1, #2112]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844041 // str q1, [x2, #4352]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845041 // str q1, [x2, #4416]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846041 // str q1, [x2, #4480]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847041 // str q1, [x2, #4544]
+	WORD $0x3dc21420 // ldr q0, [x1, #2128]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844441 // str q1, [x2, #4368]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845441 // str q1, [x2, #4432]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846441 // str q1, [x2, #4496]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847441 // str q1, [x2, #4560]
+	WORD $0x3dc21820 // ldr q0, [x1, #2144]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844841 // str q1, [x2, #4384]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845841 // str q1, [x2, #4448]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846841 // str q1, [x2, #4512]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847841 // str q1, [x2, #4576]
+	WORD $0x3dc21c20 // ldr q0, [x1, #2160]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844c41 // str q1, [x2, #4400]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845c41 // str q1, [x2, #4464]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846c41 // str q1, [x2, #4528]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847c41 // str q1, [x2, #4592]
+	WORD $0x3dc22020 // ldr q0, [x1, #2176]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848041 // str q1, [x2, #4608]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849041 // str q1, [x2, #4672]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84a041 // str q1, [x2, #4736]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84b041 // str q1, [x2, #4800]
+	WORD $0x3dc22420 // ldr q0, [x1, #2192]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848441 // str q1, [x2, #4624]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849441 // str q1, [x2, #4688]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84a441 // str q1, [x2, #4752]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84b441 // str q1, [x2, #4816]
+	WORD $0x3dc22820 // ldr q0, [x1, #2208]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848841 // str q1, [x2, #4640]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849841 // str q1, [x2, #4704]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84a841 // str q1, [x2, #4768]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84b841 // str q1, [x2, #4832]
+	WORD $0x3dc22c20 // ldr q0, [x1, #2224]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848c41 // str q1, [x2, #4656]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849c41 // str q1, [x2, #4720]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84ac41 // str q1, [x2, #4784]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84bc41 // str q1, [x2, #4848]
+	WORD $0x3dc23020 // ldr q0, [x1, #2240]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84c041 // str q1, [x2, #4864]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84d041 // str q1, [x2, #4928]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84e041 // str q1, [x2, #4992]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84f041 // str q1, [x2, #5056]
+	WORD $0x3dc23420 // ldr q0, [x1, #2256]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84c441 // str q1, [x2, #4880]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84d441 // str q1, [x2, #4944]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84e441 // str q1, [x2, #5008]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84f441 // str q1, [x2, #5072]
+	WORD $0x3dc23820 // ldr q0, [x1, #2272]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84c841 // str q1, [x2, #4896]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84d841 // str q1, [x2, #4960]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84e841 // str q1, [x2, #5024]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84f841 // str q1, [x2, #5088]
+	WORD $0x3dc23c20 // ldr q0, [x1, #2288]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84cc41 // str q1, [x2, #4912]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84dc41 // str q1, [x2, #4976]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84ec41 // str q1, [x2, #5040]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84fc41 // str q1, [x2, #5104]
+	ADD $0, R1, R20
+	ADD $2368, R1
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	CMP $4, R5
+	BNE rowsNext331
+	// 4 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $4, R24
+pass332:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	MOVD groupArgs_values(R0), R9
+	WORD $0x3dc0013e // ldr q30, [x9, #0]
+	MOVD R21, R8
+	MOVD $8, R13
+block333:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x3dc05142 // ldr q2, [x10, #320]
+	WORD $0x3dc05543 // ldr q3, [x10, #336]
+	WORD $0x3dc0a144 // ldr q4, [x10, #640]
+	WORD $0x3dc0a545 // ldr q5, [x10, #656]
+	WORD $0x3dc0f146 // ldr q6, [x10, #960]
+	WORD $0x3dc0f547 // ldr q7, [x10, #976]
+	PRFM 8192(R8), PLDL1KEEP
+	WORD $0x3dc00114 // ldr q20, [x8, #0]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4f80e288 // sdot v8.4s, v20.16b, v0.4b[0]
+	WORD $0x4f82e289 // sdot v9.4s, v20.16b, v2.4b[0]
+	WORD $0x4f84e28a // sdot v10.4s, v20.16b, v4.4b[0]
+	WORD $0x4f86e28b // sdot v11.4s, v20.16b, v6.4b[0]
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4f81e2ac // sdot v12.4s, v21.16b, v1.4b[0]
+	WORD $0x4f83e2ad // sdot v13.4s, v21.16b, v3.4b[0]
+	WORD $0x4f85e2ae // sdot v14.4s, v21.16b, v5.4b[0]
+	WORD $0x4f87e2af // sdot v15.4s, v21.16b, v7.4b[0]
+	PRFM 8256(R8), PLDL1KEEP
+	WORD $0x3dc01114 // ldr q20, [x8, #64]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4fa0e288 // sdot v8.4s, v20.16b, v0.4b[1]
+	WORD $0x4fa2e289 // sdot v9.4s, v20.16b, v2.4b[1]
+	WORD $0x4fa4e28a // sdot v10.4s, v20.16b, v4.4b[1]
+	WORD $0x4fa6e28b // sdot v11.4s, v20.16b, v6.4b[1]
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4fa1e2ac // sdot v12.4s, v21.16b, v1.4b[1]
+	WORD $0x4fa3e2ad // sdot v13.4s, v21.16b, v3.4b[1]
+	WORD $0x4fa5e2ae // sdot v14.4s, v21.16b, v5.4b[1]
+	WORD $0x4fa7e2af // sdot v15.4s, v21.16b, v7.4b[1]
+	PRFM 8320(R8), PLDL1KEEP
+	WORD $0x3dc02114 // ldr q20, [x8, #128]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4f80ea88 // sdot v8.4s, v20.16b, v0.4b[2]
+	WORD $0x4f82ea89 // sdot v9.4s, v20.16b, v2.4b[2]
+	WORD $0x4f84ea8a // sdot v10.4s, v20.16b, v4.4b[2]
+	WORD $0x4f86ea8b // sdot v11.4s, v20.16b, v6.4b[2]
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4f81eaac // sdot v12.4s, v21.16b, v1.4b[2]
+	WORD $0x4f83eaad // sdot v13.4s, v21.16b, v3.4b[2]
+	WORD $0x4f85eaae // sdot v14.4s, v21.16b, v5.4b[2]
+	WORD $0x4f87eaaf // sdot v15.4s, v21.16b, v7.4b[2]
+	PRFM 8384(R8), PLDL1KEEP
+	WORD $0x3dc03114 // ldr q20, [x8, #192]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4fa0ea88 // sdot v8.4s, v20.16b, v0.4b[3]
+	WORD $0x4fa2ea89 // sdot v9.4s, v20.16b, v2.4b[3]
+	WORD $0x4fa4ea8a // sdot v10.4s, v20.16b, v4.4b[3]
+	WORD $0x4fa6ea8b // sdot v11.4s, v20.16b, v6.4b[3]
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4fa1eaac // sdot v12.4s, v21.16b, v1.4b[3]
+	WORD $0x4fa3eaad // sdot v13.4s, v21.16b, v3.4b[3]
+	WORD $0x4fa5eaae // sdot v14.4s, v21.16b, v5.4b[3]
+	WORD $0x4fa7eaaf // sdot v15.4s, v21.16b, v7.4b[3]
+	WORD $0x3dc40174 // ldr q20, [x11, #4096]
+	WORD $0x4eb49510 // mla v16.4s, v8.4s, v20.4s
+	WORD $0x4eb49531 // mla v17.4s, v9.4s, v20.4s
+	WORD $0x4eb49552 // mla v18.4s, v10.4s, v20.4s
+	WORD $0x4eb49573 // mla v19.4s, v11.4s, v20.4s
+	WORD $0x3dc41174 // ldr q20, [x11, #4160]
+	WORD $0x4eb49590 // mla v16.4s, v12.4s, v20.4s
+	WORD $0x4eb495b1 // mla v17.4s, v13.4s, v20.4s
+	WORD $0x4eb495d2 // mla v18.4s, v14.4s, v20.4s
+	WORD $0x4eb495f3 // mla v19.4s, v15.4s, v20.4s
+	ADD $256, R8
+	ADD $32, R10
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block333
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
+	WORD $0xbd44f0c3 // ldr s3, [x6, #1264]
+	WORD $0x3dc682e4 // ldr q4, [x23, #6656]
+	WORD $0x3dc002c6 // ldr q6, [x22, #0]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e30cca6 // fmla v6.4s, v5.4s, v16.4s
+	WORD $0x3d8002c6 // str q6, [x22, #0]
+	WORD $0x3dc012c6 // ldr q6, [x22, #64]
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4e31cca6 // fmla v6.4s, v5.4s, v17.4s
+	WORD $0x3d8012c6 // str q6, [x22, #64]
+	WORD $0x3dc022c6 // ldr q6, [x22, #128]
+	WORD $0x4f829085 // fmul v5.4s, v4.4s, v2.s[0]
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4e32cca6 // fmla v6.4s, v5.4s, v18.4s
+	WORD $0x3d8022c6 // str q6, [x22, #128]
+	WORD $0x3dc032c6 // ldr q6, [x22, #192]
+	WORD $0x4f839085 // fmul v5.4s, v4.4s, v3.s[0]
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4e33cca6 // fmla v6.4s, v5.4s, v19.4s
+	WORD $0x3d8032c6 // str q6, [x22, #192]
+	ADD $16, R21
+	ADD $16, R22
+	ADD $16, R23
+	ADD $128, R25
+	ADD $16, R26
+	SUB $1, R24
+	CBNZ R24, pass332
+	JMP next328
+rowsNext331:
+	CMP $3, R5
+	BNE rowsNext334
+	// 3 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $4, R24
+pass335:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	MOVD groupArgs_values(R0), R9
+	WORD $0x3dc0013e // ldr q30, [x9, #0]
+	MOVD R21, R8
+	MOVD $8, R13
+block336:
+	WORD $0x4f00e406 // movi v6.16b, #0
+	WORD $0x4f00e407 // movi v7.16b, #0
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x3dc05142 // ldr q2, [x10, #320]
+	WORD $0x3dc05543 // ldr q3, [x10, #336]
+	WORD $0x3dc0a144 // ldr q4, [x10, #640]
+	WORD $0x3dc0a545 // ldr q5, [x10, #656]
+	PRFM 8192(R8), PLDL1KEEP
+	WORD $0x3dc0010f // ldr q15, [x8, #0]
+	WORD $0x6f0c05f0 // ushr v16.16b, v15.16b, #4
+	WORD $0x4e3f1def // and v15.16b, v15.16b, v31.16b
+	WORD $0x4e0f03cf // tbl v15.16b, {v30.16b}, v15.16b
+	WORD $0x4f80e1e6 // sdot v6.4s, v15.16b, v0.4b[0]
+	WORD $0x4f82e1e7 // sdot v7.4s, v15.16b, v2.4b[0]
+	WORD $0x4f84e1e8 // sdot v8.4s, v15.16b, v4.4b[0]
+	WORD $0x4e1003d0 // tbl v16.16b, {v30.16b}, v16.16b
+	WORD $0x4f81e209 // sdot v9.4s, v16.16b, v1.4b[0]
+	WORD $0x4f83e20a // sdot v10.4s, v16.16b, v3.4b[0]
+	WORD $0x4f85e20b // sdot v11.4s, v16.16b, v5.4b[0]
+	PRFM 8256(R8), PLDL1KEEP
+	WORD $0x3dc0110f // ldr q15, [x8, #64]
+	WORD $0x6f0c05f0 // ushr v16.16b, v15.16b, #4
+	WORD $0x4e3f1def // and v15.16b, v15.16b, v31.16b
+	WORD $0x4e0f03cf // tbl v15.16b, {v30.16b}, v15.16b
+	WORD $0x4fa0e1e6 // sdot v6.4s, v15.16b, v0.4b[1]
+	WORD $0x4fa2e1e7 // sdot v7.4s, v15.16b, v2.4b[1]
+	WORD $0x4fa4e1e8 // sdot v8.4s, v15.16b, v4.4b[1]
+	WORD $0x4e1003d0 // tbl v16.16b, {v30.16b}, v16.16b
+	WORD $0x4fa1e209 // sdot v9.4s, v16.16b, v1.4b[1]
+	WORD $0x4fa3e20a // sdot v10.4s, v16.16b, v3.4b[1]
+	WORD $0x4fa5e20b // sdot v11.4s, v16.16b, v5.4b[1]
+	PRFM 8320(R8), PLDL1KEEP
+	WORD $0x3dc0210f // ldr q15, [x8, #128]
+	WORD $0x6f0c05f0 // ushr v16.16b, v15.16b, #4
+	WORD $0x4e3f1def // and v15.16b, v15.16b, v31.16b
+	WORD $0x4e0f03cf // tbl v15.16b, {v30.16b}, v15.16b
+	WORD $0x4f80e9e6 // sdot v6.4s, v15.16b, v0.4b[2]
+	WORD $0x4f82e9e7 // sdot v7.4s, v15.16b, v2.4b[2]
+	WORD $0x4f84e9e8 // sdot v8.4s, v15.16b, v4.4b[2]
+	WORD $0x4e1003d0 // tbl v16.16b, {v30.16b}, v16.16b
+	WORD $0x4f81ea09 // sdot v9.4s, v16.16b, v1.4b[2]
+	WORD $0x4f83ea0a // sdot v10.4s, v16.16b, v3.4b[2]
+	WORD $0x4f85ea0b // sdot v11.4s, v16.16b, v5.4b[2]
+	PRFM 8384(R8), PLDL1KEEP
+	WORD $0x3dc0310f // ldr q15, [x8, #192]
+	WORD $0x6f0c05f0 // ushr v16.16b, v15.16b, #4
+	WORD $0x4e3f1def // and v15.16b, v15.16b, v31.16b
+	WORD $0x4e0f03cf // tbl v15.16b, {v30.16b}, v15.16b
+	WORD $0x4fa0e9e6 // sdot v6.4s, v15.16b, v0.4b[3]
+	WORD $0x4fa2e9e7 // sdot v7.4s, v15.16b, v2.4b[3]
+	WORD $0x4fa4e9e8 // sdot v8.4s, v15.16b, v4.4b[3]
+	WORD $0x4e1003d0 // tbl v16.16b, {v30.16b}, v16.16b
+	WORD $0x4fa1ea09 // sdot v9.4s, v16.16b, v1.4b[3]
+	WORD $0x4fa3ea0a // sdot v10.4s, v16.16b, v3.4b[3]
+	WORD $0x4fa5ea0b // sdot v11.4s, v16.16b, v5.4b[3]
+	WORD $0x3dc4016f // ldr q15, [x11, #4096]
+	WORD $0x4eaf94cc // mla v12.4s, v6.4s, v15.4s
+	WORD $0x4eaf94ed // mla v13.4s, v7.4s, v15.4s
+	WORD $0x4eaf950e // mla v14.4s, v8.4s, v15.4s
+	WORD $0x3dc4116f // ldr q15, [x11, #4160]
+	WORD $0x4eaf952c // mla v12.4s, v9.4s, v15.4s
+	WORD $0x4eaf954d // mla v13.4s, v10.4s, v15.4s
+	WORD $0x4eaf956e // mla v14.4s, v11.4s, v15.4s
+	ADD $256, R8
+	ADD $32, R10
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block336
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
+	WORD $0x3dc682e3 // ldr q3, [x23, #6656]
+	WORD $0x3dc002c5 // ldr q5, [x22, #0]
+	WORD $0x4f809064 // fmul v4.4s, v3.4s, v0.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2ccc85 // fmla v5.4s, v4.4s, v12.4s
+	WORD $0x3d8002c5 // str q5, [x22, #0]
+	WORD $0x3dc012c5 // ldr q5, [x22, #64]
+	WORD $0x4f819064 // fmul v4.4s, v3.4s, v1.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dcc85 // fmla v5.4s, v4.4s, v13.4s
+	WORD $0x3d8012c5 // str q5, [x22, #64]
+	WORD $0x3dc022c5 // ldr q5, [x22, #128]
+	WORD $0x4f829064 // fmul v4.4s, v3.4s, v2.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2ecc85 // fmla v5.4s, v4.4s, v14.4s
+	WORD $0x3d8022c5 // str q5, [x22, #128]
+	ADD $16, R21
+	ADD $16, R22
+	ADD $16, R23
+	ADD $128, R25
+	ADD $16, R26
+	SUB $1, R24
+	CBNZ R24, pass335
+	JMP next328
+rowsNext334:
+	CMP $2, R5
+	BNE rowsNext337
+	// 2 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass338:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	MOVD groupArgs_values(R0), R9
+	WORD $0x3dc0013e // ldr q30, [x9, #0]
+	MOVD R21, R8
+	MOVD $8, R13
+block339:
+	WORD $0x4f00e404 // movi v4.16b, #0
+	WORD $0x4f00e405 // movi v5.16b, #0
+	WORD $0x4f00e406 // movi v6.16b, #0
+	WORD $0x4f00e407 // movi v7.16b, #0
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x3dc05142 // ldr q2, [x10, #320]
+	WORD $0x3dc05543 // ldr q3, [x10, #336]
+	PRFM 8192(R8), PLDL1KEEP
+	WORD $0x3dc00110 // ldr q16, [x8, #0]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4e1003d0 // tbl v16.16b, {v30.16b}, v16.16b
+	WORD $0x4f80e204 // sdot v4.4s, v16.16b, v0.4b[0]
+	WORD $0x4f82e206 // sdot v6.4s, v16.16b, v2.4b[0]
+	WORD $0x4e1103d1 // tbl v17.16b, {v30.16b}, v17.16b
+	WORD $0x4f81e228 // sdot v8.4s, v17.16b, v1.4b[0]
+	WORD $0x4f83e22a // sdot v10.4s, v17.16b, v3.4b[0]
+	WORD $0x3dc00512 // ldr q18, [x8, #16]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4e1203d2 // tbl v18.16b, {v30.16b}, v18.16b
+	WORD $0x4f80e245 // sdot v5.4s, v18.16b, v0.4b[0]
+	WORD $0x4f82e247 // sdot v7.4s, v18.16b, v2.4b[0]
+	WORD $0x4e1303d3 // tbl v19.16b, {v30.16b}, v19.16b
+	WORD $0x4f81e269 // sdot v9.4s, v19.16b, v1.4b[0]
+	WORD $0x4f83e26b // sdot v11.4s, v19.16b, v3.4b[0]
+	PRFM 8256(R8), PLDL1KEEP
+	WORD $0x3dc01110 // ldr q16, [x8, #64]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4e1003d0 // tbl v16.16b, {v30.16b}, v16.16b
+	WORD $0x4fa0e204 // sdot v4.4s, v16.16b, v0.4b[1]
+	WORD $0x4fa2e206 // sdot v6.4s, v16.16b, v2.4b[1]
+	WORD $0x4e1103d1 // tbl v17.16b, {v30.16b}, v17.16b
+	WORD $0x4fa1e228 // sdot v8.4s, v17.16b, v1.4b[1]
+	WORD $0x4fa3e22a // sdot v10.4s, v17.16b, v3.4b[1]
+	WORD $0x3dc01512 // ldr q18, [x8, #80]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4e1203d2 // tbl v18.16b, {v30.16b}, v18.16b
+	WORD $0x4fa0e245 // sdot v5.4s, v18.16b, v0.4b[1]
+	WORD $0x4fa2e247 // sdot v7.4s, v18.16b, v2.4b[1]
+	WORD $0x4e1303d3 // tbl v19.16b, {v30.16b}, v19.16b
+	WORD $0x4fa1e269 // sdot v9.4s, v19.16b, v1.4b[1]
+	WORD $0x4fa3e26b // sdot v11.4s, v19.16b, v3.4b[1]
+	PRFM 8320(R8), PLDL1KEEP
+	WORD $0x3dc02110 // ldr q16, [x8, #128]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4e1003d0 // tbl v16.16b, {v30.16b}, v16.16b
+	WORD $0x4f80ea04 // sdot v4.4s, v16.16b, v0.4b[2]
+	WORD $0x4f82ea06 // sdot v6.4s, v16.16b, v2.4b[2]
+	WORD $0x4e1103d1 // tbl v17.16b, {v30.16b}, v17.16b
+	WORD $0x4f81ea28 // sdot v8.4s, v17.16b, v1.4b[2]
+	WORD $0x4f83ea2a // sdot v10.4s, v17.16b, v3.4b[2]
+	WORD $0x3dc02512 // ldr q18, [x8, #144]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4e1203d2 // tbl v18.16b, {v30.16b}, v18.16b
+	WORD $0x4f80ea45 // sdot v5.4s, v18.16b, v0.4b[2]
+	WORD $0x4f82ea47 // sdot v7.4s, v18.16b, v2.4b[2]
+	WORD $0x4e1303d3 // tbl v19.16b, {v30.16b}, v19.16b
+	WORD $0x4f81ea69 // sdot v9.4s, v19.16b, v1.4b[2]
+	WORD $0x4f83ea6b // sdot v11.4s, v19.16b, v3.4b[2]
+	PRFM 8384(R8), PLDL1KEEP
+	WORD $0x3dc03110 // ldr q16, [x8, #192]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4e1003d0 // tbl v16.16b, {v30.16b}, v16.16b
+	WORD $0x4fa0ea04 // sdot v4.4s, v16.16b, v0.4b[3]
+	WORD $0x4fa2ea06 // sdot v6.4s, v16.16b, v2.4b[3]
+	WORD $0x4e1103d1 // tbl v17.16b, {v30.16b}, v17.16b
+	WORD $0x4fa1ea28 // sdot v8.4s, v17.16b, v1.4b[3]
+	WORD $0x4fa3ea2a // sdot v10.4s, v17.16b, v3.4b[3]
+	WORD $0x3dc03512 // ldr q18, [x8, #208]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4e1203d2 // tbl v18.16b, {v30.16b}, v18.16b
+	WORD $0x4fa0ea45 // sdot v5.4s, v18.16b, v0.4b[3]
+	WORD $0x4fa2ea47 // sdot v7.4s, v18.16b, v2.4b[3]
+	WORD $0x4e1303d3 // tbl v19.16b, {v30.16b}, v19.16b
+	WORD $0x4fa1ea69 // sdot v9.4s, v19.16b, v1.4b[3]
+	WORD $0x4fa3ea6b // sdot v11.4s, v19.16b, v3.4b[3]
+	WORD $0x3dc40170 // ldr q16, [x11, #4096]
+	WORD $0x4eb0948c // mla v12.4s, v4.4s, v16.4s
+	WORD $0x4eb094ce // mla v14.4s, v6.4s, v16.4s
+	WORD $0x3dc40570 // ldr q16, [x11, #4112]
+	WORD $0x4eb094ad // mla v13.4s, v5.4s, v16.4s
+	WORD $0x4eb094ef // mla v15.4s, v7.4s, v16.4s
+	WORD $0x3dc41170 // ldr q16, [x11, #4160]
+	WORD $0x4eb0950c // mla v12.4s, v8.4s, v16.4s
+	WORD $0x4eb0954e // mla v14.4s, v10.4s, v16.4s
+	WORD $0x3dc41570 // ldr q16, [x11, #4176]
+	WORD $0x4eb0952d // mla v13.4s, v9.4s, v16.4s
+	WORD $0x4eb0956f // mla v15.4s, v11.4s, v16.4s
+	ADD $256, R8
+	ADD $32, R10
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block339
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0x3dc682e2 // ldr q2, [x23, #6656]
+	WORD $0x3dc002c4 // ldr q4, [x22, #0]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2ccc64 // fmla v4.4s, v3.4s, v12.4s
+	WORD $0x3d8002c4 // str q4, [x22, #0]
+	WORD $0x3dc012c4 // ldr q4, [x22, #64]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2ecc64 // fmla v4.4s, v3.4s, v14.4s
+	WORD $0x3d8012c4 // str q4, [x22, #64]
+	WORD $0x3dc686e2 // ldr q2, [x23, #6672]
+	WORD $0x3dc006c4 // ldr q4, [x22, #16]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dcc64 // fmla v4.4s, v3.4s, v13.4s
+	WORD $0x3d8006c4 // str q4, [x22, #16]
+	WORD $0x3dc016c4 // ldr q4, [x22, #80]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fcc64 // fmla v4.4s, v3.4s, v15.4s
+	WORD $0x3d8016c4 // str q4, [x22, #80]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $256, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass338
+	JMP next328
+rowsNext337:
+	CMP $1, R5
+	BNE rowsNext340
+	// 1 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	MOVD groupArgs_values(R0), R9
+	WORD $0x3dc0013e // ldr q30, [x9, #0]
+	MOVD R21, R8
+	MOVD $8, R13
+block342:
+	WORD $0x4f00e402 // movi v2.16b, #0
+	WORD $0x4f00e403 // movi v3.16b, #0
+	WORD $0x4f00e404 // movi v4.16b, #0
+	WORD $0x4f00e405 // movi v5.16b, #0
+	WORD $0x4f00e406 // movi v6.16b, #0
+	WORD $0x4f00e407 // movi v7.16b, #0
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	PRFM 8192(R8), PLDL1KEEP
+	WORD $0x3dc0010e // ldr q14, [x8, #0]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4e0e03ce // tbl v14.16b, {v30.16b}, v14.16b
+	WORD $0x4f80e1c2 // sdot v2.4s, v14.16b, v0.4b[0]
+	WORD $0x4e0f03cf // tbl v15.16b, {v30.16b}, v15.16b
+	WORD $0x4f81e1e6 // sdot v6.4s, v15.16b, v1.4b[0]
+	WORD $0x3dc00510 // ldr q16, [x8, #16]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4e1003d0 // tbl v16.16b, {v30.16b}, v16.16b
+	WORD $0x4f80e203 // sdot v3.4s, v16.16b, v0.4b[0]
+	WORD $0x4e1103d1 // tbl v17.16b, {v30.16b}, v17.16b
+	WORD $0x4f81e227 // sdot v7.4s, v17.16b, v1.4b[0]
+	WORD $0x3dc0090e // ldr q14, [x8, #32]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4e0e03ce // tbl v14.16b, {v30.16b}, v14.16b
+	WORD $0x4f80e1c4 // sdot v4.4s, v14.16b, v0.4b[0]
+	WORD $0x4e0f03cf // tbl v15.16b, {v30.16b}, v15.16b
+	WORD $0x4f81e1e8 // sdot v8.4s, v15.16b, v1.4b[0]
+	WORD $0x3dc00d10 // ldr q16, [x8, #48]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4e1003d0 // tbl v16.16b, {v30.16b}, v16.16b
+	WORD $0x4f80e205 // sdot v5.4s, v16.16b, v0.4b[0]
+	WORD $0x4e1103d1 // tbl v17.16b, {v30.16b}, v17.16b
+	WORD $0x4f81e229 // sdot v9.4s, v17.16b, v1.4b[0]
+	PRFM 8256(R8), PLDL1KEEP
+	WORD $0x3dc0110e // ldr q14, [x8, #64]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4e0e03ce // tbl v14.16b, {v30.16b}, v14.16b
+	WORD $0x4fa0e1c2 // sdot v2.4s, v14.16b, v0.4b[1]
+	WORD $0x4e0f03cf // tbl v15.16b, {v30.16b}, v15.16b
+	WORD $0x4fa1e1e6 // sdot v6.4s, v15.16b, v1.4b[1]
+	WORD $0x3dc01510 // ldr q16, [x8, #80]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4e1003d0 // tbl v16.16b, {v30.16b}, v16.16b
+	WORD $0x4fa0e203 // sdot v3.4s, v16.16b, v0.4b[1]
+	WORD $0x4e1103d1 // tbl v17.16b, {v30.16b}, v17.16b
+	WORD $0x4fa1e227 // sdot v7.4s, v17.16b, v1.4b[1]
+	WORD $0x3dc0190e // ldr q14, [x8, #96]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4e0e03ce // tbl v14.16b, {v30.16b}, v14.16b
+	WORD $0x4fa0e1c4 // sdot v4.4s, v14.16b, v0.4b[1]
+	WORD $0x4e0f03cf // tbl v15.16b, {v30.16b}, v15.16b
+	WORD $0x4fa1e1e8 // sdot v8.4s, v15.16b, v1.4b[1]
+	WORD $0x3dc01d10 // ldr q16, [x8, #112]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4e1003d0 // tbl v16.16b, {v30.16b}, v16.16b
+	WORD $0x4fa0e205 // sdot v5.4s, v16.16b, v0.4b[1]
+	WORD $0x4e1103d1 // tbl v17.16b, {v30.16b}, v17.16b
+	WORD $0x4fa1e229 // sdot v9.4s, v17.16b, v1.4b[1]
+	PRFM 8320(R8), PLDL1KEEP
+	WORD $0x3dc0210e // ldr q14, [x8, #128]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4e0e03ce // tbl v14.16b, {v30.16b}, v14.16b
+	WORD $0x4f80e9c2 // sdot v2.4s, v14.16b, v0.4b[2]
+	WORD $0x4e0f03cf // tbl v15.16b, {v30.16b}, v15.16b
+	WORD $0x4f81e9e6 // sdot v6.4s, v15.16b, v1.4b[2]
+	WORD $0x3dc02510 // ldr q16, [x8, #144]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4e1003d0 // tbl v16.16b, {v30.16b}, v16.16b
+	WORD $0x4f80ea03 // sdot v3.4s, v16.16b, v0.4b[2]
+	WORD $0x4e1103d1 // tbl v17.16b, {v30.16b}, v17.16b
+	WORD $0x4f81ea27 // sdot v7.4s, v17.16b, v1.4b[2]
+	WORD $0x3dc0290e // ldr q14, [x8, #160]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4e0e03ce // tbl v14.16b, {v30.16b}, v14.16b
+	WORD $0x4f80e9c4 // sdot v4.4s, v14.16b, v0.4b[2]
+	WORD $0x4e0f03cf // tbl v15.16b, {v30.16b}, v15.16b
+	WORD $0x4f81e9e8 // sdot v8.4s, v15.16b, v1.4b[2]
+	WORD $0x3dc02d10 // ldr q16, [x8, #176]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4e1003d0 // tbl v16.16b, {v30.16b}, v16.16b
+	WORD $0x4f80ea05 // sdot v5.4s, v16.16b, v0.4b[2]
+	WORD $0x4e1103d1 // tbl v17.16b, {v30.16b}, v17.16b
+	WORD $0x4f81ea29 // sdot v9.4s, v17.16b, v1.4b[2]
+	PRFM 8384(R8), PLDL1KEEP
+	WORD $0x3dc0310e // ldr q14, [x8, #192]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4e0e03ce // tbl v14.16b, {v30.16b}, v14.16b
+	WORD $0x4fa0e9c2 // sdot v2.4s, v14.16b, v0.4b[3]
+	WORD $0x4e0f03cf // tbl v15.16b, {v30.16b}, v15.16b
+	WORD $0x4fa1e9e6 // sdot v6.4s, v15.16b, v1.4b[3]
+	WORD $0x3dc03510 // ldr q16, [x8, #208]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4e1003d0 // tbl v16.16b, {v30.16b}, v16.16b
+	WORD $0x4fa0ea03 // sdot v3.4s, v16.16b, v0.4b[3]
+	WORD $0x4e1103d1 // tbl v17.16b, {v30.16b}, v17.16b
+	WORD $0x4fa1ea27 // sdot v7.4s, v17.16b, v1.4b[3]
+	WORD $0x3dc0390e // ldr q14, [x8, #224]
+	WORD $0x6f0c05cf // ushr v15.16b, v14.16b, #4
+	WORD $0x4e3f1dce // and v14.16b, v14.16b, v31.16b
+	WORD $0x4e0e03ce // tbl v14.16b, {v30.16b}, v14.16b
+	WORD $0x4fa0e9c4 // sdot v4.4s, v14.16b, v0.4b[3]
+	WORD $0x4e0f03cf // tbl v15.16b, {v30.16b}, v15.16b
+	WORD $0x4fa1e9e8 // sdot v8.4s, v15.16b, v1.4b[3]
+	WORD $0x3dc03d10 // ldr q16, [x8, #240]
+	WORD $0x6f0c0611 // ushr v17.16b, v16.16b, #4
+	WORD $0x4e3f1e10 // and v16.16b, v16.16b, v31.16b
+	WORD $0x4e1003d0 // tbl v16.16b, {v30.16b}, v16.16b
+	WORD $0x4fa0ea05 // sdot v5.4s, v16.16b, v0.4b[3]
+	WORD $0x4e1103d1 // tbl v17.16b, {v30.16b}, v17.16b
+	WORD $0x4fa1ea29 // sdot v9.4s, v17.16b, v1.4b[3]
+	WORD $0x3dc4016e // ldr q14, [x11, #4096]
+	WORD $0x4eae944a // mla v10.4s, v2.4s, v14.4s
+	WORD $0x3dc4056e // ldr q14, [x11, #4112]
+	WORD $0x4eae946b // mla v11.4s, v3.4s, v14.4s
+	WORD $0x3dc4096e // ldr q14, [x11, #4128]
+	WORD $0x4eae948c // mla v12.4s, v4.4s, v14.4s
+	WORD $0x3dc40d6e // ldr q14, [x11, #4144]
+	WORD $0x4eae94ad // mla v13.4s, v5.4s, v14.4s
+	WORD $0x3dc4116e // ldr q14, [x11, #4160]
+	WORD $0x4eae94ca // mla v10.4s, v6.4s, v14.4s
+	WORD $0x3dc4156e // ldr q14, [x11, #4176]
+	WORD $0x4eae94eb // mla v11.4s, v7.4s, v14.4s
+	WORD $0x3dc4196e // ldr q14, [x11, #4192]
+	WORD $0x4eae950c // mla v12.4s, v8.4s, v14.4s
+	WORD $0x3dc41d6e // ldr q14, [x11, #4208]
+	WORD $0x4eae952d // mla v13.4s, v9.4s, v14.4s
+	ADD $256, R8
+	ADD $32, R10
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block342
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
+	WORD $0x3dc002c3 // ldr q3, [x22, #0]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2acc43 // fmla v3.4s, v2.4s, v10.4s
+	WORD $0x3d8002c3 // str q3, [x22, #0]
+	WORD $0x3dc686e1 // ldr q1, [x23, #6672]
+	WORD $0x3dc006c3 // ldr q3, [x22, #16]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bcc43 // fmla v3.4s, v2.4s, v11.4s
+	WORD $0x3d8006c3 // str q3, [x22, #16]
+	WORD $0x3dc68ae1 // ldr q1, [x23, #6688]
+	WORD $0x3dc00ac3 // ldr q3, [x22, #32]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2ccc43 // fmla v3.4s, v2.4s, v12.4s
+	WORD $0x3d800ac3 // str q3, [x22, #32]
+	WORD $0x3dc68ee1 // ldr q1, [x23, #6704]
+	WORD $0x3dc00ec3 // ldr q3, [x22, #48]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dcc43 // fmla v3.4s, v2.4s, v13.4s
+	WORD $0x3d800ec3 // str q3, [x22, #48]
+	JMP next328
+rowsNext340:
+more330:
+	PRFM 8192(R1), PLDL1KEEP
+	PRFM 8256(R1), PLDL1KEEP
+	PRFM 8320(R1), PLDL1KEEP
+	PRFM 8384(R1), PLDL1KEEP
+	PRFM 8448(R1), PLDL1KEEP
+	PRFM 8512(R1), PLDL1KEEP
+	PRFM 8576(R1), PLDL1KEEP
+	PRFM 8640(R1), PLDL1KEEP
+	PRFM 8704(R1), PLDL1KEEP
+	PRFM 8768(R1), PLDL1KEEP
+	PRFM 8832(R1), PLDL1KEEP
+	PRFM 8896(R1), PLDL1KEEP
+	PRFM 8960(R1), PLDL1KEEP
+	PRFM 9024(R1), PLDL1KEEP
+	PRFM 9088(R1), PLDL1KEEP
+	PRFM 9152(R1), PLDL1KEEP
+	PRFM 9216(R1), PLDL1KEEP
+	PRFM 9280(R1), PLDL1KEEP
+	PRFM 9344(R1), PLDL1KEEP
+	PRFM 9408(R1), PLDL1KEEP
+	PRFM 9472(R1), PLDL1KEEP
+	PRFM 9536(R1), PLDL1KEEP
+	PRFM 9600(R1), PLDL1KEEP
+	PRFM 9664(R1), PLDL1KEEP
+	PRFM 9728(R1), PLDL1KEEP
+	PRFM 9792(R1), PLDL1KEEP
+	PRFM 9856(R1), PLDL1KEEP
+	PRFM 9920(R1), PLDL1KEEP
+	PRFM 9984(R1), PLDL1KEEP
+	PRFM 10048(R1), PLDL1KEEP
+	PRFM 10112(R1), PLDL1KEEP
+	PRFM 10176(R1), PLDL1KEEP
+	PRFM 10240(R1), PLDL1KEEP
+	PRFM 10304(R1), PLDL1KEEP
+	PRFM 10368(R1), PLDL1KEEP
+	PRFM 10432(R1), PLDL1KEEP
+	PRFM 10496(R1), PLDL1KEEP
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	WORD $0x3dc24020 // ldr q0, [x1, #2304]
+	WORD $0x3d868040 // str q0, [x2, #6656]
+	WORD $0x3dc24420 // ldr q0, [x1, #2320]
+	WORD $0x3d868440 // str q0, [x2, #6672]
+	WORD $0x3dc24820 // ldr q0, [x1, #2336]
+	WORD $0x3d868840 // str q0, [x2, #6688]
+	WORD $0x3dc24c20 // ldr q0, [x1, #2352]
+	WORD $0x3d868c40 // str q0, [x2, #6704]
+	WORD $0x3dc20020 // ldr q0, [x1, #2048]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840041 // str q1, [x2, #4096]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841041 // str q1, [x2, #4160]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842041 // str q1, [x2, #4224]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843041 // str q1, [x2, #4288]
+	WORD $0x3dc20420 // ldr q0, [x1, #2064]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840441 // str q1, [x2, #4112]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841441 // str q1, [x2, #4176]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842441 // str q1, [x2, #4240]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843441 // str q1, [x2, #4304]
+	WORD $0x3dc20820 // ldr q0, [x1, #2080]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840841 // str q1, [x2, #4128]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841841 // str q1, [x2, #4192]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842841 // str q1, [x2, #4256]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843841 // str q1, [x2, #4320]
+	WORD $0x3dc20c20 // ldr q0, [x1, #2096]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840c41 // str q1, [x2, #4144]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841c41 // str q1, [x2, #4208]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842c41 // str q1, [x2, #4272]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843c41 // str q1, [x2, #4336]
+	WORD $0x3dc21020 // ldr q0, [x1, #2112]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844041 // str q1, [x2, #4352]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845041 // str q1, [x2, #4416]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846041 // str q1, [x2, #4480]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847041 // str q1, [x2, #4544]
+	WORD $0x3dc21420 // ldr q0, [x1, #2128]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844441 // str q1, [x2, #4368]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845441 // str q1, [x2, #4432]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846441 // str q1, [x2, #4496]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847441 // str q1, [x2, #4560]
+	WORD $0x3dc21820 // ldr q0, [x1, #2144]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844841 // str q1, [x2, #4384]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845841 // str q1, [x2, #4448]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846841 // str q1, [x2, #4512]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847841 // str q1, [x2, #4576]
+	WORD $0x3dc21c20 // ldr q0, [x1, #2160]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844c41 // str q1, [x2, #4400]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845c41 // str q1, [x2, #4464]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846c41 // str q1, [x2, #4528]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847c41 // str q1, [x2, #4592]
+	WORD $0x3dc22020 // ldr q0, [x1, #2176]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848041 // str q1, [x2, #4608]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849041 // str q1, [x2, #4672]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84a041 // str q1, [x2, #4736]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84b041 // str q1, [x2, #4800]
+	WORD $0x3dc22420 // ldr q0, [x1, #2192]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848441 // str q1, [x2, #4624]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849441 // str q1, [x2, #4688]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84a441 // str q1, [x2, #4752]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84b441 // str q1, [x2, #4816]
+	WORD $0x3dc22820 // ldr q0, [x1, #2208]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848841 // str q1, [x2, #4640]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849841 // str q1, [x2, #4704]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84a841 // str q1, [x2, #4768]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84b841 // str q1, [x2, #4832]
+	WORD $0x3dc22c20 // ldr q0, [x1, #2224]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848c41 // str q1, [x2, #4656]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849c41 // str q1, [x2, #4720]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84ac41 // str q1, [x2, #4784]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84bc41 // str q1, [x2, #4848]
+	WORD $0x3dc23020 // ldr q0, [x1, #2240]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84c041 // str q1, [x2, #4864]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84d041 // str q1, [x2, #4928]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84e041 // str q1, [x2, #4992]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84f041 // str q1, [x2, #5056]
+	WORD $0x3dc23420 // ldr q0, [x1, #2256]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84c441 // str q1, [x2, #4880]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84d441 // str q1, [x2, #4944]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84e441 // str q1, [x2, #5008]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84f441 // str q1, [x2, #5072]
+	WORD $0x3dc23820 // ldr q0, [x1, #2272]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84c841 // str q1, [x2, #4896]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84d841 // str q1, [x2, #4960]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84e841 // str q1, [x2, #5024]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84f841 // str q1, [x2, #5088]
+	WORD $0x3dc23c20 // ldr q0, [x1, #2288]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84cc41 // str q1, [x2, #4912]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84dc41 // str q1, [x2, #4976]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84ec41 // str q1, [x2, #5040]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84fc41 // str q1, [x2, #5104]
+	MOVD R2, R8
+	MOVD groupArgs_values(R0), R9
+	WORD $0x3dc0013e // ldr q30, [x9, #0]
+	MOVD $8, R13
+unpack343:
+	WORD $0x3dc00025 // ldr q5, [x1, #0]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01025 // ldr q5, [x1, #64]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800100 // str q0, [x8, #0]
+	WORD $0x3d801101 // str q1, [x8, #64]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804102 // str q2, [x8, #256]
+	WORD $0x3d805103 // str q3, [x8, #320]
+	WORD $0x3dc02025 // ldr q5, [x1, #128]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03025 // ldr q5, [x1, #192]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802100 // str q0, [x8, #128]
+	WORD $0x3d803101 // str q1, [x8, #192]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806102 // str q2, [x8, #384]
+	WORD $0x3d807103 // str q3, [x8, #448]
+	WORD $0x3dc00425 // ldr q5, [x1, #16]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800500 // str q0, [x8, #16]
+	WORD $0x3d801501 // str q1, [x8, #80]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804502 // str q2, [x8, #272]
+	WORD $0x3d805503 // str q3, [x8, #336]
+	WORD $0x3dc02425 // ldr q5, [x1, #144]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03425 // ldr q5, [x1, #208]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802500 // str q0, [x8, #144]
+	WORD $0x3d803501 // str q1, [x8, #208]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806502 // str q2, [x8, #400]
+	WORD $0x3d807503 // str q3, [x8, #464]
+	WORD $0x3dc00825 // ldr q5, [x1, #32]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01825 // ldr q5, [x1, #96]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800900 // str q0, [x8, #32]
+	WORD $0x3d801901 // str q1, [x8, #96]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804902 // str q2, [x8, #288]
+	WORD $0x3d805903 // str q3, [x8, #352]
+	WORD $0x3dc02825 // ldr q5, [x1, #160]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03825 // ldr q5, [x1, #224]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802900 // str q0, [x8, #160]
+	WORD $0x3d803901 // str q1, [x8, #224]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806902 // str q2, [x8, #416]
+	WORD $0x3d807903 // str q3, [x8, #480]
+	WORD $0x3dc00c25 // ldr q5, [x1, #48]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01c25 // ldr q5, [x1, #112]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800d00 // str q0, [x8, #48]
+	WORD $0x3d801d01 // str q1, [x8, #112]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804d02 // str q2, [x8, #304]
+	WORD $0x3d805d03 // str q3, [x8, #368]
+	WORD $0x3dc02c25 // ldr q5, [x1, #176]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03c25 // ldr q5, [x1, #240]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802d00 // str q0, [x8, #176]
+	WORD $0x3d803d01 // str q1, [x8, #240]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806d02 // str q2, [x8, #432]
+	WORD $0x3d807d03 // str q3, [x8, #496]
+	ADD $512, R8
+	ADD $256, R1
+	SUB $1, R13
+	CBNZ R13, unpack343
+	ADD $320, R1
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	MOVD groupArgs_rows(R0), R5
+rows4_345:
+	CMP $4, R5
+	BLT rowsNext344
+	// 4 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass346:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+block347:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc05141 // ldr q1, [x10, #320]
+	WORD $0x3dc0a142 // ldr q2, [x10, #640]
+	WORD $0x3dc0f143 // ldr q3, [x10, #960]
+	WORD $0x3dc00104 // ldr q4, [x8, #0]
+	WORD $0x3dc00505 // ldr q5, [x8, #16]
+	WORD $0x4f80e088 // sdot v8.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0a9 // sdot v9.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e08a // sdot v10.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0ab // sdot v11.4s, v5.16b, v1.4b[0]
+	WORD $0x4f82e08c // sdot v12.4s, v4.16b, v2.4b[0]
+	WORD $0x4f82e0ad // sdot v13.4s, v5.16b, v2.4b[0]
+	WORD $0x4f83e08e // sdot v14.4s, v4.16b, v3.4b[0]
+	WORD $0x4f83e0af // sdot v15.4s, v5.16b, v3.4b[0]
+	WORD $0x3dc01106 // ldr q6, [x8, #64]
+	WORD $0x3dc01507 // ldr q7, [x8, #80]
+	WORD $0x4fa0e0c8 // sdot v8.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0e9 // sdot v9.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa1e0ca // sdot v10.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0eb // sdot v11.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa2e0cc // sdot v12.4s, v6.16b, v2.4b[1]
+	WORD $0x4fa2e0ed // sdot v13.4s, v7.16b, v2.4b[1]
+	WORD $0x4fa3e0ce // sdot v14.4s, v6.16b, v3.4b[1]
+	WORD $0x4fa3e0ef // sdot v15.4s, v7.16b, v3.4b[1]
+	WORD $0x3dc02104 // ldr q4, [x8, #128]
+	WORD $0x3dc02505 // ldr q5, [x8, #144]
+	WORD $0x4f80e888 // sdot v8.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8a9 // sdot v9.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e88a // sdot v10.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8ab // sdot v11.4s, v5.16b, v1.4b[2]
+	WORD $0x4f82e88c // sdot v12.4s, v4.16b, v2.4b[2]
+	WORD $0x4f82e8ad // sdot v13.4s, v5.16b, v2.4b[2]
+	WORD $0x4f83e88e // sdot v14.4s, v4.16b, v3.4b[2]
+	WORD $0x4f83e8af // sdot v15.4s, v5.16b, v3.4b[2]
+	WORD $0x3dc03106 // ldr q6, [x8, #192]
+	WORD $0x3dc03507 // ldr q7, [x8, #208]
+	WORD $0x4fa0e8c8 // sdot v8.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8e9 // sdot v9.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa1e8ca // sdot v10.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8eb // sdot v11.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa2e8cc // sdot v12.4s, v6.16b, v2.4b[3]
+	WORD $0x4fa2e8ed // sdot v13.4s, v7.16b, v2.4b[3]
+	WORD $0x4fa3e8ce // sdot v14.4s, v6.16b, v3.4b[3]
+	WORD $0x4fa3e8ef // sdot v15.4s, v7.16b, v3.4b[3]
+	WORD $0x3dc40164 // ldr q4, [x11, #4096]
+	WORD $0x3dc40565 // ldr q5, [x11, #4112]
+	WORD $0x4ea49510 // mla v16.4s, v8.4s, v4.4s
+	WORD $0x4ea59531 // mla v17.4s, v9.4s, v5.4s
+	WORD $0x4ea49552 // mla v18.4s, v10.4s, v4.4s
+	WORD $0x4ea59573 // mla v19.4s, v11.4s, v5.4s
+	WORD $0x4ea49594 // mla v20.4s, v12.4s, v4.4s
+	WORD $0x4ea595b5 // mla v21.4s, v13.4s, v5.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc05541 // ldr q1, [x10, #336]
+	WORD $0x3dc0a542 // ldr q2, [x10, #656]
+	WORD $0x3dc0f543 // ldr q3, [x10, #976]
+	WORD $0x3dc04104 // ldr q4, [x8, #256]
+	WORD $0x3dc04505 // ldr q5, [x8, #272]
+	WORD $0x4f80e088 // sdot v8.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0a9 // sdot v9.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e08a // sdot v10.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0ab // sdot v11.4s, v5.16b, v1.4b[0]
+	WORD $0x4f82e08c // sdot v12.4s, v4.16b, v2.4b[0]
+	WORD $0x4f82e0ad // sdot v13.4s, v5.16b, v2.4b[0]
+	WORD $0x4f83e08e // sdot v14.4s, v4.16b, v3.4b[0]
+	WORD $0x4f83e0af // sdot v15.4s, v5.16b, v3.4b[0]
+	WORD $0x3dc05106 // ldr q6, [x8, #320]
+	WORD $0x3dc05507 // ldr q7, [x8, #336]
+	WORD $0x4fa0e0c8 // sdot v8.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0e9 // sdot v9.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa1e0ca // sdot v10.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0eb // sdot v11.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa2e0cc // sdot v12.4s, v6.16b, v2.4b[1]
+	WORD $0x4fa2e0ed // sdot v13.4s, v7.16b, v2.4b[1]
+	WORD $0x4fa3e0ce // sdot v14.4s, v6.16b, v3.4b[1]
+	WORD $0x4fa3e0ef // sdot v15.4s, v7.16b, v3.4b[1]
+	WORD $0x3dc06104 // ldr q4, [x8, #384]
+	WORD $0x3dc06505 // ldr q5, [x8, #400]
+	WORD $0x4f80e888 // sdot v8.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8a9 // sdot v9.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e88a // sdot v10.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8ab // sdot v11.4s, v5.16b, v1.4b[2]
+	WORD $0x4f82e88c // sdot v12.4s, v4.16b, v2.4b[2]
+	WORD $0x4f82e8ad // sdot v13.4s, v5.16b, v2.4b[2]
+	WORD $0x4f83e88e // sdot v14.4s, v4.16b, v3.4b[2]
+	WORD $0x4f83e8af // sdot v15.4s, v5.16b, v3.4b[2]
+	WORD $0x3dc07106 // ldr q6, [x8, #448]
+	WORD $0x3dc07507 // ldr q7, [x8, #464]
+	WORD $0x4fa0e8c8 // sdot v8.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8e9 // sdot v9.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa1e8ca // sdot v10.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8eb // sdot v11.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa2e8cc // sdot v12.4s, v6.16b, v2.4b[3]
+	WORD $0x4fa2e8ed // sdot v13.4s, v7.16b, v2.4b[3]
+	WORD $0x4fa3e8ce // sdot v14.4s, v6.16b, v3.4b[3]
+	WORD $0x4fa3e8ef // sdot v15.4s, v7.16b, v3.4b[3]
+	WORD $0x3dc41164 // ldr q4, [x11, #4160]
+	WORD $0x3dc41565 // ldr q5, [x11, #4176]
+	WORD $0x4ea49510 // mla v16.4s, v8.4s, v4.4s
+	WORD $0x4ea59531 // mla v17.4s, v9.4s, v5.4s
+	WORD $0x4ea49552 // mla v18.4s, v10.4s, v4.4s
+	WORD $0x4ea59573 // mla v19.4s, v11.4s, v5.4s
+	WORD $0x4ea49594 // mla v20.4s, v12.4s, v4.4s
+	WORD $0x4ea595b5 // mla v21.4s, v13.4s, v5.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block347
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
+	WORD $0xbd44f0c3 // ldr s3, [x6, #1264]
+	WORD $0x3dc682e4 // ldr q4, [x23, #6656]
+	WORD $0x3dc002c6 // ldr q6, [x22, #0]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e30cca6 // fmla v6.4s, v5.4s, v16.4s
+	WORD $0x3d8002c6 // str q6, [x22, #0]
+	WORD $0x3dc012c6 // ldr q6, [x22, #64]
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4e32cca6 // fmla v6.4s, v5.4s, v18.4s
+	WORD $0x3d8012c6 // str q6, [x22, #64]
+	WORD $0x3dc022c6 // ldr q6, [x22, #128]
+	WORD $0x4f829085 // fmul v5.4s, v4.4s, v2.s[0]
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x4e34cca6 // fmla v6.4s, v5.4s, v20.4s
+	WORD $0x3d8022c6 // str q6, [x22, #128]
+	WORD $0x3dc032c6 // ldr q6, [x22, #192]
+	WORD $0x4f839085 // fmul v5.4s, v4.4s, v3.s[0]
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x4e36cca6 // fmla v6.4s, v5.4s, v22.4s
+	WORD $0x3d8032c6 // str q6, [x22, #192]
+	WORD $0x3dc686e4 // ldr q4, [x23, #6672]
+	WORD $0x3dc006c6 // ldr q6, [x22, #16]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4e31cca6 // fmla v6.4s, v5.4s, v17.4s
+	WORD $0x3d8006c6 // str q6, [x22, #16]
+	WORD $0x3dc016c6 // ldr q6, [x22, #80]
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4e33cca6 // fmla v6.4s, v5.4s, v19.4s
+	WORD $0x3d8016c6 // str q6, [x22, #80]
+	WORD $0x3dc026c6 // ldr q6, [x22, #144]
+	WORD $0x4f829085 // fmul v5.4s, v4.4s, v2.s[0]
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4e35cca6 // fmla v6.4s, v5.4s, v21.4s
+	WORD $0x3d8026c6 // str q6, [x22, #144]
+	WORD $0x3dc036c6 // ldr q6, [x22, #208]
+	WORD $0x4f839085 // fmul v5.4s, v4.4s, v3.s[0]
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x4e37cca6 // fmla v6.4s, v5.4s, v23.4s
+	WORD $0x3d8036c6 // str q6, [x22, #208]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $256, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass346
+	ADD $1280, R6
+	ADD $256, R7
+	SUB $4, R5
+	JMP rows4_345
+rowsNext344:
+rows2_349:
+	CMP $2, R5
+	BLT rowsNext348
+	// 2 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+block351:
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc05141 // ldr q1, [x10, #320]
+	WORD $0x3dc00102 // ldr q2, [x8, #0]
+	WORD $0x3dc00503 // ldr q3, [x8, #16]
+	WORD $0x3dc00904 // ldr q4, [x8, #32]
+	WORD $0x3dc00d05 // ldr q5, [x8, #48]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0ad // sdot v13.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e04e // sdot v14.4s, v2.16b, v1.4b[0]
+	WORD $0x4f81e06f // sdot v15.4s, v3.16b, v1.4b[0]
+	WORD $0x4f81e090 // sdot v16.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0b1 // sdot v17.4s, v5.16b, v1.4b[0]
+	WORD $0x3dc01106 // ldr q6, [x8, #64]
+	WORD $0x3dc01507 // ldr q7, [x8, #80]
+	WORD $0x3dc01908 // ldr q8, [x8, #96]
+	WORD $0x3dc01d09 // ldr q9, [x8, #112]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x4fa0e12d // sdot v13.4s, v9.16b, v0.4b[1]
+	WORD $0x4fa1e0ce // sdot v14.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0ef // sdot v15.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa1e110 // sdot v16.4s, v8.16b, v1.4b[1]
+	WORD $0x4fa1e131 // sdot v17.4s, v9.16b, v1.4b[1]
+	WORD $0x3dc02102 // ldr q2, [x8, #128]
+	WORD $0x3dc02503 // ldr q3, [x8, #144]
+	WORD $0x3dc02904 // ldr q4, [x8, #160]
+	WORD $0x3dc02d05 // ldr q5, [x8, #176]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8ad // sdot v13.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e84e // sdot v14.4s, v2.16b, v1.4b[2]
+	WORD $0x4f81e86f // sdot v15.4s, v3.16b, v1.4b[2]
+	WORD $0x4f81e890 // sdot v16.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8b1 // sdot v17.4s, v5.16b, v1.4b[2]
+	WORD $0x3dc03106 // ldr q6, [x8, #192]
+	WORD $0x3dc03507 // ldr q7, [x8, #208]
+	WORD $0x3dc03908 // ldr q8, [x8, #224]
+	WORD $0x3dc03d09 // ldr q9, [x8, #240]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0x4fa0e92d // sdot v13.4s, v9.16b, v0.4b[3]
+	WORD $0x4fa1e8ce // sdot v14.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8ef // sdot v15.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa1e910 // sdot v16.4s, v8.16b, v1.4b[3]
+	WORD $0x4fa1e931 // sdot v17.4s, v9.16b, v1.4b[3]
+	WORD $0x3dc40162 // ldr q2, [x11, #4096]
+	WORD $0x3dc40563 // ldr q3, [x11, #4112]
+	WORD $0x3dc40964 // ldr q4, [x11, #4128]
+	WORD $0x3dc40d65 // ldr q5, [x11, #4144]
+	WORD $0x4ea29552 // mla v18.4s, v10.4s, v2.4s
+	WORD $0x4ea39573 // mla v19.4s, v11.4s, v3.4s
+	WORD $0x4ea49594 // mla v20.4s, v12.4s, v4.4s
+	WORD $0x4ea595b5 // mla v21.4s, v13.4s, v5.4s
+	WORD $0x4ea295d6 // mla v22.4s, v14.4s, v2.4s
+	WORD $0x4ea395f7 // mla v23.4s, v15.4s, v3.4s
+	WORD $0x4ea49618 // mla v24.4s, v16.4s, v4.4s
+	WORD $0x4ea59639 // mla v25.4s, v17.4s, v5.4s
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc05541 // ldr q1, [x10, #336]
+	WORD $0x3dc04102 // ldr q2, [x8, #256]
+	WORD $0x3dc04503 // ldr q3, [x8, #272]
+	WORD $0x3dc04904 // ldr q4, [x8, #288]
+	WORD $0x3dc04d05 // ldr q5, [x8, #304]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x4f80e0ad // sdot v13.4s, v5.16b, v0.4b[0]
+	WORD $0x4f81e04e // sdot v14.4s, v2.16b, v1.4b[0]
+	WORD $0x4f81e06f // sdot v15.4s, v3.16b, v1.4b[0]
+	WORD $0x4f81e090 // sdot v16.4s, v4.16b, v1.4b[0]
+	WORD $0x4f81e0b1 // sdot v17.4s, v5.16b, v1.4b[0]
+	WORD $0x3dc05106 // ldr q6, [x8, #320]
+	WORD $0x3dc05507 // ldr q7, [x8, #336]
+	WORD $0x3dc05908 // ldr q8, [x8, #352]
+	WORD $0x3dc05d09 // ldr q9, [x8, #368]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x4fa0e12d // sdot v13.4s, v9.16b, v0.4b[1]
+	WORD $0x4fa1e0ce // sdot v14.4s, v6.16b, v1.4b[1]
+	WORD $0x4fa1e0ef // sdot v15.4s, v7.16b, v1.4b[1]
+	WORD $0x4fa1e110 // sdot v16.4s, v8.16b, v1.4b[1]
+	WORD $0x4fa1e131 // sdot v17.4s, v9.16b, v1.4b[1]
+	WORD $0x3dc06102 // ldr q2, [x8, #384]
+	WORD $0x3dc06503 // ldr q3, [x8, #400]
+	WORD $0x3dc06904 // ldr q4, [x8, #416]
+	WORD $0x3dc06d05 // ldr q5, [x8, #432]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x4f80e8ad // sdot v13.4s, v5.16b, v0.4b[2]
+	WORD $0x4f81e84e // sdot v14.4s, v2.16b, v1.4b[2]
+	WORD $0x4f81e86f // sdot v15.4s, v3.16b, v1.4b[2]
+	WORD $0x4f81e890 // sdot v16.4s, v4.16b, v1.4b[2]
+	WORD $0x4f81e8b1 // sdot v17.4s, v5.16b, v1.4b[2]
+	WORD $0x3dc07106 // ldr q6, [x8, #448]
+	WORD $0x3dc07507 // ldr q7, [x8, #464]
+	WORD $0x3dc07908 // ldr q8, [x8, #480]
+	WORD $0x3dc07d09 // ldr q9, [x8, #496]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0x4fa0e92d // sdot v13.4s, v9.16b, v0.4b[3]
+	WORD $0x4fa1e8ce // sdot v14.4s, v6.16b, v1.4b[3]
+	WORD $0x4fa1e8ef // sdot v15.4s, v7.16b, v1.4b[3]
+	WORD $0x4fa1e910 // sdot v16.4s, v8.16b, v1.4b[3]
+	WORD $0x4fa1e931 // sdot v17.4s, v9.16b, v1.4b[3]
+	WORD $0x3dc41162 // ldr q2, [x11, #4160]
+	WORD $0x3dc41563 // ldr q3, [x11, #4176]
+	WORD $0x3dc41964 // ldr q4, [x11, #4192]
+	WORD $0x3dc41d65 // ldr q5, [x11, #4208]
+	WORD $0x4ea29552 // mla v18.4s, v10.4s, v2.4s
+	WORD $0x4ea39573 // mla v19.4s, v11.4s, v3.4s
+	WORD $0x4ea49594 // mla v20.4s, v12.4s, v4.4s
+	WORD $0x4ea595b5 // mla v21.4s, v13.4s, v5.4s
+	WORD $0x4ea295d6 // mla v22.4s, v14.4s, v2.4s
+	WORD $0x4ea395f7 // mla v23.4s, v15.4s, v3.4s
+	WORD $0x4ea49618 // mla v24.4s, v16.4s, v4.4s
+	WORD $0x4ea59639 // mla v25.4s, v17.4s, v5.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block351
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0x3dc682e2 // ldr q2, [x23, #6656]
+	WORD $0x3dc002c4 // ldr q4, [x22, #0]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4e32cc64 // fmla v4.4s, v3.4s, v18.4s
+	WORD $0x3d8002c4 // str q4, [x22, #0]
+	WORD $0x3dc012c4 // ldr q4, [x22, #64]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x4e36cc64 // fmla v4.4s, v3.4s, v22.4s
+	WORD $0x3d8012c4 // str q4, [x22, #64]
+	WORD $0x3dc686e2 // ldr q2, [x23, #6672]
+	WORD $0x3dc006c4 // ldr q4, [x22, #16]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4e33cc64 // fmla v4.4s, v3.4s, v19.4s
+	WORD $0x3d8006c4 // str q4, [x22, #16]
+	WORD $0x3dc016c4 // ldr q4, [x22, #80]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x4e37cc64 // fmla v4.4s, v3.4s, v23.4s
+	WORD $0x3d8016c4 // str q4, [x22, #80]
+	WORD $0x3dc68ae2 // ldr q2, [x23, #6688]
+	WORD $0x3dc00ac4 // ldr q4, [x22, #32]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x4e34cc64 // fmla v4.4s, v3.4s, v20.4s
+	WORD $0x3d800ac4 // str q4, [x22, #32]
+	WORD $0x3dc01ac4 // ldr q4, [x22, #96]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
+	WORD $0x4e38cc64 // fmla v4.4s, v3.4s, v24.4s
+	WORD $0x3d801ac4 // str q4, [x22, #96]
+	WORD $0x3dc68ee2 // ldr q2, [x23, #6704]
+	WORD $0x3dc00ec4 // ldr q4, [x22, #48]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4e35cc64 // fmla v4.4s, v3.4s, v21.4s
+	WORD $0x3d800ec4 // str q4, [x22, #48]
+	WORD $0x3dc01ec4 // ldr q4, [x22, #112]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x4e39cc64 // fmla v4.4s, v3.4s, v25.4s
+	WORD $0x3d801ec4 // str q4, [x22, #112]
+	ADD $640, R6
+	ADD $128, R7
+	SUB $2, R5
+	JMP rows2_349
+rowsNext348:
+rows1_353:
+	CMP $1, R5
+	BLT rowsNext352
+	// 1 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+block355:
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00101 // ldr q1, [x8, #0]
+	WORD $0x3dc00502 // ldr q2, [x8, #16]
+	WORD $0x3dc00903 // ldr q3, [x8, #32]
+	WORD $0x3dc00d04 // ldr q4, [x8, #48]
+	WORD $0x4f80e029 // sdot v9.4s, v1.16b, v0.4b[0]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x3dc01105 // ldr q5, [x8, #64]
+	WORD $0x3dc01506 // ldr q6, [x8, #80]
+	WORD $0x3dc01907 // ldr q7, [x8, #96]
+	WORD $0x3dc01d08 // ldr q8, [x8, #112]
+	WORD $0x4fa0e0a9 // sdot v9.4s, v5.16b, v0.4b[1]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x3dc02101 // ldr q1, [x8, #128]
+	WORD $0x3dc02502 // ldr q2, [x8, #144]
+	WORD $0x3dc02903 // ldr q3, [x8, #160]
+	WORD $0x3dc02d04 // ldr q4, [x8, #176]
+	WORD $0x4f80e829 // sdot v9.4s, v1.16b, v0.4b[2]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x3dc03105 // ldr q5, [x8, #192]
+	WORD $0x3dc03506 // ldr q6, [x8, #208]
+	WORD $0x3dc03907 // ldr q7, [x8, #224]
+	WORD $0x3dc03d08 // ldr q8, [x8, #240]
+	WORD $0x4fa0e8a9 // sdot v9.4s, v5.16b, v0.4b[3]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0x3dc40161 // ldr q1, [x11, #4096]
+	WORD $0x3dc40562 // ldr q2, [x11, #4112]
+	WORD $0x3dc40963 // ldr q3, [x11, #4128]
+	WORD $0x3dc40d64 // ldr q4, [x11, #4144]
+	WORD $0x4ea1952d // mla v13.4s, v9.4s, v1.4s
+	WORD $0x4ea2954e // mla v14.4s, v10.4s, v2.4s
+	WORD $0x4ea3956f // mla v15.4s, v11.4s, v3.4s
+	WORD $0x4ea49590 // mla v16.4s, v12.4s, v4.4s
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc04101 // ldr q1, [x8, #256]
+	WORD $0x3dc04502 // ldr q2, [x8, #272]
+	WORD $0x3dc04903 // ldr q3, [x8, #288]
+	WORD $0x3dc04d04 // ldr q4, [x8, #304]
+	WORD $0x4f80e029 // sdot v9.4s, v1.16b, v0.4b[0]
+	WORD $0x4f80e04a // sdot v10.4s, v2.16b, v0.4b[0]
+	WORD $0x4f80e06b // sdot v11.4s, v3.16b, v0.4b[0]
+	WORD $0x4f80e08c // sdot v12.4s, v4.16b, v0.4b[0]
+	WORD $0x3dc05105 // ldr q5, [x8, #320]
+	WORD $0x3dc05506 // ldr q6, [x8, #336]
+	WORD $0x3dc05907 // ldr q7, [x8, #352]
+	WORD $0x3dc05d08 // ldr q8, [x8, #368]
+	WORD $0x4fa0e0a9 // sdot v9.4s, v5.16b, v0.4b[1]
+	WORD $0x4fa0e0ca // sdot v10.4s, v6.16b, v0.4b[1]
+	WORD $0x4fa0e0eb // sdot v11.4s, v7.16b, v0.4b[1]
+	WORD $0x4fa0e10c // sdot v12.4s, v8.16b, v0.4b[1]
+	WORD $0x3dc06101 // ldr q1, [x8, #384]
+	WORD $0x3dc06502 // ldr q2, [x8, #400]
+	WORD $0x3dc06903 // ldr q3, [x8, #416]
+	WORD $0x3dc06d04 // ldr q4, [x8, #432]
+	WORD $0x4f80e829 // sdot v9.4s, v1.16b, v0.4b[2]
+	WORD $0x4f80e84a // sdot v10.4s, v2.16b, v0.4b[2]
+	WORD $0x4f80e86b // sdot v11.4s, v3.16b, v0.4b[2]
+	WORD $0x4f80e88c // sdot v12.4s, v4.16b, v0.4b[2]
+	WORD $0x3dc07105 // ldr q5, [x8, #448]
+	WORD $0x3dc07506 // ldr q6, [x8, #464]
+	WORD $0x3dc07907 // ldr q7, [x8, #480]
+	WORD $0x3dc07d08 // ldr q8, [x8, #496]
+	WORD $0x4fa0e8a9 // sdot v9.4s, v5.16b, v0.4b[3]
+	WORD $0x4fa0e8ca // sdot v10.4s, v6.16b, v0.4b[3]
+	WORD $0x4fa0e8eb // sdot v11.4s, v7.16b, v0.4b[3]
+	WORD $0x4fa0e90c // sdot v12.4s, v8.16b, v0.4b[3]
+	WORD $0x3dc41161 // ldr q1, [x11, #4160]
+	WORD $0x3dc41562 // ldr q2, [x11, #4176]
+	WORD $0x3dc41963 // ldr q3, [x11, #4192]
+	WORD $0x3dc41d64 // ldr q4, [x11, #4208]
+	WORD $0x4ea1952d // mla v13.4s, v9.4s, v1.4s
+	WORD $0x4ea2954e // mla v14.4s, v10.4s, v2.4s
+	WORD $0x4ea3956f // mla v15.4s, v11.4s, v3.4s
+	WORD $0x4ea49590 // mla v16.4s, v12.4s, v4.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block355
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
+	WORD $0x3dc002c3 // ldr q3, [x22, #0]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dcc43 // fmla v3.4s, v2.4s, v13.4s
+	WORD $0x3d8002c3 // str q3, [x22, #0]
+	WORD $0x3dc686e1 // ldr q1, [x23, #6672]
+	WORD $0x3dc006c3 // ldr q3, [x22, #16]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2ecc43 // fmla v3.4s, v2.4s, v14.4s
+	WORD $0x3d8006c3 // str q3, [x22, #16]
+	WORD $0x3dc68ae1 // ldr q1, [x23, #6688]
+	WORD $0x3dc00ac3 // ldr q3, [x22, #32]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fcc43 // fmla v3.4s, v2.4s, v15.4s
+	WORD $0x3d800ac3 // str q3, [x22, #32]
+	WORD $0x3dc68ee1 // ldr q1, [x23, #6704]
+	WORD $0x3dc00ec3 // ldr q3, [x22, #48]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e30cc43 // fmla v3.4s, v2.4s, v16.4s
+	WORD $0x3d800ec3 // str q3, [x22, #48]
+	ADD $320, R6
+	ADD $64, R7
+	SUB $1, R5
+rowsNext352:
+next328:
+	MOVD groupArgs_next(R0), R8
+	ADD R8, R3
+	SUB $1, R4
+	JMP super327
+done329:
+	RET
+

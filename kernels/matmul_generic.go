@@ -47,6 +47,8 @@ func termsFor(t Type) termsOf {
 		return termsIQ4_XS
 	case MXFP4:
 		return termsMXFP4
+	case IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S, IQ1_S, IQ1_M:
+		return termsGrid(t)
 	}
 	panic("kernels: no product with " + t.String())
 }

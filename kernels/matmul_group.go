@@ -15,6 +15,7 @@ type groupArgs struct {
 	blocks int      // blocks of the weight type in w
 	rows   int      // rows of activations
 	ahead  int      // what to fetch: the memory that many bytes after the blocks being multiplied, which may be anywhere
+	values *int8    // what codes of grid types stand for, [16]; their blocks in w are gridBlocks
 	acc    *float32 // [groups][rows][16]: in, the sums so far; out, with these blocks
 	panel  *byte    // panelBytes, at a multiple of 64
 }
@@ -23,7 +24,7 @@ type groupArgs struct {
 // sequence of products, one at a time.
 type Scratch struct {
 	args  groupArgs
-	pack  packArgs
+	pack  packScratch
 	store storeArgs
 	panel []byte
 	block []byte
@@ -47,7 +48,7 @@ const packedAhead = 8192
 // matMulGroups is MatMul by assembly kernels. Without a packed copy, the groups of a pass are packed to scratch memory,
 // once for all rows of activations.
 func matMulGroups(dst []float32, stride int, w *Matrix, a *Activations, first, last int, s *Scratch) {
-	elems, bytes := w.Type.Block()
+	elems, bytes := w.Type.geometry().elems, w.Type.packedBlock()
 	perSuper := 256 / elems
 	total := w.Cols / elems
 	supers := superblocks(w.Cols)
@@ -69,7 +70,7 @@ func matMulGroups(dst []float32, stride int, w *Matrix, a *Activations, first, l
 		s.block = aligned(s.block, groups*groupBytes)
 	}
 	s.acc = sized(s.acc, groups*min(a.rows, passRows)*groupRows)
-	s.args = groupArgs{next: a.rows * rec, wNext: groupBytes, panel: &s.panel[0], ahead: packedAhead}
+	s.args = groupArgs{next: a.rows * rec, wNext: groupBytes, panel: &s.panel[0], ahead: packedAhead, values: &gridTypes[w.Type].values[0]}
 	args := &s.args
 	atOnce := 1
 	if active.pairs && !few {
@@ -85,7 +86,8 @@ func matMulGroups(dst []float32, stride int, w *Matrix, a *Activations, first, l
 				w.packBlocks(blocks[g*groupBytes:], g0+g, 0, total, &s.pack)
 			}
 			if groups == 1 { // the rows to pack next, while these are multiplied
-				args.ahead = int(uintptr(unsafe.Pointer(&w.Data[g0*groupBytes])) + uintptr(groupBytes) - uintptr(unsafe.Pointer(&blocks[0])))
+				here := groupRows * w.rowBytes()
+				args.ahead = int(uintptr(unsafe.Pointer(&w.Data[g0*here])) + uintptr(here) - uintptr(unsafe.Pointer(&blocks[0])))
 			}
 		}
 		for r0 := 0; r0 < a.rows; r0 += passRows {

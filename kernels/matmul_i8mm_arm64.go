@@ -68,3 +68,13 @@ func groupIQ4_XSI8MM(a *groupArgs)
 //
 //go:noescape
 func groupMXFP4I8MM(a *groupArgs)
+
+// groupGrid6I8MM multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupGrid6I8MM(a *groupArgs)
+
+// groupGrid7I8MM multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupGrid7I8MM(a *groupArgs)

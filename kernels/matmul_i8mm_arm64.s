@@ -14793,3 +14793,2389 @@ next207:
 done208:
 	RET
 
+// func groupGrid6I8MM(a *groupArgs)
+TEXT ·groupGrid6I8MM(SB), NOSPLIT, $0-8
+	MOVD a+0(FP), R0
+	MOVD groupArgs_rows(R0), R5
+	CMP $4, R5
+	BGE many222
+	JMP ·groupGrid6DotProd(SB)
+many222:
+	MOVD groupArgs_w(R0), R1
+	MOVD groupArgs_panel(R0), R2
+	MOVD groupArgs_acts(R0), R3
+	MOVD groupArgs_blocks(R0), R4
+super223:
+	CMP $0, R4
+	BLE done225
+	PRFM 8192(R1), PLDL1KEEP
+	PRFM 8256(R1), PLDL1KEEP
+	PRFM 8320(R1), PLDL1KEEP
+	PRFM 8384(R1), PLDL1KEEP
+	PRFM 8448(R1), PLDL1KEEP
+	PRFM 8512(R1), PLDL1KEEP
+	PRFM 8576(R1), PLDL1KEEP
+	PRFM 8640(R1), PLDL1KEEP
+	PRFM 8704(R1), PLDL1KEEP
+	PRFM 8768(R1), PLDL1KEEP
+	PRFM 8832(R1), PLDL1KEEP
+	PRFM 8896(R1), PLDL1KEEP
+	PRFM 8960(R1), PLDL1KEEP
+	PRFM 9024(R1), PLDL1KEEP
+	PRFM 9088(R1), PLDL1KEEP
+	PRFM 9152(R1), PLDL1KEEP
+	PRFM 9216(R1), PLDL1KEEP
+	PRFM 9280(R1), PLDL1KEEP
+	PRFM 9344(R1), PLDL1KEEP
+	PRFM 9408(R1), PLDL1KEEP
+	PRFM 9472(R1), PLDL1KEEP
+	PRFM 9536(R1), PLDL1KEEP
+	PRFM 9600(R1), PLDL1KEEP
+	PRFM 9664(R1), PLDL1KEEP
+	PRFM 9728(R1), PLDL1KEEP
+	PRFM 9792(R1), PLDL1KEEP
+	PRFM 9856(R1), PLDL1KEEP
+	PRFM 9920(R1), PLDL1KEEP
+	PRFM 9984(R1), PLDL1KEEP
+	PRFM 10048(R1), PLDL1KEEP
+	PRFM 10112(R1), PLDL1KEEP
+	PRFM 10176(R1), PLDL1KEEP
+	PRFM 10240(R1), PLDL1KEEP
+	PRFM 10304(R1), PLDL1KEEP
+	PRFM 10368(R1), PLDL1KEEP
+	PRFM 10432(R1), PLDL1KEEP
+	PRFM 10496(R1), PLDL1KEEP
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	WORD $0x3dc24020 // ldr q0, [x1, #2304]
+	WORD $0x3d868040 // str q0, [x2, #6656]
+	WORD $0x3dc24420 // ldr q0, [x1, #2320]
+	WORD $0x3d868440 // str q0, [x2, #6672]
+	WORD $0x3dc24820 // ldr q0, [x1, #2336]
+	WORD $0x3d868840 // str q0, [x2, #6688]
+	WORD $0x3dc24c20 // ldr q0, [x1, #2352]
+	WORD $0x3d868c40 // str q0, [x2, #6704]
+	WORD $0x3dc20020 // ldr q0, [x1, #2048]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d840056 // str q22, [x2, #4096]
+	WORD $0x3d840457 // str q23, [x2, #4112]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d842056 // str q22, [x2, #4224]
+	WORD $0x3d842457 // str q23, [x2, #4240]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d844056 // str q22, [x2, #4352]
+	WORD $0x3d844457 // str q23, [x2, #4368]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d846056 // str q22, [x2, #4480]
+	WORD $0x3d846457 // str q23, [x2, #4496]
+	WORD $0x3dc20420 // ldr q0, [x1, #2064]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d840856 // str q22, [x2, #4128]
+	WORD $0x3d840c57 // str q23, [x2, #4144]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d842856 // str q22, [x2, #4256]
+	WORD $0x3d842c57 // str q23, [x2, #4272]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d844856 // str q22, [x2, #4384]
+	WORD $0x3d844c57 // str q23, [x2, #4400]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d846856 // str q22, [x2, #4512]
+	WORD $0x3d846c57 // str q23, [x2, #4528]
+	WORD $0x3dc20820 // ldr q0, [x1, #2080]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d841056 // str q22, [x2, #4160]
+	WORD $0x3d841457 // str q23, [x2, #4176]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d843056 // str q22, [x2, #4288]
+	WORD $0x3d843457 // str q23, [x2, #4304]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d845056 // str q22, [x2, #4416]
+	WORD $0x3d845457 // str q23, [x2, #4432]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d847056 // str q22, [x2, #4544]
+	WORD $0x3d847457 // str q23, [x2, #4560]
+	WORD $0x3dc20c20 // ldr q0, [x1, #2096]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d841856 // str q22, [x2, #4192]
+	WORD $0x3d841c57 // str q23, [x2, #4208]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d843856 // str q22, [x2, #4320]
+	WORD $0x3d843c57 // str q23, [x2, #4336]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d845856 // str q22, [x2, #4448]
+	WORD $0x3d845c57 // str q23, [x2, #4464]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d847856 // str q22, [x2, #4576]
+	WORD $0x3d847c57 // str q23, [x2, #4592]
+	WORD $0x3dc21020 // ldr q0, [x1, #2112]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d848056 // str q22, [x2, #4608]
+	WORD $0x3d848457 // str q23, [x2, #4624]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84a056 // str q22, [x2, #4736]
+	WORD $0x3d84a457 // str q23, [x2, #4752]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84c056 // str q22, [x2, #4864]
+	WORD $0x3d84c457 // str q23, [x2, #4880]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84e056 // str q22, [x2, #4992]
+	WORD $0x3d84e457 // str q23, [x2, #5008]
+	WORD $0x3dc21420 // ldr q0, [x1, #2128]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d848856 // str q22, [x2, #4640]
+	WORD $0x3d848c57 // str q23, [x2, #4656]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84a856 // str q22, [x2, #4768]
+	WORD $0x3d84ac57 // str q23, [x2, #4784]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84c856 // str q22, [x2, #4896]
+	WORD $0x3d84cc57 // str q23, [x2, #4912]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84e856 // str q22, [x2, #5024]
+	WORD $0x3d84ec57 // str q23, [x2, #5040]
+	WORD $0x3dc21820 // ldr q0, [x1, #2144]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d849056 // str q22, [x2, #4672]
+	WORD $0x3d849457 // str q23, [x2, #4688]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84b056 // str q22, [x2, #4800]
+	WORD $0x3d84b457 // str q23, [x2, #4816]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84d056 // str q22, [x2, #4928]
+	WORD $0x3d84d457 // str q23, [x2, #4944]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84f056 // str q22, [x2, #5056]
+	WORD $0x3d84f457 // str q23, [x2, #5072]
+	WORD $0x3dc21c20 // ldr q0, [x1, #2160]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d849856 // str q22, [x2, #4704]
+	WORD $0x3d849c57 // str q23, [x2, #4720]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84b856 // str q22, [x2, #4832]
+	WORD $0x3d84bc57 // str q23, [x2, #4848]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84d856 // str q22, [x2, #4960]
+	WORD $0x3d84dc57 // str q23, [x2, #4976]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84f856 // str q22, [x2, #5088]
+	WORD $0x3d84fc57 // str q23, [x2, #5104]
+	WORD $0x3dc22020 // ldr q0, [x1, #2176]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d850056 // str q22, [x2, #5120]
+	WORD $0x3d850457 // str q23, [x2, #5136]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d852056 // str q22, [x2, #5248]
+	WORD $0x3d852457 // str q23, [x2, #5264]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d854056 // str q22, [x2, #5376]
+	WORD $0x3d854457 // str q23, [x2, #5392]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d856056 // str q22, [x2, #5504]
+	WORD $0x3d856457 // str q23, [x2, #5520]
+	WORD $0x3dc22420 // ldr q0, [x1, #2192]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d850856 // str q22, [x2, #5152]
+	WORD $0x3d850c57 // str q23, [x2, #5168]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d852856 // str q22, [x2, #5280]
+	WORD $0x3d852c57 // str q23, [x2, #5296]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d854856 // str q22, [x2, #5408]
+	WORD $0x3d854c57 // str q23, [x2, #5424]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d856856 // str q22, [x2, #5536]
+	WORD $0x3d856c57 // str q23, [x2, #5552]
+	WORD $0x3dc22820 // ldr q0, [x1, #2208]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d851056 // str q22, [x2, #5184]
+	WORD $0x3d851457 // str q23, [x2, #5200]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d853056 // str q22, [x2, #5312]
+	WORD $0x3d853457 // str q23, [x2, #5328]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d855056 // str q22, [x2, #5440]
+	WORD $0x3d855457 // str q23, [x2, #5456]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d857056 // str q22, [x2, #5568]
+	WORD $0x3d857457 // str q23, [x2, #5584]
+	WORD $0x3dc22c20 // ldr q0, [x1, #2224]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d851856 // str q22, [x2, #5216]
+	WORD $0x3d851c57 // str q23, [x2, #5232]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d853856 // str q22, [x2, #5344]
+	WORD $0x3d853c57 // str q23, [x2, #5360]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d855856 // str q22, [x2, #5472]
+	WORD $0x3d855c57 // str q23, [x2, #5488]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d857856 // str q22, [x2, #5600]
+	WORD $0x3d857c57 // str q23, [x2, #5616]
+	WORD $0x3dc23020 // ldr q0, [x1, #2240]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d858056 // str q22, [x2, #5632]
+	WORD $0x3d858457 // str q23, [x2, #5648]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85a056 // str q22, [x2, #5760]
+	WORD $0x3d85a457 // str q23, [x2, #5776]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85c056 // str q22, [x2, #5888]
+	WORD $0x3d85c457 // str q23, [x2, #5904]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85e056 // str q22, [x2, #6016]
+	WORD $0x3d85e457 // str q23, [x2, #6032]
+	WORD $0x3dc23420 // ldr q0, [x1, #2256]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d858856 // str q22, [x2, #5664]
+	WORD $0x3d858c57 // str q23, [x2, #5680]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85a856 // str q22, [x2, #5792]
+	WORD $0x3d85ac57 // str q23, [x2, #5808]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85c856 // str q22, [x2, #5920]
+	WORD $0x3d85cc57 // str q23, [x2, #5936]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85e856 // str q22, [x2, #6048]
+	WORD $0x3d85ec57 // str q23, [x2, #6064]
+	WORD $0x3dc23820 // ldr q0, [x1, #2272]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d859056 // str q22, [x2, #5696]
+	WORD $0x3d859457 // str q23, [x2, #5712]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85b056 // str q22, [x2, #5824]
+	WORD $0x3d85b457 // str q23, [x2, #5840]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85d056 // str q22, [x2, #5952]
+	WORD $0x3d85d457 // str q23, [x2, #5968]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85f056 // str q22, [x2, #6080]
+	WORD $0x3d85f457 // str q23, [x2, #6096]
+	WORD $0x3dc23c20 // ldr q0, [x1, #2288]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d859856 // str q22, [x2, #5728]
+	WORD $0x3d859c57 // str q23, [x2, #5744]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85b856 // str q22, [x2, #5856]
+	WORD $0x3d85bc57 // str q23, [x2, #5872]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85d856 // str q22, [x2, #5984]
+	WORD $0x3d85dc57 // str q23, [x2, #6000]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85f856 // str q22, [x2, #6112]
+	WORD $0x3d85fc57 // str q23, [x2, #6128]
+	MOVD R2, R8
+	MOVD groupArgs_values(R0), R9
+	WORD $0x3dc0013e // ldr q30, [x9, #0]
+	MOVD $8, R13
+unpack226:
+	WORD $0x3dc00025 // ldr q5, [x1, #0]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01025 // ldr q5, [x1, #64]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d800116 // str q22, [x8, #0]
+	WORD $0x3d800517 // str q23, [x8, #16]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d804116 // str q22, [x8, #256]
+	WORD $0x3d804517 // str q23, [x8, #272]
+	WORD $0x3dc02025 // ldr q5, [x1, #128]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03025 // ldr q5, [x1, #192]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d802116 // str q22, [x8, #128]
+	WORD $0x3d802517 // str q23, [x8, #144]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d806116 // str q22, [x8, #384]
+	WORD $0x3d806517 // str q23, [x8, #400]
+	WORD $0x3dc00425 // ldr q5, [x1, #16]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d800916 // str q22, [x8, #32]
+	WORD $0x3d800d17 // str q23, [x8, #48]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d804916 // str q22, [x8, #288]
+	WORD $0x3d804d17 // str q23, [x8, #304]
+	WORD $0x3dc02425 // ldr q5, [x1, #144]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03425 // ldr q5, [x1, #208]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d802916 // str q22, [x8, #160]
+	WORD $0x3d802d17 // str q23, [x8, #176]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d806916 // str q22, [x8, #416]
+	WORD $0x3d806d17 // str q23, [x8, #432]
+	WORD $0x3dc00825 // ldr q5, [x1, #32]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01825 // ldr q5, [x1, #96]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d801116 // str q22, [x8, #64]
+	WORD $0x3d801517 // str q23, [x8, #80]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d805116 // str q22, [x8, #320]
+	WORD $0x3d805517 // str q23, [x8, #336]
+	WORD $0x3dc02825 // ldr q5, [x1, #160]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03825 // ldr q5, [x1, #224]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d803116 // str q22, [x8, #192]
+	WORD $0x3d803517 // str q23, [x8, #208]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d807116 // str q22, [x8, #448]
+	WORD $0x3d807517 // str q23, [x8, #464]
+	WORD $0x3dc00c25 // ldr q5, [x1, #48]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01c25 // ldr q5, [x1, #112]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d801916 // str q22, [x8, #96]
+	WORD $0x3d801d17 // str q23, [x8, #112]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d805916 // str q22, [x8, #352]
+	WORD $0x3d805d17 // str q23, [x8, #368]
+	WORD $0x3dc02c25 // ldr q5, [x1, #176]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03c25 // ldr q5, [x1, #240]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d803916 // str q22, [x8, #224]
+	WORD $0x3d803d17 // str q23, [x8, #240]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d807916 // str q22, [x8, #480]
+	WORD $0x3d807d17 // str q23, [x8, #496]
+	ADD $512, R8
+	ADD $256, R1
+	SUB $1, R13
+	CBNZ R13, unpack226
+	ADD $320, R1
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	MOVD groupArgs_rows(R0), R5
+rows4_228:
+	CMP $4, R5
+	BLT rowsNext227
+	// 4 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass229:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+block230:
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x3dc00148 // ldr q8, [x10, #0]
+	WORD $0x3dc05149 // ldr q9, [x10, #320]
+	WORD $0x4ec93900 // zip1 v0.2d, v8.2d, v9.2d
+	WORD $0x4ec97901 // zip2 v1.2d, v8.2d, v9.2d
+	WORD $0x3dc0a148 // ldr q8, [x10, #640]
+	WORD $0x3dc0f149 // ldr q9, [x10, #960]
+	WORD $0x4ec93902 // zip1 v2.2d, v8.2d, v9.2d
+	WORD $0x4ec97903 // zip2 v3.2d, v8.2d, v9.2d
+	WORD $0x3dc00104 // ldr q4, [x8, #0]
+	WORD $0x3dc00505 // ldr q5, [x8, #16]
+	WORD $0x3dc00906 // ldr q6, [x8, #32]
+	WORD $0x3dc00d07 // ldr q7, [x8, #48]
+	WORD $0x4e80a48a // smmla v10.4s, v4.16b, v0.16b
+	WORD $0x4e80a4ab // smmla v11.4s, v5.16b, v0.16b
+	WORD $0x4e80a4cc // smmla v12.4s, v6.16b, v0.16b
+	WORD $0x4e80a4ed // smmla v13.4s, v7.16b, v0.16b
+	WORD $0x4e82a48e // smmla v14.4s, v4.16b, v2.16b
+	WORD $0x4e82a4af // smmla v15.4s, v5.16b, v2.16b
+	WORD $0x4e82a4d0 // smmla v16.4s, v6.16b, v2.16b
+	WORD $0x4e82a4f1 // smmla v17.4s, v7.16b, v2.16b
+	WORD $0x3dc02104 // ldr q4, [x8, #128]
+	WORD $0x3dc02505 // ldr q5, [x8, #144]
+	WORD $0x3dc02906 // ldr q6, [x8, #160]
+	WORD $0x3dc02d07 // ldr q7, [x8, #176]
+	WORD $0x4e81a48a // smmla v10.4s, v4.16b, v1.16b
+	WORD $0x4e81a4ab // smmla v11.4s, v5.16b, v1.16b
+	WORD $0x4e81a4cc // smmla v12.4s, v6.16b, v1.16b
+	WORD $0x4e81a4ed // smmla v13.4s, v7.16b, v1.16b
+	WORD $0x4e83a48e // smmla v14.4s, v4.16b, v3.16b
+	WORD $0x4e83a4af // smmla v15.4s, v5.16b, v3.16b
+	WORD $0x4e83a4d0 // smmla v16.4s, v6.16b, v3.16b
+	WORD $0x4e83a4f1 // smmla v17.4s, v7.16b, v3.16b
+	WORD $0x3dc40164 // ldr q4, [x11, #4096]
+	WORD $0x3dc40565 // ldr q5, [x11, #4112]
+	WORD $0x3dc40966 // ldr q6, [x11, #4128]
+	WORD $0x3dc40d67 // ldr q7, [x11, #4144]
+	WORD $0x4ea49552 // mla v18.4s, v10.4s, v4.4s
+	WORD $0x4ea59573 // mla v19.4s, v11.4s, v5.4s
+	WORD $0x4ea69594 // mla v20.4s, v12.4s, v6.4s
+	WORD $0x4ea795b5 // mla v21.4s, v13.4s, v7.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	WORD $0x4ea69618 // mla v24.4s, v16.4s, v6.4s
+	WORD $0x4ea79639 // mla v25.4s, v17.4s, v7.4s
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x3dc00548 // ldr q8, [x10, #16]
+	WORD $0x3dc05549 // ldr q9, [x10, #336]
+	WORD $0x4ec93900 // zip1 v0.2d, v8.2d, v9.2d
+	WORD $0x4ec97901 // zip2 v1.2d, v8.2d, v9.2d
+	WORD $0x3dc0a548 // ldr q8, [x10, #656]
+	WORD $0x3dc0f549 // ldr q9, [x10, #976]
+	WORD $0x4ec93902 // zip1 v2.2d, v8.2d, v9.2d
+	WORD $0x4ec97903 // zip2 v3.2d, v8.2d, v9.2d
+	WORD $0x3dc04104 // ldr q4, [x8, #256]
+	WORD $0x3dc04505 // ldr q5, [x8, #272]
+	WORD $0x3dc04906 // ldr q6, [x8, #288]
+	WORD $0x3dc04d07 // ldr q7, [x8, #304]
+	WORD $0x4e80a48a // smmla v10.4s, v4.16b, v0.16b
+	WORD $0x4e80a4ab // smmla v11.4s, v5.16b, v0.16b
+	WORD $0x4e80a4cc // smmla v12.4s, v6.16b, v0.16b
+	WORD $0x4e80a4ed // smmla v13.4s, v7.16b, v0.16b
+	WORD $0x4e82a48e // smmla v14.4s, v4.16b, v2.16b
+	WORD $0x4e82a4af // smmla v15.4s, v5.16b, v2.16b
+	WORD $0x4e82a4d0 // smmla v16.4s, v6.16b, v2.16b
+	WORD $0x4e82a4f1 // smmla v17.4s, v7.16b, v2.16b
+	WORD $0x3dc06104 // ldr q4, [x8, #384]
+	WORD $0x3dc06505 // ldr q5, [x8, #400]
+	WORD $0x3dc06906 // ldr q6, [x8, #416]
+	WORD $0x3dc06d07 // ldr q7, [x8, #432]
+	WORD $0x4e81a48a // smmla v10.4s, v4.16b, v1.16b
+	WORD $0x4e81a4ab // smmla v11.4s, v5.16b, v1.16b
+	WORD $0x4e81a4cc // smmla v12.4s, v6.16b, v1.16b
+	WORD $0x4e81a4ed // smmla v13.4s, v7.16b, v1.16b
+	WORD $0x4e83a48e // smmla v14.4s, v4.16b, v3.16b
+	WORD $0x4e83a4af // smmla v15.4s, v5.16b, v3.16b
+	WORD $0x4e83a4d0 // smmla v16.4s, v6.16b, v3.16b
+	WORD $0x4e83a4f1 // smmla v17.4s, v7.16b, v3.16b
+	WORD $0x3dc42164 // ldr q4, [x11, #4224]
+	WORD $0x3dc42565 // ldr q5, [x11, #4240]
+	WORD $0x3dc42966 // ldr q6, [x11, #4256]
+	WORD $0x3dc42d67 // ldr q7, [x11, #4272]
+	WORD $0x4ea49552 // mla v18.4s, v10.4s, v4.4s
+	WORD $0x4ea59573 // mla v19.4s, v11.4s, v5.4s
+	WORD $0x4ea69594 // mla v20.4s, v12.4s, v6.4s
+	WORD $0x4ea795b5 // mla v21.4s, v13.4s, v7.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	WORD $0x4ea69618 // mla v24.4s, v16.4s, v6.4s
+	WORD $0x4ea79639 // mla v25.4s, v17.4s, v7.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $256, R11
+	SUB $1, R13
+	CBNZ R13, block230
+	WORD $0x4e931a44 // uzp1 v4.4s, v18.4s, v19.4s
+	WORD $0x4e935a53 // uzp2 v19.4s, v18.4s, v19.4s
+	WORD $0x4e951a92 // uzp1 v18.4s, v20.4s, v21.4s
+	WORD $0x4e955a95 // uzp2 v21.4s, v20.4s, v21.4s
+	WORD $0x4e971ad4 // uzp1 v20.4s, v22.4s, v23.4s
+	WORD $0x4e975ad7 // uzp2 v23.4s, v22.4s, v23.4s
+	WORD $0x4e991b16 // uzp1 v22.4s, v24.4s, v25.4s
+	WORD $0x4e995b19 // uzp2 v25.4s, v24.4s, v25.4s
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
+	WORD $0xbd44f0c3 // ldr s3, [x6, #1264]
+	WORD $0x3dc682e5 // ldr q5, [x23, #6656]
+	WORD $0x3dc002c7 // ldr q7, [x22, #0]
+	WORD $0x4f8090a6 // fmul v6.4s, v5.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e24ccc7 // fmla v7.4s, v6.4s, v4.4s
+	WORD $0x3d8002c7 // str q7, [x22, #0]
+	WORD $0x3dc012c7 // ldr q7, [x22, #64]
+	WORD $0x4f8190a6 // fmul v6.4s, v5.4s, v1.s[0]
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4e33ccc7 // fmla v7.4s, v6.4s, v19.4s
+	WORD $0x3d8012c7 // str q7, [x22, #64]
+	WORD $0x3dc022c7 // ldr q7, [x22, #128]
+	WORD $0x4f8290a6 // fmul v6.4s, v5.4s, v2.s[0]
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x4e34ccc7 // fmla v7.4s, v6.4s, v20.4s
+	WORD $0x3d8022c7 // str q7, [x22, #128]
+	WORD $0x3dc032c7 // ldr q7, [x22, #192]
+	WORD $0x4f8390a6 // fmul v6.4s, v5.4s, v3.s[0]
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x4e37ccc7 // fmla v7.4s, v6.4s, v23.4s
+	WORD $0x3d8032c7 // str q7, [x22, #192]
+	WORD $0x3dc686e5 // ldr q5, [x23, #6672]
+	WORD $0x3dc006c7 // ldr q7, [x22, #16]
+	WORD $0x4f8090a6 // fmul v6.4s, v5.4s, v0.s[0]
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4e32ccc7 // fmla v7.4s, v6.4s, v18.4s
+	WORD $0x3d8006c7 // str q7, [x22, #16]
+	WORD $0x3dc016c7 // ldr q7, [x22, #80]
+	WORD $0x4f8190a6 // fmul v6.4s, v5.4s, v1.s[0]
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4e35ccc7 // fmla v7.4s, v6.4s, v21.4s
+	WORD $0x3d8016c7 // str q7, [x22, #80]
+	WORD $0x3dc026c7 // ldr q7, [x22, #144]
+	WORD $0x4f8290a6 // fmul v6.4s, v5.4s, v2.s[0]
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x4e36ccc7 // fmla v7.4s, v6.4s, v22.4s
+	WORD $0x3d8026c7 // str q7, [x22, #144]
+	WORD $0x3dc036c7 // ldr q7, [x22, #208]
+	WORD $0x4f8390a6 // fmul v6.4s, v5.4s, v3.s[0]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x4e39ccc7 // fmla v7.4s, v6.4s, v25.4s
+	WORD $0x3d8036c7 // str q7, [x22, #208]
+	ADD $64, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $256, R25
+	ADD $64, R26
+	SUB $1, R24
+	CBNZ R24, pass229
+	ADD $1280, R6
+	ADD $256, R7
+	SUB $4, R5
+	JMP rows4_228
+rowsNext227:
+rows2_232:
+	CMP $2, R5
+	BLT rowsNext231
+	// 2 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+block234:
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc0014a // ldr q10, [x10, #0]
+	WORD $0x3dc0514b // ldr q11, [x10, #320]
+	WORD $0x4ecb3940 // zip1 v0.2d, v10.2d, v11.2d
+	WORD $0x4ecb7941 // zip2 v1.2d, v10.2d, v11.2d
+	WORD $0x3dc00102 // ldr q2, [x8, #0]
+	WORD $0x3dc00503 // ldr q3, [x8, #16]
+	WORD $0x3dc00904 // ldr q4, [x8, #32]
+	WORD $0x3dc00d05 // ldr q5, [x8, #48]
+	WORD $0x3dc01106 // ldr q6, [x8, #64]
+	WORD $0x3dc01507 // ldr q7, [x8, #80]
+	WORD $0x3dc01908 // ldr q8, [x8, #96]
+	WORD $0x3dc01d09 // ldr q9, [x8, #112]
+	WORD $0x4e80a44c // smmla v12.4s, v2.16b, v0.16b
+	WORD $0x4e80a46d // smmla v13.4s, v3.16b, v0.16b
+	WORD $0x4e80a48e // smmla v14.4s, v4.16b, v0.16b
+	WORD $0x4e80a4af // smmla v15.4s, v5.16b, v0.16b
+	WORD $0x4e80a4d0 // smmla v16.4s, v6.16b, v0.16b
+	WORD $0x4e80a4f1 // smmla v17.4s, v7.16b, v0.16b
+	WORD $0x4e80a512 // smmla v18.4s, v8.16b, v0.16b
+	WORD $0x4e80a533 // smmla v19.4s, v9.16b, v0.16b
+	WORD $0x3dc02102 // ldr q2, [x8, #128]
+	WORD $0x3dc02503 // ldr q3, [x8, #144]
+	WORD $0x3dc02904 // ldr q4, [x8, #160]
+	WORD $0x3dc02d05 // ldr q5, [x8, #176]
+	WORD $0x3dc03106 // ldr q6, [x8, #192]
+	WORD $0x3dc03507 // ldr q7, [x8, #208]
+	WORD $0x3dc03908 // ldr q8, [x8, #224]
+	WORD $0x3dc03d09 // ldr q9, [x8, #240]
+	WORD $0x4e81a44c // smmla v12.4s, v2.16b, v1.16b
+	WORD $0x4e81a46d // smmla v13.4s, v3.16b, v1.16b
+	WORD $0x4e81a48e // smmla v14.4s, v4.16b, v1.16b
+	WORD $0x4e81a4af // smmla v15.4s, v5.16b, v1.16b
+	WORD $0x4e81a4d0 // smmla v16.4s, v6.16b, v1.16b
+	WORD $0x4e81a4f1 // smmla v17.4s, v7.16b, v1.16b
+	WORD $0x4e81a512 // smmla v18.4s, v8.16b, v1.16b
+	WORD $0x4e81a533 // smmla v19.4s, v9.16b, v1.16b
+	WORD $0x3dc40162 // ldr q2, [x11, #4096]
+	WORD $0x3dc40563 // ldr q3, [x11, #4112]
+	WORD $0x3dc40964 // ldr q4, [x11, #4128]
+	WORD $0x3dc40d65 // ldr q5, [x11, #4144]
+	WORD $0x3dc41166 // ldr q6, [x11, #4160]
+	WORD $0x3dc41567 // ldr q7, [x11, #4176]
+	WORD $0x3dc41968 // ldr q8, [x11, #4192]
+	WORD $0x3dc41d69 // ldr q9, [x11, #4208]
+	WORD $0x4ea29594 // mla v20.4s, v12.4s, v2.4s
+	WORD $0x4ea395b5 // mla v21.4s, v13.4s, v3.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	WORD $0x4ea69618 // mla v24.4s, v16.4s, v6.4s
+	WORD $0x4ea79639 // mla v25.4s, v17.4s, v7.4s
+	WORD $0x4ea8965a // mla v26.4s, v18.4s, v8.4s
+	WORD $0x4ea9967b // mla v27.4s, v19.4s, v9.4s
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc0054a // ldr q10, [x10, #16]
+	WORD $0x3dc0554b // ldr q11, [x10, #336]
+	WORD $0x4ecb3940 // zip1 v0.2d, v10.2d, v11.2d
+	WORD $0x4ecb7941 // zip2 v1.2d, v10.2d, v11.2d
+	WORD $0x3dc04102 // ldr q2, [x8, #256]
+	WORD $0x3dc04503 // ldr q3, [x8, #272]
+	WORD $0x3dc04904 // ldr q4, [x8, #288]
+	WORD $0x3dc04d05 // ldr q5, [x8, #304]
+	WORD $0x3dc05106 // ldr q6, [x8, #320]
+	WORD $0x3dc05507 // ldr q7, [x8, #336]
+	WORD $0x3dc05908 // ldr q8, [x8, #352]
+	WORD $0x3dc05d09 // ldr q9, [x8, #368]
+	WORD $0x4e80a44c // smmla v12.4s, v2.16b, v0.16b
+	WORD $0x4e80a46d // smmla v13.4s, v3.16b, v0.16b
+	WORD $0x4e80a48e // smmla v14.4s, v4.16b, v0.16b
+	WORD $0x4e80a4af // smmla v15.4s, v5.16b, v0.16b
+	WORD $0x4e80a4d0 // smmla v16.4s, v6.16b, v0.16b
+	WORD $0x4e80a4f1 // smmla v17.4s, v7.16b, v0.16b
+	WORD $0x4e80a512 // smmla v18.4s, v8.16b, v0.16b
+	WORD $0x4e80a533 // smmla v19.4s, v9.16b, v0.16b
+	WORD $0x3dc06102 // ldr q2, [x8, #384]
+	WORD $0x3dc06503 // ldr q3, [x8, #400]
+	WORD $0x3dc06904 // ldr q4, [x8, #416]
+	WORD $0x3dc06d05 // ldr q5, [x8, #432]
+	WORD $0x3dc07106 // ldr q6, [x8, #448]
+	WORD $0x3dc07507 // ldr q7, [x8, #464]
+	WORD $0x3dc07908 // ldr q8, [x8, #480]
+	WORD $0x3dc07d09 // ldr q9, [x8, #496]
+	WORD $0x4e81a44c // smmla v12.4s, v2.16b, v1.16b
+	WORD $0x4e81a46d // smmla v13.4s, v3.16b, v1.16b
+	WORD $0x4e81a48e // smmla v14.4s, v4.16b, v1.16b
+	WORD $0x4e81a4af // smmla v15.4s, v5.16b, v1.16b
+	WORD $0x4e81a4d0 // smmla v16.4s, v6.16b, v1.16b
+	WORD $0x4e81a4f1 // smmla v17.4s, v7.16b, v1.16b
+	WORD $0x4e81a512 // smmla v18.4s, v8.16b, v1.16b
+	WORD $0x4e81a533 // smmla v19.4s, v9.16b, v1.16b
+	WORD $0x3dc42162 // ldr q2, [x11, #4224]
+	WORD $0x3dc42563 // ldr q3, [x11, #4240]
+	WORD $0x3dc42964 // ldr q4, [x11, #4256]
+	WORD $0x3dc42d65 // ldr q5, [x11, #4272]
+	WORD $0x3dc43166 // ldr q6, [x11, #4288]
+	WORD $0x3dc43567 // ldr q7, [x11, #4304]
+	WORD $0x3dc43968 // ldr q8, [x11, #4320]
+	WORD $0x3dc43d69 // ldr q9, [x11, #4336]
+	WORD $0x4ea29594 // mla v20.4s, v12.4s, v2.4s
+	WORD $0x4ea395b5 // mla v21.4s, v13.4s, v3.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	WORD $0x4ea69618 // mla v24.4s, v16.4s, v6.4s
+	WORD $0x4ea79639 // mla v25.4s, v17.4s, v7.4s
+	WORD $0x4ea8965a // mla v26.4s, v18.4s, v8.4s
+	WORD $0x4ea9967b // mla v27.4s, v19.4s, v9.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $256, R11
+	SUB $1, R13
+	CBNZ R13, block234
+	WORD $0x4e951a82 // uzp1 v2.4s, v20.4s, v21.4s
+	WORD $0x4e955a95 // uzp2 v21.4s, v20.4s, v21.4s
+	WORD $0x4e971ad4 // uzp1 v20.4s, v22.4s, v23.4s
+	WORD $0x4e975ad7 // uzp2 v23.4s, v22.4s, v23.4s
+	WORD $0x4e991b16 // uzp1 v22.4s, v24.4s, v25.4s
+	WORD $0x4e995b19 // uzp2 v25.4s, v24.4s, v25.4s
+	WORD $0x4e9b1b58 // uzp1 v24.4s, v26.4s, v27.4s
+	WORD $0x4e9b5b5b // uzp2 v27.4s, v26.4s, v27.4s
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0x3dc682e3 // ldr q3, [x23, #6656]
+	WORD $0x3dc002c5 // ldr q5, [x22, #0]
+	WORD $0x4f809064 // fmul v4.4s, v3.4s, v0.s[0]
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4e22cc85 // fmla v5.4s, v4.4s, v2.4s
+	WORD $0x3d8002c5 // str q5, [x22, #0]
+	WORD $0x3dc012c5 // ldr q5, [x22, #64]
+	WORD $0x4f819064 // fmul v4.4s, v3.4s, v1.s[0]
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4e35cc85 // fmla v5.4s, v4.4s, v21.4s
+	WORD $0x3d8012c5 // str q5, [x22, #64]
+	WORD $0x3dc686e3 // ldr q3, [x23, #6672]
+	WORD $0x3dc006c5 // ldr q5, [x22, #16]
+	WORD $0x4f809064 // fmul v4.4s, v3.4s, v0.s[0]
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x4e34cc85 // fmla v5.4s, v4.4s, v20.4s
+	WORD $0x3d8006c5 // str q5, [x22, #16]
+	WORD $0x3dc016c5 // ldr q5, [x22, #80]
+	WORD $0x4f819064 // fmul v4.4s, v3.4s, v1.s[0]
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x4e37cc85 // fmla v5.4s, v4.4s, v23.4s
+	WORD $0x3d8016c5 // str q5, [x22, #80]
+	WORD $0x3dc68ae3 // ldr q3, [x23, #6688]
+	WORD $0x3dc00ac5 // ldr q5, [x22, #32]
+	WORD $0x4f809064 // fmul v4.4s, v3.4s, v0.s[0]
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x4e36cc85 // fmla v5.4s, v4.4s, v22.4s
+	WORD $0x3d800ac5 // str q5, [x22, #32]
+	WORD $0x3dc01ac5 // ldr q5, [x22, #96]
+	WORD $0x4f819064 // fmul v4.4s, v3.4s, v1.s[0]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x4e39cc85 // fmla v5.4s, v4.4s, v25.4s
+	WORD $0x3d801ac5 // str q5, [x22, #96]
+	WORD $0x3dc68ee3 // ldr q3, [x23, #6704]
+	WORD $0x3dc00ec5 // ldr q5, [x22, #48]
+	WORD $0x4f809064 // fmul v4.4s, v3.4s, v0.s[0]
+	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
+	WORD $0x4e38cc85 // fmla v5.4s, v4.4s, v24.4s
+	WORD $0x3d800ec5 // str q5, [x22, #48]
+	WORD $0x3dc01ec5 // ldr q5, [x22, #112]
+	WORD $0x4f819064 // fmul v4.4s, v3.4s, v1.s[0]
+	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
+	WORD $0x4e3bcc85 // fmla v5.4s, v4.4s, v27.4s
+	WORD $0x3d801ec5 // str q5, [x22, #112]
+	ADD $640, R6
+	ADD $128, R7
+	SUB $2, R5
+	JMP rows2_232
+rowsNext231:
+rows1_236:
+	CMP $1, R5
+	BLT rowsNext235
+	// 1 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+block238:
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00101 // ldr q1, [x8, #0]
+	WORD $0x3dc00502 // ldr q2, [x8, #16]
+	WORD $0x3dc00903 // ldr q3, [x8, #32]
+	WORD $0x3dc00d04 // ldr q4, [x8, #48]
+	WORD $0x3dc01105 // ldr q5, [x8, #64]
+	WORD $0x3dc01506 // ldr q6, [x8, #80]
+	WORD $0x3dc01907 // ldr q7, [x8, #96]
+	WORD $0x3dc01d08 // ldr q8, [x8, #112]
+	WORD $0x4e080409 // dup v9.2d, v0.d[0]
+	WORD $0x4e89942b // sdot v11.4s, v1.16b, v9.16b
+	WORD $0x4e89944c // sdot v12.4s, v2.16b, v9.16b
+	WORD $0x4e89946d // sdot v13.4s, v3.16b, v9.16b
+	WORD $0x4e89948e // sdot v14.4s, v4.16b, v9.16b
+	WORD $0x4e8994af // sdot v15.4s, v5.16b, v9.16b
+	WORD $0x4e8994d0 // sdot v16.4s, v6.16b, v9.16b
+	WORD $0x4e8994f1 // sdot v17.4s, v7.16b, v9.16b
+	WORD $0x4e899512 // sdot v18.4s, v8.16b, v9.16b
+	WORD $0x3dc02101 // ldr q1, [x8, #128]
+	WORD $0x3dc02502 // ldr q2, [x8, #144]
+	WORD $0x3dc02903 // ldr q3, [x8, #160]
+	WORD $0x3dc02d04 // ldr q4, [x8, #176]
+	WORD $0x3dc03105 // ldr q5, [x8, #192]
+	WORD $0x3dc03506 // ldr q6, [x8, #208]
+	WORD $0x3dc03907 // ldr q7, [x8, #224]
+	WORD $0x3dc03d08 // ldr q8, [x8, #240]
+	WORD $0x4e180409 // dup v9.2d, v0.d[1]
+	WORD $0x4e89942b // sdot v11.4s, v1.16b, v9.16b
+	WORD $0x4e89944c // sdot v12.4s, v2.16b, v9.16b
+	WORD $0x4e89946d // sdot v13.4s, v3.16b, v9.16b
+	WORD $0x4e89948e // sdot v14.4s, v4.16b, v9.16b
+	WORD $0x4e8994af // sdot v15.4s, v5.16b, v9.16b
+	WORD $0x4e8994d0 // sdot v16.4s, v6.16b, v9.16b
+	WORD $0x4e8994f1 // sdot v17.4s, v7.16b, v9.16b
+	WORD $0x4e899512 // sdot v18.4s, v8.16b, v9.16b
+	WORD $0x3dc40161 // ldr q1, [x11, #4096]
+	WORD $0x3dc40562 // ldr q2, [x11, #4112]
+	WORD $0x3dc40963 // ldr q3, [x11, #4128]
+	WORD $0x3dc40d64 // ldr q4, [x11, #4144]
+	WORD $0x3dc41165 // ldr q5, [x11, #4160]
+	WORD $0x3dc41566 // ldr q6, [x11, #4176]
+	WORD $0x3dc41967 // ldr q7, [x11, #4192]
+	WORD $0x3dc41d68 // ldr q8, [x11, #4208]
+	WORD $0x4ea19573 // mla v19.4s, v11.4s, v1.4s
+	WORD $0x4ea29594 // mla v20.4s, v12.4s, v2.4s
+	WORD $0x4ea395b5 // mla v21.4s, v13.4s, v3.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	WORD $0x4ea69618 // mla v24.4s, v16.4s, v6.4s
+	WORD $0x4ea79639 // mla v25.4s, v17.4s, v7.4s
+	WORD $0x4ea8965a // mla v26.4s, v18.4s, v8.4s
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc04101 // ldr q1, [x8, #256]
+	WORD $0x3dc04502 // ldr q2, [x8, #272]
+	WORD $0x3dc04903 // ldr q3, [x8, #288]
+	WORD $0x3dc04d04 // ldr q4, [x8, #304]
+	WORD $0x3dc05105 // ldr q5, [x8, #320]
+	WORD $0x3dc05506 // ldr q6, [x8, #336]
+	WORD $0x3dc05907 // ldr q7, [x8, #352]
+	WORD $0x3dc05d08 // ldr q8, [x8, #368]
+	WORD $0x4e080409 // dup v9.2d, v0.d[0]
+	WORD $0x4e89942b // sdot v11.4s, v1.16b, v9.16b
+	WORD $0x4e89944c // sdot v12.4s, v2.16b, v9.16b
+	WORD $0x4e89946d // sdot v13.4s, v3.16b, v9.16b
+	WORD $0x4e89948e // sdot v14.4s, v4.16b, v9.16b
+	WORD $0x4e8994af // sdot v15.4s, v5.16b, v9.16b
+	WORD $0x4e8994d0 // sdot v16.4s, v6.16b, v9.16b
+	WORD $0x4e8994f1 // sdot v17.4s, v7.16b, v9.16b
+	WORD $0x4e899512 // sdot v18.4s, v8.16b, v9.16b
+	WORD $0x3dc06101 // ldr q1, [x8, #384]
+	WORD $0x3dc06502 // ldr q2, [x8, #400]
+	WORD $0x3dc06903 // ldr q3, [x8, #416]
+	WORD $0x3dc06d04 // ldr q4, [x8, #432]
+	WORD $0x3dc07105 // ldr q5, [x8, #448]
+	WORD $0x3dc07506 // ldr q6, [x8, #464]
+	WORD $0x3dc07907 // ldr q7, [x8, #480]
+	WORD $0x3dc07d08 // ldr q8, [x8, #496]
+	WORD $0x4e180409 // dup v9.2d, v0.d[1]
+	WORD $0x4e89942b // sdot v11.4s, v1.16b, v9.16b
+	WORD $0x4e89944c // sdot v12.4s, v2.16b, v9.16b
+	WORD $0x4e89946d // sdot v13.4s, v3.16b, v9.16b
+	WORD $0x4e89948e // sdot v14.4s, v4.16b, v9.16b
+	WORD $0x4e8994af // sdot v15.4s, v5.16b, v9.16b
+	WORD $0x4e8994d0 // sdot v16.4s, v6.16b, v9.16b
+	WORD $0x4e8994f1 // sdot v17.4s, v7.16b, v9.16b
+	WORD $0x4e899512 // sdot v18.4s, v8.16b, v9.16b
+	WORD $0x3dc42161 // ldr q1, [x11, #4224]
+	WORD $0x3dc42562 // ldr q2, [x11, #4240]
+	WORD $0x3dc42963 // ldr q3, [x11, #4256]
+	WORD $0x3dc42d64 // ldr q4, [x11, #4272]
+	WORD $0x3dc43165 // ldr q5, [x11, #4288]
+	WORD $0x3dc43566 // ldr q6, [x11, #4304]
+	WORD $0x3dc43967 // ldr q7, [x11, #4320]
+	WORD $0x3dc43d68 // ldr q8, [x11, #4336]
+	WORD $0x4ea19573 // mla v19.4s, v11.4s, v1.4s
+	WORD $0x4ea29594 // mla v20.4s, v12.4s, v2.4s
+	WORD $0x4ea395b5 // mla v21.4s, v13.4s, v3.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	WORD $0x4ea69618 // mla v24.4s, v16.4s, v6.4s
+	WORD $0x4ea79639 // mla v25.4s, v17.4s, v7.4s
+	WORD $0x4ea8965a // mla v26.4s, v18.4s, v8.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $256, R11
+	SUB $1, R13
+	CBNZ R13, block238
+	WORD $0x4eb4be73 // addp v19.4s, v19.4s, v20.4s
+	WORD $0x4eb6beb5 // addp v21.4s, v21.4s, v22.4s
+	WORD $0x4eb8bef7 // addp v23.4s, v23.4s, v24.4s
+	WORD $0x4ebabf39 // addp v25.4s, v25.4s, v26.4s
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
+	WORD $0x3dc002c3 // ldr q3, [x22, #0]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4e33cc43 // fmla v3.4s, v2.4s, v19.4s
+	WORD $0x3d8002c3 // str q3, [x22, #0]
+	WORD $0x3dc686e1 // ldr q1, [x23, #6672]
+	WORD $0x3dc006c3 // ldr q3, [x22, #16]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4e35cc43 // fmla v3.4s, v2.4s, v21.4s
+	WORD $0x3d8006c3 // str q3, [x22, #16]
+	WORD $0x3dc68ae1 // ldr q1, [x23, #6688]
+	WORD $0x3dc00ac3 // ldr q3, [x22, #32]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x4e37cc43 // fmla v3.4s, v2.4s, v23.4s
+	WORD $0x3d800ac3 // str q3, [x22, #32]
+	WORD $0x3dc68ee1 // ldr q1, [x23, #6704]
+	WORD $0x3dc00ec3 // ldr q3, [x22, #48]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x4e39cc43 // fmla v3.4s, v2.4s, v25.4s
+	WORD $0x3d800ec3 // str q3, [x22, #48]
+	ADD $320, R6
+	ADD $64, R7
+	SUB $1, R5
+rowsNext235:
+next224:
+	MOVD groupArgs_next(R0), R8
+	ADD R8, R3
+	SUB $1, R4
+	JMP super223
+done225:
+	RET
+
+// func groupGrid7I8MM(a *groupArgs)
+TEXT ·groupGrid7I8MM(SB), NOSPLIT, $0-8
+	MOVD a+0(FP), R0
+	MOVD groupArgs_rows(R0), R5
+	CMP $4, R5
+	BGE many239
+	JMP ·groupGrid7DotProd(SB)
+many239:
+	MOVD groupArgs_w(R0), R1
+	MOVD groupArgs_panel(R0), R2
+	MOVD groupArgs_acts(R0), R3
+	MOVD groupArgs_blocks(R0), R4
+super240:
+	CMP $0, R4
+	BLE done242
+	PRFM 8192(R1), PLDL1KEEP
+	PRFM 8256(R1), PLDL1KEEP
+	PRFM 8320(R1), PLDL1KEEP
+	PRFM 8384(R1), PLDL1KEEP
+	PRFM 8448(R1), PLDL1KEEP
+	PRFM 8512(R1), PLDL1KEEP
+	PRFM 8576(R1), PLDL1KEEP
+	PRFM 8640(R1), PLDL1KEEP
+	PRFM 8704(R1), PLDL1KEEP
+	PRFM 8768(R1), PLDL1KEEP
+	PRFM 8832(R1), PLDL1KEEP
+	PRFM 8896(R1), PLDL1KEEP
+	PRFM 8960(R1), PLDL1KEEP
+	PRFM 9024(R1), PLDL1KEEP
+	PRFM 9088(R1), PLDL1KEEP
+	PRFM 9152(R1), PLDL1KEEP
+	PRFM 9216(R1), PLDL1KEEP
+	PRFM 9280(R1), PLDL1KEEP
+	PRFM 9344(R1), PLDL1KEEP
+	PRFM 9408(R1), PLDL1KEEP
+	PRFM 9472(R1), PLDL1KEEP
+	PRFM 9536(R1), PLDL1KEEP
+	PRFM 9600(R1), PLDL1KEEP
+	PRFM 9664(R1), PLDL1KEEP
+	PRFM 9728(R1), PLDL1KEEP
+	PRFM 9792(R1), PLDL1KEEP
+	PRFM 9856(R1), PLDL1KEEP
+	PRFM 9920(R1), PLDL1KEEP
+	PRFM 9984(R1), PLDL1KEEP
+	PRFM 10048(R1), PLDL1KEEP
+	PRFM 10112(R1), PLDL1KEEP
+	PRFM 10176(R1), PLDL1KEEP
+	PRFM 10240(R1), PLDL1KEEP
+	PRFM 10304(R1), PLDL1KEEP
+	PRFM 10368(R1), PLDL1KEEP
+	PRFM 10432(R1), PLDL1KEEP
+	PRFM 10496(R1), PLDL1KEEP
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	WORD $0x3dc24020 // ldr q0, [x1, #2304]
+	WORD $0x3d868040 // str q0, [x2, #6656]
+	WORD $0x3dc24420 // ldr q0, [x1, #2320]
+	WORD $0x3d868440 // str q0, [x2, #6672]
+	WORD $0x3dc24820 // ldr q0, [x1, #2336]
+	WORD $0x3d868840 // str q0, [x2, #6688]
+	WORD $0x3dc24c20 // ldr q0, [x1, #2352]
+	WORD $0x3d868c40 // str q0, [x2, #6704]
+	WORD $0x3dc20020 // ldr q0, [x1, #2048]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d840056 // str q22, [x2, #4096]
+	WORD $0x3d840457 // str q23, [x2, #4112]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d842056 // str q22, [x2, #4224]
+	WORD $0x3d842457 // str q23, [x2, #4240]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d844056 // str q22, [x2, #4352]
+	WORD $0x3d844457 // str q23, [x2, #4368]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d846056 // str q22, [x2, #4480]
+	WORD $0x3d846457 // str q23, [x2, #4496]
+	WORD $0x3dc20420 // ldr q0, [x1, #2064]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d840856 // str q22, [x2, #4128]
+	WORD $0x3d840c57 // str q23, [x2, #4144]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d842856 // str q22, [x2, #4256]
+	WORD $0x3d842c57 // str q23, [x2, #4272]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d844856 // str q22, [x2, #4384]
+	WORD $0x3d844c57 // str q23, [x2, #4400]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d846856 // str q22, [x2, #4512]
+	WORD $0x3d846c57 // str q23, [x2, #4528]
+	WORD $0x3dc20820 // ldr q0, [x1, #2080]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d841056 // str q22, [x2, #4160]
+	WORD $0x3d841457 // str q23, [x2, #4176]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d843056 // str q22, [x2, #4288]
+	WORD $0x3d843457 // str q23, [x2, #4304]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d845056 // str q22, [x2, #4416]
+	WORD $0x3d845457 // str q23, [x2, #4432]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d847056 // str q22, [x2, #4544]
+	WORD $0x3d847457 // str q23, [x2, #4560]
+	WORD $0x3dc20c20 // ldr q0, [x1, #2096]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d841856 // str q22, [x2, #4192]
+	WORD $0x3d841c57 // str q23, [x2, #4208]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d843856 // str q22, [x2, #4320]
+	WORD $0x3d843c57 // str q23, [x2, #4336]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d845856 // str q22, [x2, #4448]
+	WORD $0x3d845c57 // str q23, [x2, #4464]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d847856 // str q22, [x2, #4576]
+	WORD $0x3d847c57 // str q23, [x2, #4592]
+	WORD $0x3dc21020 // ldr q0, [x1, #2112]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d848056 // str q22, [x2, #4608]
+	WORD $0x3d848457 // str q23, [x2, #4624]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84a056 // str q22, [x2, #4736]
+	WORD $0x3d84a457 // str q23, [x2, #4752]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84c056 // str q22, [x2, #4864]
+	WORD $0x3d84c457 // str q23, [x2, #4880]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84e056 // str q22, [x2, #4992]
+	WORD $0x3d84e457 // str q23, [x2, #5008]
+	WORD $0x3dc21420 // ldr q0, [x1, #2128]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d848856 // str q22, [x2, #4640]
+	WORD $0x3d848c57 // str q23, [x2, #4656]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84a856 // str q22, [x2, #4768]
+	WORD $0x3d84ac57 // str q23, [x2, #4784]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84c856 // str q22, [x2, #4896]
+	WORD $0x3d84cc57 // str q23, [x2, #4912]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84e856 // str q22, [x2, #5024]
+	WORD $0x3d84ec57 // str q23, [x2, #5040]
+	WORD $0x3dc21820 // ldr q0, [x1, #2144]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d849056 // str q22, [x2, #4672]
+	WORD $0x3d849457 // str q23, [x2, #4688]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84b056 // str q22, [x2, #4800]
+	WORD $0x3d84b457 // str q23, [x2, #4816]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84d056 // str q22, [x2, #4928]
+	WORD $0x3d84d457 // str q23, [x2, #4944]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84f056 // str q22, [x2, #5056]
+	WORD $0x3d84f457 // str q23, [x2, #5072]
+	WORD $0x3dc21c20 // ldr q0, [x1, #2160]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d849856 // str q22, [x2, #4704]
+	WORD $0x3d849c57 // str q23, [x2, #4720]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84b856 // str q22, [x2, #4832]
+	WORD $0x3d84bc57 // str q23, [x2, #4848]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84d856 // str q22, [x2, #4960]
+	WORD $0x3d84dc57 // str q23, [x2, #4976]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d84f856 // str q22, [x2, #5088]
+	WORD $0x3d84fc57 // str q23, [x2, #5104]
+	WORD $0x3dc22020 // ldr q0, [x1, #2176]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d850056 // str q22, [x2, #5120]
+	WORD $0x3d850457 // str q23, [x2, #5136]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d852056 // str q22, [x2, #5248]
+	WORD $0x3d852457 // str q23, [x2, #5264]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d854056 // str q22, [x2, #5376]
+	WORD $0x3d854457 // str q23, [x2, #5392]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d856056 // str q22, [x2, #5504]
+	WORD $0x3d856457 // str q23, [x2, #5520]
+	WORD $0x3dc22420 // ldr q0, [x1, #2192]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d850856 // str q22, [x2, #5152]
+	WORD $0x3d850c57 // str q23, [x2, #5168]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d852856 // str q22, [x2, #5280]
+	WORD $0x3d852c57 // str q23, [x2, #5296]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d854856 // str q22, [x2, #5408]
+	WORD $0x3d854c57 // str q23, [x2, #5424]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d856856 // str q22, [x2, #5536]
+	WORD $0x3d856c57 // str q23, [x2, #5552]
+	WORD $0x3dc22820 // ldr q0, [x1, #2208]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d851056 // str q22, [x2, #5184]
+	WORD $0x3d851457 // str q23, [x2, #5200]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d853056 // str q22, [x2, #5312]
+	WORD $0x3d853457 // str q23, [x2, #5328]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d855056 // str q22, [x2, #5440]
+	WORD $0x3d855457 // str q23, [x2, #5456]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d857056 // str q22, [x2, #5568]
+	WORD $0x3d857457 // str q23, [x2, #5584]
+	WORD $0x3dc22c20 // ldr q0, [x1, #2224]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d851856 // str q22, [x2, #5216]
+	WORD $0x3d851c57 // str q23, [x2, #5232]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d853856 // str q22, [x2, #5344]
+	WORD $0x3d853c57 // str q23, [x2, #5360]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d855856 // str q22, [x2, #5472]
+	WORD $0x3d855c57 // str q23, [x2, #5488]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d857856 // str q22, [x2, #5600]
+	WORD $0x3d857c57 // str q23, [x2, #5616]
+	WORD $0x3dc23020 // ldr q0, [x1, #2240]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d858056 // str q22, [x2, #5632]
+	WORD $0x3d858457 // str q23, [x2, #5648]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85a056 // str q22, [x2, #5760]
+	WORD $0x3d85a457 // str q23, [x2, #5776]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85c056 // str q22, [x2, #5888]
+	WORD $0x3d85c457 // str q23, [x2, #5904]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85e056 // str q22, [x2, #6016]
+	WORD $0x3d85e457 // str q23, [x2, #6032]
+	WORD $0x3dc23420 // ldr q0, [x1, #2256]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d858856 // str q22, [x2, #5664]
+	WORD $0x3d858c57 // str q23, [x2, #5680]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85a856 // str q22, [x2, #5792]
+	WORD $0x3d85ac57 // str q23, [x2, #5808]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85c856 // str q22, [x2, #5920]
+	WORD $0x3d85cc57 // str q23, [x2, #5936]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85e856 // str q22, [x2, #6048]
+	WORD $0x3d85ec57 // str q23, [x2, #6064]
+	WORD $0x3dc23820 // ldr q0, [x1, #2272]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d859056 // str q22, [x2, #5696]
+	WORD $0x3d859457 // str q23, [x2, #5712]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85b056 // str q22, [x2, #5824]
+	WORD $0x3d85b457 // str q23, [x2, #5840]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85d056 // str q22, [x2, #5952]
+	WORD $0x3d85d457 // str q23, [x2, #5968]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85f056 // str q22, [x2, #6080]
+	WORD $0x3d85f457 // str q23, [x2, #6096]
+	WORD $0x3dc23c20 // ldr q0, [x1, #2288]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d859856 // str q22, [x2, #5728]
+	WORD $0x3d859c57 // str q23, [x2, #5744]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85b856 // str q22, [x2, #5856]
+	WORD $0x3d85bc57 // str q23, [x2, #5872]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85d856 // str q22, [x2, #5984]
+	WORD $0x3d85dc57 // str q23, [x2, #6000]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x4e813836 // zip1 v22.4s, v1.4s, v1.4s
+	WORD $0x4e817837 // zip2 v23.4s, v1.4s, v1.4s
+	WORD $0x3d85f856 // str q22, [x2, #6112]
+	WORD $0x3d85fc57 // str q23, [x2, #6128]
+	MOVD R2, R8
+	MOVD groupArgs_values(R0), R9
+	WORD $0x3dc0013e // ldr q30, [x9, #0]
+	MOVD $8, R13
+unpack243:
+	WORD $0x3dc00025 // ldr q5, [x1, #0]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01025 // ldr q5, [x1, #64]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d800116 // str q22, [x8, #0]
+	WORD $0x3d800517 // str q23, [x8, #16]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d804116 // str q22, [x8, #256]
+	WORD $0x3d804517 // str q23, [x8, #272]
+	WORD $0x3dc02025 // ldr q5, [x1, #128]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03025 // ldr q5, [x1, #192]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d802116 // str q22, [x8, #128]
+	WORD $0x3d802517 // str q23, [x8, #144]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d806116 // str q22, [x8, #384]
+	WORD $0x3d806517 // str q23, [x8, #400]
+	WORD $0x3dc00425 // ldr q5, [x1, #16]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d800916 // str q22, [x8, #32]
+	WORD $0x3d800d17 // str q23, [x8, #48]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d804916 // str q22, [x8, #288]
+	WORD $0x3d804d17 // str q23, [x8, #304]
+	WORD $0x3dc02425 // ldr q5, [x1, #144]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03425 // ldr q5, [x1, #208]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d802916 // str q22, [x8, #160]
+	WORD $0x3d802d17 // str q23, [x8, #176]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d806916 // str q22, [x8, #416]
+	WORD $0x3d806d17 // str q23, [x8, #432]
+	WORD $0x3dc00825 // ldr q5, [x1, #32]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01825 // ldr q5, [x1, #96]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d801116 // str q22, [x8, #64]
+	WORD $0x3d801517 // str q23, [x8, #80]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d805116 // str q22, [x8, #320]
+	WORD $0x3d805517 // str q23, [x8, #336]
+	WORD $0x3dc02825 // ldr q5, [x1, #160]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03825 // ldr q5, [x1, #224]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d803116 // str q22, [x8, #192]
+	WORD $0x3d803517 // str q23, [x8, #208]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d807116 // str q22, [x8, #448]
+	WORD $0x3d807517 // str q23, [x8, #464]
+	WORD $0x3dc00c25 // ldr q5, [x1, #48]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01c25 // ldr q5, [x1, #112]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d801916 // str q22, [x8, #96]
+	WORD $0x3d801d17 // str q23, [x8, #112]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d805916 // str q22, [x8, #352]
+	WORD $0x3d805d17 // str q23, [x8, #368]
+	WORD $0x3dc02c25 // ldr q5, [x1, #176]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03c25 // ldr q5, [x1, #240]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x4e813816 // zip1 v22.4s, v0.4s, v1.4s
+	WORD $0x4e817817 // zip2 v23.4s, v0.4s, v1.4s
+	WORD $0x3d803916 // str q22, [x8, #224]
+	WORD $0x3d803d17 // str q23, [x8, #240]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x4e833856 // zip1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e837857 // zip2 v23.4s, v2.4s, v3.4s
+	WORD $0x3d807916 // str q22, [x8, #480]
+	WORD $0x3d807d17 // str q23, [x8, #496]
+	ADD $512, R8
+	ADD $256, R1
+	SUB $1, R13
+	CBNZ R13, unpack243
+	ADD $320, R1
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	MOVD groupArgs_rows(R0), R5
+rows4_245:
+	CMP $4, R5
+	BLT rowsNext244
+	// 4 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass246:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+block247:
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x3dc00148 // ldr q8, [x10, #0]
+	WORD $0x3dc05149 // ldr q9, [x10, #320]
+	WORD $0x4ec93900 // zip1 v0.2d, v8.2d, v9.2d
+	WORD $0x4ec97901 // zip2 v1.2d, v8.2d, v9.2d
+	WORD $0x3dc0a148 // ldr q8, [x10, #640]
+	WORD $0x3dc0f149 // ldr q9, [x10, #960]
+	WORD $0x4ec93902 // zip1 v2.2d, v8.2d, v9.2d
+	WORD $0x4ec97903 // zip2 v3.2d, v8.2d, v9.2d
+	WORD $0x3dc00104 // ldr q4, [x8, #0]
+	WORD $0x3dc00505 // ldr q5, [x8, #16]
+	WORD $0x3dc00906 // ldr q6, [x8, #32]
+	WORD $0x3dc00d07 // ldr q7, [x8, #48]
+	WORD $0x4e80a48a // smmla v10.4s, v4.16b, v0.16b
+	WORD $0x4e80a4ab // smmla v11.4s, v5.16b, v0.16b
+	WORD $0x4e80a4cc // smmla v12.4s, v6.16b, v0.16b
+	WORD $0x4e80a4ed // smmla v13.4s, v7.16b, v0.16b
+	WORD $0x4e82a48e // smmla v14.4s, v4.16b, v2.16b
+	WORD $0x4e82a4af // smmla v15.4s, v5.16b, v2.16b
+	WORD $0x4e82a4d0 // smmla v16.4s, v6.16b, v2.16b
+	WORD $0x4e82a4f1 // smmla v17.4s, v7.16b, v2.16b
+	WORD $0x3dc02104 // ldr q4, [x8, #128]
+	WORD $0x3dc02505 // ldr q5, [x8, #144]
+	WORD $0x3dc02906 // ldr q6, [x8, #160]
+	WORD $0x3dc02d07 // ldr q7, [x8, #176]
+	WORD $0x4e81a48a // smmla v10.4s, v4.16b, v1.16b
+	WORD $0x4e81a4ab // smmla v11.4s, v5.16b, v1.16b
+	WORD $0x4e81a4cc // smmla v12.4s, v6.16b, v1.16b
+	WORD $0x4e81a4ed // smmla v13.4s, v7.16b, v1.16b
+	WORD $0x4e83a48e // smmla v14.4s, v4.16b, v3.16b
+	WORD $0x4e83a4af // smmla v15.4s, v5.16b, v3.16b
+	WORD $0x4e83a4d0 // smmla v16.4s, v6.16b, v3.16b
+	WORD $0x4e83a4f1 // smmla v17.4s, v7.16b, v3.16b
+	WORD $0x3dc40164 // ldr q4, [x11, #4096]
+	WORD $0x3dc40565 // ldr q5, [x11, #4112]
+	WORD $0x3dc40966 // ldr q6, [x11, #4128]
+	WORD $0x3dc40d67 // ldr q7, [x11, #4144]
+	WORD $0x4ea49552 // mla v18.4s, v10.4s, v4.4s
+	WORD $0x4ea59573 // mla v19.4s, v11.4s, v5.4s
+	WORD $0x4ea69594 // mla v20.4s, v12.4s, v6.4s
+	WORD $0x4ea795b5 // mla v21.4s, v13.4s, v7.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	WORD $0x4ea69618 // mla v24.4s, v16.4s, v6.4s
+	WORD $0x4ea79639 // mla v25.4s, v17.4s, v7.4s
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x3dc00548 // ldr q8, [x10, #16]
+	WORD $0x3dc05549 // ldr q9, [x10, #336]
+	WORD $0x4ec93900 // zip1 v0.2d, v8.2d, v9.2d
+	WORD $0x4ec97901 // zip2 v1.2d, v8.2d, v9.2d
+	WORD $0x3dc0a548 // ldr q8, [x10, #656]
+	WORD $0x3dc0f549 // ldr q9, [x10, #976]
+	WORD $0x4ec93902 // zip1 v2.2d, v8.2d, v9.2d
+	WORD $0x4ec97903 // zip2 v3.2d, v8.2d, v9.2d
+	WORD $0x3dc04104 // ldr q4, [x8, #256]
+	WORD $0x3dc04505 // ldr q5, [x8, #272]
+	WORD $0x3dc04906 // ldr q6, [x8, #288]
+	WORD $0x3dc04d07 // ldr q7, [x8, #304]
+	WORD $0x4e80a48a // smmla v10.4s, v4.16b, v0.16b
+	WORD $0x4e80a4ab // smmla v11.4s, v5.16b, v0.16b
+	WORD $0x4e80a4cc // smmla v12.4s, v6.16b, v0.16b
+	WORD $0x4e80a4ed // smmla v13.4s, v7.16b, v0.16b
+	WORD $0x4e82a48e // smmla v14.4s, v4.16b, v2.16b
+	WORD $0x4e82a4af // smmla v15.4s, v5.16b, v2.16b
+	WORD $0x4e82a4d0 // smmla v16.4s, v6.16b, v2.16b
+	WORD $0x4e82a4f1 // smmla v17.4s, v7.16b, v2.16b
+	WORD $0x3dc06104 // ldr q4, [x8, #384]
+	WORD $0x3dc06505 // ldr q5, [x8, #400]
+	WORD $0x3dc06906 // ldr q6, [x8, #416]
+	WORD $0x3dc06d07 // ldr q7, [x8, #432]
+	WORD $0x4e81a48a // smmla v10.4s, v4.16b, v1.16b
+	WORD $0x4e81a4ab // smmla v11.4s, v5.16b, v1.16b
+	WORD $0x4e81a4cc // smmla v12.4s, v6.16b, v1.16b
+	WORD $0x4e81a4ed // smmla v13.4s, v7.16b, v1.16b
+	WORD $0x4e83a48e // smmla v14.4s, v4.16b, v3.16b
+	WORD $0x4e83a4af // smmla v15.4s, v5.16b, v3.16b
+	WORD $0x4e83a4d0 // smmla v16.4s, v6.16b, v3.16b
+	WORD $0x4e83a4f1 // smmla v17.4s, v7.16b, v3.16b
+	WORD $0x3dc42164 // ldr q4, [x11, #4224]
+	WORD $0x3dc42565 // ldr q5, [x11, #4240]
+	WORD $0x3dc42966 // ldr q6, [x11, #4256]
+	WORD $0x3dc42d67 // ldr q7, [x11, #4272]
+	WORD $0x4ea49552 // mla v18.4s, v10.4s, v4.4s
+	WORD $0x4ea59573 // mla v19.4s, v11.4s, v5.4s
+	WORD $0x4ea69594 // mla v20.4s, v12.4s, v6.4s
+	WORD $0x4ea795b5 // mla v21.4s, v13.4s, v7.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	WORD $0x4ea69618 // mla v24.4s, v16.4s, v6.4s
+	WORD $0x4ea79639 // mla v25.4s, v17.4s, v7.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $256, R11
+	SUB $1, R13
+	CBNZ R13, block247
+	WORD $0x4e931a44 // uzp1 v4.4s, v18.4s, v19.4s
+	WORD $0x4e935a53 // uzp2 v19.4s, v18.4s, v19.4s
+	WORD $0x4e951a92 // uzp1 v18.4s, v20.4s, v21.4s
+	WORD $0x4e955a95 // uzp2 v21.4s, v20.4s, v21.4s
+	WORD $0x4e971ad4 // uzp1 v20.4s, v22.4s, v23.4s
+	WORD $0x4e975ad7 // uzp2 v23.4s, v22.4s, v23.4s
+	WORD $0x4e991b16 // uzp1 v22.4s, v24.4s, v25.4s
+	WORD $0x4e995b19 // uzp2 v25.4s, v24.4s, v25.4s
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
+	WORD $0xbd44f0c3 // ldr s3, [x6, #1264]
+	WORD $0x3dc682e5 // ldr q5, [x23, #6656]
+	WORD $0x3dc002c7 // ldr q7, [x22, #0]
+	WORD $0x4f8090a6 // fmul v6.4s, v5.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e24ccc7 // fmla v7.4s, v6.4s, v4.4s
+	WORD $0x3d8002c7 // str q7, [x22, #0]
+	WORD $0x3dc012c7 // ldr q7, [x22, #64]
+	WORD $0x4f8190a6 // fmul v6.4s, v5.4s, v1.s[0]
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4e33ccc7 // fmla v7.4s, v6.4s, v19.4s
+	WORD $0x3d8012c7 // str q7, [x22, #64]
+	WORD $0x3dc022c7 // ldr q7, [x22, #128]
+	WORD $0x4f8290a6 // fmul v6.4s, v5.4s, v2.s[0]
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x4e34ccc7 // fmla v7.4s, v6.4s, v20.4s
+	WORD $0x3d8022c7 // str q7, [x22, #128]
+	WORD $0x3dc032c7 // ldr q7, [x22, #192]
+	WORD $0x4f8390a6 // fmul v6.4s, v5.4s, v3.s[0]
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x4e37ccc7 // fmla v7.4s, v6.4s, v23.4s
+	WORD $0x3d8032c7 // str q7, [x22, #192]
+	WORD $0x3dc686e5 // ldr q5, [x23, #6672]
+	WORD $0x3dc006c7 // ldr q7, [x22, #16]
+	WORD $0x4f8090a6 // fmul v6.4s, v5.4s, v0.s[0]
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4e32ccc7 // fmla v7.4s, v6.4s, v18.4s
+	WORD $0x3d8006c7 // str q7, [x22, #16]
+	WORD $0x3dc016c7 // ldr q7, [x22, #80]
+	WORD $0x4f8190a6 // fmul v6.4s, v5.4s, v1.s[0]
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4e35ccc7 // fmla v7.4s, v6.4s, v21.4s
+	WORD $0x3d8016c7 // str q7, [x22, #80]
+	WORD $0x3dc026c7 // ldr q7, [x22, #144]
+	WORD $0x4f8290a6 // fmul v6.4s, v5.4s, v2.s[0]
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x4e36ccc7 // fmla v7.4s, v6.4s, v22.4s
+	WORD $0x3d8026c7 // str q7, [x22, #144]
+	WORD $0x3dc036c7 // ldr q7, [x22, #208]
+	WORD $0x4f8390a6 // fmul v6.4s, v5.4s, v3.s[0]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x4e39ccc7 // fmla v7.4s, v6.4s, v25.4s
+	WORD $0x3d8036c7 // str q7, [x22, #208]
+	ADD $64, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $256, R25
+	ADD $64, R26
+	SUB $1, R24
+	CBNZ R24, pass246
+	ADD $1280, R6
+	ADD $256, R7
+	SUB $4, R5
+	JMP rows4_245
+rowsNext244:
+rows2_249:
+	CMP $2, R5
+	BLT rowsNext248
+	// 2 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+block251:
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc0014a // ldr q10, [x10, #0]
+	WORD $0x3dc0514b // ldr q11, [x10, #320]
+	WORD $0x4ecb3940 // zip1 v0.2d, v10.2d, v11.2d
+	WORD $0x4ecb7941 // zip2 v1.2d, v10.2d, v11.2d
+	WORD $0x3dc00102 // ldr q2, [x8, #0]
+	WORD $0x3dc00503 // ldr q3, [x8, #16]
+	WORD $0x3dc00904 // ldr q4, [x8, #32]
+	WORD $0x3dc00d05 // ldr q5, [x8, #48]
+	WORD $0x3dc01106 // ldr q6, [x8, #64]
+	WORD $0x3dc01507 // ldr q7, [x8, #80]
+	WORD $0x3dc01908 // ldr q8, [x8, #96]
+	WORD $0x3dc01d09 // ldr q9, [x8, #112]
+	WORD $0x4e80a44c // smmla v12.4s, v2.16b, v0.16b
+	WORD $0x4e80a46d // smmla v13.4s, v3.16b, v0.16b
+	WORD $0x4e80a48e // smmla v14.4s, v4.16b, v0.16b
+	WORD $0x4e80a4af // smmla v15.4s, v5.16b, v0.16b
+	WORD $0x4e80a4d0 // smmla v16.4s, v6.16b, v0.16b
+	WORD $0x4e80a4f1 // smmla v17.4s, v7.16b, v0.16b
+	WORD $0x4e80a512 // smmla v18.4s, v8.16b, v0.16b
+	WORD $0x4e80a533 // smmla v19.4s, v9.16b, v0.16b
+	WORD $0x3dc02102 // ldr q2, [x8, #128]
+	WORD $0x3dc02503 // ldr q3, [x8, #144]
+	WORD $0x3dc02904 // ldr q4, [x8, #160]
+	WORD $0x3dc02d05 // ldr q5, [x8, #176]
+	WORD $0x3dc03106 // ldr q6, [x8, #192]
+	WORD $0x3dc03507 // ldr q7, [x8, #208]
+	WORD $0x3dc03908 // ldr q8, [x8, #224]
+	WORD $0x3dc03d09 // ldr q9, [x8, #240]
+	WORD $0x4e81a44c // smmla v12.4s, v2.16b, v1.16b
+	WORD $0x4e81a46d // smmla v13.4s, v3.16b, v1.16b
+	WORD $0x4e81a48e // smmla v14.4s, v4.16b, v1.16b
+	WORD $0x4e81a4af // smmla v15.4s, v5.16b, v1.16b
+	WORD $0x4e81a4d0 // smmla v16.4s, v6.16b, v1.16b
+	WORD $0x4e81a4f1 // smmla v17.4s, v7.16b, v1.16b
+	WORD $0x4e81a512 // smmla v18.4s, v8.16b, v1.16b
+	WORD $0x4e81a533 // smmla v19.4s, v9.16b, v1.16b
+	WORD $0x3dc40162 // ldr q2, [x11, #4096]
+	WORD $0x3dc40563 // ldr q3, [x11, #4112]
+	WORD $0x3dc40964 // ldr q4, [x11, #4128]
+	WORD $0x3dc40d65 // ldr q5, [x11, #4144]
+	WORD $0x3dc41166 // ldr q6, [x11, #4160]
+	WORD $0x3dc41567 // ldr q7, [x11, #4176]
+	WORD $0x3dc41968 // ldr q8, [x11, #4192]
+	WORD $0x3dc41d69 // ldr q9, [x11, #4208]
+	WORD $0x4ea29594 // mla v20.4s, v12.4s, v2.4s
+	WORD $0x4ea395b5 // mla v21.4s, v13.4s, v3.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	WORD $0x4ea69618 // mla v24.4s, v16.4s, v6.4s
+	WORD $0x4ea79639 // mla v25.4s, v17.4s, v7.4s
+	WORD $0x4ea8965a // mla v26.4s, v18.4s, v8.4s
+	WORD $0x4ea9967b // mla v27.4s, v19.4s, v9.4s
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc0054a // ldr q10, [x10, #16]
+	WORD $0x3dc0554b // ldr q11, [x10, #336]
+	WORD $0x4ecb3940 // zip1 v0.2d, v10.2d, v11.2d
+	WORD $0x4ecb7941 // zip2 v1.2d, v10.2d, v11.2d
+	WORD $0x3dc04102 // ldr q2, [x8, #256]
+	WORD $0x3dc04503 // ldr q3, [x8, #272]
+	WORD $0x3dc04904 // ldr q4, [x8, #288]
+	WORD $0x3dc04d05 // ldr q5, [x8, #304]
+	WORD $0x3dc05106 // ldr q6, [x8, #320]
+	WORD $0x3dc05507 // ldr q7, [x8, #336]
+	WORD $0x3dc05908 // ldr q8, [x8, #352]
+	WORD $0x3dc05d09 // ldr q9, [x8, #368]
+	WORD $0x4e80a44c // smmla v12.4s, v2.16b, v0.16b
+	WORD $0x4e80a46d // smmla v13.4s, v3.16b, v0.16b
+	WORD $0x4e80a48e // smmla v14.4s, v4.16b, v0.16b
+	WORD $0x4e80a4af // smmla v15.4s, v5.16b, v0.16b
+	WORD $0x4e80a4d0 // smmla v16.4s, v6.16b, v0.16b
+	WORD $0x4e80a4f1 // smmla v17.4s, v7.16b, v0.16b
+	WORD $0x4e80a512 // smmla v18.4s, v8.16b, v0.16b
+	WORD $0x4e80a533 // smmla v19.4s, v9.16b, v0.16b
+	WORD $0x3dc06102 // ldr q2, [x8, #384]
+	WORD $0x3dc06503 // ldr q3, [x8, #400]
+	WORD $0x3dc06904 // ldr q4, [x8, #416]
+	WORD $0x3dc06d05 // ldr q5, [x8, #432]
+	WORD $0x3dc07106 // ldr q6, [x8, #448]
+	WORD $0x3dc07507 // ldr q7, [x8, #464]
+	WORD $0x3dc07908 // ldr q8, [x8, #480]
+	WORD $0x3dc07d09 // ldr q9, [x8, #496]
+	WORD $0x4e81a44c // smmla v12.4s, v2.16b, v1.16b
+	WORD $0x4e81a46d // smmla v13.4s, v3.16b, v1.16b
+	WORD $0x4e81a48e // smmla v14.4s, v4.16b, v1.16b
+	WORD $0x4e81a4af // smmla v15.4s, v5.16b, v1.16b
+	WORD $0x4e81a4d0 // smmla v16.4s, v6.16b, v1.16b
+	WORD $0x4e81a4f1 // smmla v17.4s, v7.16b, v1.16b
+	WORD $0x4e81a512 // smmla v18.4s, v8.16b, v1.16b
+	WORD $0x4e81a533 // smmla v19.4s, v9.16b, v1.16b
+	WORD $0x3dc42162 // ldr q2, [x11, #4224]
+	WORD $0x3dc42563 // ldr q3, [x11, #4240]
+	WORD $0x3dc42964 // ldr q4, [x11, #4256]
+	WORD $0x3dc42d65 // ldr q5, [x11, #4272]
+	WORD $0x3dc43166 // ldr q6, [x11, #4288]
+	WORD $0x3dc43567 // ldr q7, [x11, #4304]
+	WORD $0x3dc43968 // ldr q8, [x11, #4320]
+	WORD $0x3dc43d69 // ldr q9, [x11, #4336]
+	WORD $0x4ea29594 // mla v20.4s, v12.4s, v2.4s
+	WORD $0x4ea395b5 // mla v21.4s, v13.4s, v3.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	WORD $0x4ea69618 // mla v24.4s, v16.4s, v6.4s
+	WORD $0x4ea79639 // mla v25.4s, v17.4s, v7.4s
+	WORD $0x4ea8965a // mla v26.4s, v18.4s, v8.4s
+	WORD $0x4ea9967b // mla v27.4s, v19.4s, v9.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $256, R11
+	SUB $1, R13
+	CBNZ R13, block251
+	WORD $0x4e951a82 // uzp1 v2.4s, v20.4s, v21.4s
+	WORD $0x4e955a95 // uzp2 v21.4s, v20.4s, v21.4s
+	WORD $0x4e971ad4 // uzp1 v20.4s, v22.4s, v23.4s
+	WORD $0x4e975ad7 // uzp2 v23.4s, v22.4s, v23.4s
+	WORD $0x4e991b16 // uzp1 v22.4s, v24.4s, v25.4s
+	WORD $0x4e995b19 // uzp2 v25.4s, v24.4s, v25.4s
+	WORD $0x4e9b1b58 // uzp1 v24.4s, v26.4s, v27.4s
+	WORD $0x4e9b5b5b // uzp2 v27.4s, v26.4s, v27.4s
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0x3dc682e3 // ldr q3, [x23, #6656]
+	WORD $0x3dc002c5 // ldr q5, [x22, #0]
+	WORD $0x4f809064 // fmul v4.4s, v3.4s, v0.s[0]
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4e22cc85 // fmla v5.4s, v4.4s, v2.4s
+	WORD $0x3d8002c5 // str q5, [x22, #0]
+	WORD $0x3dc012c5 // ldr q5, [x22, #64]
+	WORD $0x4f819064 // fmul v4.4s, v3.4s, v1.s[0]
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4e35cc85 // fmla v5.4s, v4.4s, v21.4s
+	WORD $0x3d8012c5 // str q5, [x22, #64]
+	WORD $0x3dc686e3 // ldr q3, [x23, #6672]
+	WORD $0x3dc006c5 // ldr q5, [x22, #16]
+	WORD $0x4f809064 // fmul v4.4s, v3.4s, v0.s[0]
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x4e34cc85 // fmla v5.4s, v4.4s, v20.4s
+	WORD $0x3d8006c5 // str q5, [x22, #16]
+	WORD $0x3dc016c5 // ldr q5, [x22, #80]
+	WORD $0x4f819064 // fmul v4.4s, v3.4s, v1.s[0]
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x4e37cc85 // fmla v5.4s, v4.4s, v23.4s
+	WORD $0x3d8016c5 // str q5, [x22, #80]
+	WORD $0x3dc68ae3 // ldr q3, [x23, #6688]
+	WORD $0x3dc00ac5 // ldr q5, [x22, #32]
+	WORD $0x4f809064 // fmul v4.4s, v3.4s, v0.s[0]
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x4e36cc85 // fmla v5.4s, v4.4s, v22.4s
+	WORD $0x3d800ac5 // str q5, [x22, #32]
+	WORD $0x3dc01ac5 // ldr q5, [x22, #96]
+	WORD $0x4f819064 // fmul v4.4s, v3.4s, v1.s[0]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x4e39cc85 // fmla v5.4s, v4.4s, v25.4s
+	WORD $0x3d801ac5 // str q5, [x22, #96]
+	WORD $0x3dc68ee3 // ldr q3, [x23, #6704]
+	WORD $0x3dc00ec5 // ldr q5, [x22, #48]
+	WORD $0x4f809064 // fmul v4.4s, v3.4s, v0.s[0]
+	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
+	WORD $0x4e38cc85 // fmla v5.4s, v4.4s, v24.4s
+	WORD $0x3d800ec5 // str q5, [x22, #48]
+	WORD $0x3dc01ec5 // ldr q5, [x22, #112]
+	WORD $0x4f819064 // fmul v4.4s, v3.4s, v1.s[0]
+	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
+	WORD $0x4e3bcc85 // fmla v5.4s, v4.4s, v27.4s
+	WORD $0x3d801ec5 // str q5, [x22, #112]
+	ADD $640, R6
+	ADD $128, R7
+	SUB $2, R5
+	JMP rows2_249
+rowsNext248:
+rows1_253:
+	CMP $1, R5
+	BLT rowsNext252
+	// 1 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+block255:
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00101 // ldr q1, [x8, #0]
+	WORD $0x3dc00502 // ldr q2, [x8, #16]
+	WORD $0x3dc00903 // ldr q3, [x8, #32]
+	WORD $0x3dc00d04 // ldr q4, [x8, #48]
+	WORD $0x3dc01105 // ldr q5, [x8, #64]
+	WORD $0x3dc01506 // ldr q6, [x8, #80]
+	WORD $0x3dc01907 // ldr q7, [x8, #96]
+	WORD $0x3dc01d08 // ldr q8, [x8, #112]
+	WORD $0x4e080409 // dup v9.2d, v0.d[0]
+	WORD $0x4e89942b // sdot v11.4s, v1.16b, v9.16b
+	WORD $0x4e89944c // sdot v12.4s, v2.16b, v9.16b
+	WORD $0x4e89946d // sdot v13.4s, v3.16b, v9.16b
+	WORD $0x4e89948e // sdot v14.4s, v4.16b, v9.16b
+	WORD $0x4e8994af // sdot v15.4s, v5.16b, v9.16b
+	WORD $0x4e8994d0 // sdot v16.4s, v6.16b, v9.16b
+	WORD $0x4e8994f1 // sdot v17.4s, v7.16b, v9.16b
+	WORD $0x4e899512 // sdot v18.4s, v8.16b, v9.16b
+	WORD $0x3dc02101 // ldr q1, [x8, #128]
+	WORD $0x3dc02502 // ldr q2, [x8, #144]
+	WORD $0x3dc02903 // ldr q3, [x8, #160]
+	WORD $0x3dc02d04 // ldr q4, [x8, #176]
+	WORD $0x3dc03105 // ldr q5, [x8, #192]
+	WORD $0x3dc03506 // ldr q6, [x8, #208]
+	WORD $0x3dc03907 // ldr q7, [x8, #224]
+	WORD $0x3dc03d08 // ldr q8, [x8, #240]
+	WORD $0x4e180409 // dup v9.2d, v0.d[1]
+	WORD $0x4e89942b // sdot v11.4s, v1.16b, v9.16b
+	WORD $0x4e89944c // sdot v12.4s, v2.16b, v9.16b
+	WORD $0x4e89946d // sdot v13.4s, v3.16b, v9.16b
+	WORD $0x4e89948e // sdot v14.4s, v4.16b, v9.16b
+	WORD $0x4e8994af // sdot v15.4s, v5.16b, v9.16b
+	WORD $0x4e8994d0 // sdot v16.4s, v6.16b, v9.16b
+	WORD $0x4e8994f1 // sdot v17.4s, v7.16b, v9.16b
+	WORD $0x4e899512 // sdot v18.4s, v8.16b, v9.16b
+	WORD $0x3dc40161 // ldr q1, [x11, #4096]
+	WORD $0x3dc40562 // ldr q2, [x11, #4112]
+	WORD $0x3dc40963 // ldr q3, [x11, #4128]
+	WORD $0x3dc40d64 // ldr q4, [x11, #4144]
+	WORD $0x3dc41165 // ldr q5, [x11, #4160]
+	WORD $0x3dc41566 // ldr q6, [x11, #4176]
+	WORD $0x3dc41967 // ldr q7, [x11, #4192]
+	WORD $0x3dc41d68 // ldr q8, [x11, #4208]
+	WORD $0x4ea19573 // mla v19.4s, v11.4s, v1.4s
+	WORD $0x4ea29594 // mla v20.4s, v12.4s, v2.4s
+	WORD $0x4ea395b5 // mla v21.4s, v13.4s, v3.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	WORD $0x4ea69618 // mla v24.4s, v16.4s, v6.4s
+	WORD $0x4ea79639 // mla v25.4s, v17.4s, v7.4s
+	WORD $0x4ea8965a // mla v26.4s, v18.4s, v8.4s
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc04101 // ldr q1, [x8, #256]
+	WORD $0x3dc04502 // ldr q2, [x8, #272]
+	WORD $0x3dc04903 // ldr q3, [x8, #288]
+	WORD $0x3dc04d04 // ldr q4, [x8, #304]
+	WORD $0x3dc05105 // ldr q5, [x8, #320]
+	WORD $0x3dc05506 // ldr q6, [x8, #336]
+	WORD $0x3dc05907 // ldr q7, [x8, #352]
+	WORD $0x3dc05d08 // ldr q8, [x8, #368]
+	WORD $0x4e080409 // dup v9.2d, v0.d[0]
+	WORD $0x4e89942b // sdot v11.4s, v1.16b, v9.16b
+	WORD $0x4e89944c // sdot v12.4s, v2.16b, v9.16b
+	WORD $0x4e89946d // sdot v13.4s, v3.16b, v9.16b
+	WORD $0x4e89948e // sdot v14.4s, v4.16b, v9.16b
+	WORD $0x4e8994af // sdot v15.4s, v5.16b, v9.16b
+	WORD $0x4e8994d0 // sdot v16.4s, v6.16b, v9.16b
+	WORD $0x4e8994f1 // sdot v17.4s, v7.16b, v9.16b
+	WORD $0x4e899512 // sdot v18.4s, v8.16b, v9.16b
+	WORD $0x3dc06101 // ldr q1, [x8, #384]
+	WORD $0x3dc06502 // ldr q2, [x8, #400]
+	WORD $0x3dc06903 // ldr q3, [x8, #416]
+	WORD $0x3dc06d04 // ldr q4, [x8, #432]
+	WORD $0x3dc07105 // ldr q5, [x8, #448]
+	WORD $0x3dc07506 // ldr q6, [x8, #464]
+	WORD $0x3dc07907 // ldr q7, [x8, #480]
+	WORD $0x3dc07d08 // ldr q8, [x8, #496]
+	WORD $0x4e180409 // dup v9.2d, v0.d[1]
+	WORD $0x4e89942b // sdot v11.4s, v1.16b, v9.16b
+	WORD $0x4e89944c // sdot v12.4s, v2.16b, v9.16b
+	WORD $0x4e89946d // sdot v13.4s, v3.16b, v9.16b
+	WORD $0x4e89948e // sdot v14.4s, v4.16b, v9.16b
+	WORD $0x4e8994af // sdot v15.4s, v5.16b, v9.16b
+	WORD $0x4e8994d0 // sdot v16.4s, v6.16b, v9.16b
+	WORD $0x4e8994f1 // sdot v17.4s, v7.16b, v9.16b
+	WORD $0x4e899512 // sdot v18.4s, v8.16b, v9.16b
+	WORD $0x3dc42161 // ldr q1, [x11, #4224]
+	WORD $0x3dc42562 // ldr q2, [x11, #4240]
+	WORD $0x3dc42963 // ldr q3, [x11, #4256]
+	WORD $0x3dc42d64 // ldr q4, [x11, #4272]
+	WORD $0x3dc43165 // ldr q5, [x11, #4288]
+	WORD $0x3dc43566 // ldr q6, [x11, #4304]
+	WORD $0x3dc43967 // ldr q7, [x11, #4320]
+	WORD $0x3dc43d68 // ldr q8, [x11, #4336]
+	WORD $0x4ea19573 // mla v19.4s, v11.4s, v1.4s
+	WORD $0x4ea29594 // mla v20.4s, v12.4s, v2.4s
+	WORD $0x4ea395b5 // mla v21.4s, v13.4s, v3.4s
+	WORD $0x4ea495d6 // mla v22.4s, v14.4s, v4.4s
+	WORD $0x4ea595f7 // mla v23.4s, v15.4s, v5.4s
+	WORD $0x4ea69618 // mla v24.4s, v16.4s, v6.4s
+	WORD $0x4ea79639 // mla v25.4s, v17.4s, v7.4s
+	WORD $0x4ea8965a // mla v26.4s, v18.4s, v8.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $256, R11
+	SUB $1, R13
+	CBNZ R13, block255
+	WORD $0x4eb4be73 // addp v19.4s, v19.4s, v20.4s
+	WORD $0x4eb6beb5 // addp v21.4s, v21.4s, v22.4s
+	WORD $0x4eb8bef7 // addp v23.4s, v23.4s, v24.4s
+	WORD $0x4ebabf39 // addp v25.4s, v25.4s, v26.4s
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
+	WORD $0x3dc002c3 // ldr q3, [x22, #0]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4e33cc43 // fmla v3.4s, v2.4s, v19.4s
+	WORD $0x3d8002c3 // str q3, [x22, #0]
+	WORD $0x3dc686e1 // ldr q1, [x23, #6672]
+	WORD $0x3dc006c3 // ldr q3, [x22, #16]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4e35cc43 // fmla v3.4s, v2.4s, v21.4s
+	WORD $0x3d8006c3 // str q3, [x22, #16]
+	WORD $0x3dc68ae1 // ldr q1, [x23, #6688]
+	WORD $0x3dc00ac3 // ldr q3, [x22, #32]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x4e37cc43 // fmla v3.4s, v2.4s, v23.4s
+	WORD $0x3d800ac3 // str q3, [x22, #32]
+	WORD $0x3dc68ee1 // ldr q1, [x23, #6704]
+	WORD $0x3dc00ec3 // ldr q3, [x22, #48]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x4e39cc43 // fmla v3.4s, v2.4s, v25.4s
+	WORD $0x3d800ec3 // str q3, [x22, #48]
+	ADD $320, R6
+	ADD $64, R7
+	SUB $1, R5
+rowsNext252:
+next241:
+	MOVD groupArgs_next(R0), R8
+	ADD R8, R3
+	SUB $1, R4
+	JMP super240
+done242:
+	RET
+

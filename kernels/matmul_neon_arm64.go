@@ -68,3 +68,13 @@ func groupIQ4_XSNEON(a *groupArgs)
 //
 //go:noescape
 func groupMXFP4NEON(a *groupArgs)
+
+// groupGrid6NEON multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupGrid6NEON(a *groupArgs)
+
+// groupGrid7NEON multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupGrid7NEON(a *groupArgs)

@@ -15482,3 +15482,2499 @@ next182:
 done183:
 	RET
 
+// func groupGrid6NEON(a *groupArgs)
+TEXT ·groupGrid6NEON(SB), NOSPLIT, $0-8
+	MOVD a+0(FP), R0
+	MOVD groupArgs_w(R0), R1
+	MOVD groupArgs_panel(R0), R2
+	MOVD groupArgs_acts(R0), R3
+	MOVD groupArgs_blocks(R0), R4
+super197:
+	CMP $0, R4
+	BLE done199
+	PRFM 8192(R1), PLDL1KEEP
+	PRFM 8256(R1), PLDL1KEEP
+	PRFM 8320(R1), PLDL1KEEP
+	PRFM 8384(R1), PLDL1KEEP
+	PRFM 8448(R1), PLDL1KEEP
+	PRFM 8512(R1), PLDL1KEEP
+	PRFM 8576(R1), PLDL1KEEP
+	PRFM 8640(R1), PLDL1KEEP
+	PRFM 8704(R1), PLDL1KEEP
+	PRFM 8768(R1), PLDL1KEEP
+	PRFM 8832(R1), PLDL1KEEP
+	PRFM 8896(R1), PLDL1KEEP
+	PRFM 8960(R1), PLDL1KEEP
+	PRFM 9024(R1), PLDL1KEEP
+	PRFM 9088(R1), PLDL1KEEP
+	PRFM 9152(R1), PLDL1KEEP
+	PRFM 9216(R1), PLDL1KEEP
+	PRFM 9280(R1), PLDL1KEEP
+	PRFM 9344(R1), PLDL1KEEP
+	PRFM 9408(R1), PLDL1KEEP
+	PRFM 9472(R1), PLDL1KEEP
+	PRFM 9536(R1), PLDL1KEEP
+	PRFM 9600(R1), PLDL1KEEP
+	PRFM 9664(R1), PLDL1KEEP
+	PRFM 9728(R1), PLDL1KEEP
+	PRFM 9792(R1), PLDL1KEEP
+	PRFM 9856(R1), PLDL1KEEP
+	PRFM 9920(R1), PLDL1KEEP
+	PRFM 9984(R1), PLDL1KEEP
+	PRFM 10048(R1), PLDL1KEEP
+	PRFM 10112(R1), PLDL1KEEP
+	PRFM 10176(R1), PLDL1KEEP
+	PRFM 10240(R1), PLDL1KEEP
+	PRFM 10304(R1), PLDL1KEEP
+	PRFM 10368(R1), PLDL1KEEP
+	PRFM 10432(R1), PLDL1KEEP
+	PRFM 10496(R1), PLDL1KEEP
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	WORD $0x3dc24020 // ldr q0, [x1, #2304]
+	WORD $0x3d868040 // str q0, [x2, #6656]
+	WORD $0x3dc24420 // ldr q0, [x1, #2320]
+	WORD $0x3d868440 // str q0, [x2, #6672]
+	WORD $0x3dc24820 // ldr q0, [x1, #2336]
+	WORD $0x3d868840 // str q0, [x2, #6688]
+	WORD $0x3dc24c20 // ldr q0, [x1, #2352]
+	WORD $0x3d868c40 // str q0, [x2, #6704]
+	WORD $0x3dc20020 // ldr q0, [x1, #2048]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840041 // str q1, [x2, #4096]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841041 // str q1, [x2, #4160]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842041 // str q1, [x2, #4224]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843041 // str q1, [x2, #4288]
+	WORD $0x3dc20420 // ldr q0, [x1, #2064]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840441 // str q1, [x2, #4112]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841441 // str q1, [x2, #4176]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842441 // str q1, [x2, #4240]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843441 // str q1, [x2, #4304]
+	WORD $0x3dc20820 // ldr q0, [x1, #2080]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840841 // str q1, [x2, #4128]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841841 // str q1, [x2, #4192]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842841 // str q1, [x2, #4256]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843841 // str q1, [x2, #4320]
+	WORD $0x3dc20c20 // ldr q0, [x1, #2096]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840c41 // str q1, [x2, #4144]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841c41 // str q1, [x2, #4208]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842c41 // str q1, [x2, #4272]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843c41 // str q1, [x2, #4336]
+	WORD $0x3dc21020 // ldr q0, [x1, #2112]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844041 // str q1, [x2, #4352]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845041 // str q1, [x2, #4416]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846041 // str q1, [x2, #4480]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847041 // str q1, [x2, #4544]
+	WORD $0x3dc21420 // ldr q0, [x1, #2128]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844441 // str q1, [x2, #4368]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845441 // str q1, [x2, #4432]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846441 // str q1, [x2, #4496]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847441 // str q1, [x2, #4560]
+	WORD $0x3dc21820 // ldr q0, [x1, #2144]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844841 // str q1, [x2, #4384]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845841 // str q1, [x2, #4448]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846841 // str q1, [x2, #4512]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847841 // str q1, [x2, #4576]
+	WORD $0x3dc21c20 // ldr q0, [x1, #2160]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844c41 // str q1, [x2, #4400]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845c41 // str q1, [x2, #4464]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846c41 // str q1, [x2, #4528]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847c41 // str q1, [x2, #4592]
+	WORD $0x3dc22020 // ldr q0, [x1, #2176]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848041 // str q1, [x2, #4608]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849041 // str q1, [x2, #4672]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84a041 // str q1, [x2, #4736]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84b041 // str q1, [x2, #4800]
+	WORD $0x3dc22420 // ldr q0, [x1, #2192]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848441 // str q1, [x2, #4624]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849441 // str q1, [x2, #4688]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84a441 // str q1, [x2, #4752]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84b441 // str q1, [x2, #4816]
+	WORD $0x3dc22820 // ldr q0, [x1, #2208]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848841 // str q1, [x2, #4640]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849841 // str q1, [x2, #4704]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84a841 // str q1, [x2, #4768]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84b841 // str q1, [x2, #4832]
+	WORD $0x3dc22c20 // ldr q0, [x1, #2224]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848c41 // str q1, [x2, #4656]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849c41 // str q1, [x2, #4720]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84ac41 // str q1, [x2, #4784]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84bc41 // str q1, [x2, #4848]
+	WORD $0x3dc23020 // ldr q0, [x1, #2240]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84c041 // str q1, [x2, #4864]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84d041 // str q1, [x2, #4928]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84e041 // str q1, [x2, #4992]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84f041 // str q1, [x2, #5056]
+	WORD $0x3dc23420 // ldr q0, [x1, #2256]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84c441 // str q1, [x2, #4880]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84d441 // str q1, [x2, #4944]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84e441 // str q1, [x2, #5008]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84f441 // str q1, [x2, #5072]
+	WORD $0x3dc23820 // ldr q0, [x1, #2272]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84c841 // str q1, [x2, #4896]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84d841 // str q1, [x2, #4960]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84e841 // str q1, [x2, #5024]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84f841 // str q1, [x2, #5088]
+	WORD $0x3dc23c20 // ldr q0, [x1, #2288]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84cc41 // str q1, [x2, #4912]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84dc41 // str q1, [x2, #4976]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84ec41 // str q1, [x2, #5040]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84fc41 // str q1, [x2, #5104]
+	MOVD R2, R8
+	MOVD groupArgs_values(R0), R9
+	WORD $0x3dc0013e // ldr q30, [x9, #0]
+	MOVD $8, R13
+unpack200:
+	WORD $0x3dc00025 // ldr q5, [x1, #0]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01025 // ldr q5, [x1, #64]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800100 // str q0, [x8, #0]
+	WORD $0x3d801101 // str q1, [x8, #64]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804102 // str q2, [x8, #256]
+	WORD $0x3d805103 // str q3, [x8, #320]
+	WORD $0x3dc02025 // ldr q5, [x1, #128]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03025 // ldr q5, [x1, #192]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802100 // str q0, [x8, #128]
+	WORD $0x3d803101 // str q1, [x8, #192]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806102 // str q2, [x8, #384]
+	WORD $0x3d807103 // str q3, [x8, #448]
+	WORD $0x3dc00425 // ldr q5, [x1, #16]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800500 // str q0, [x8, #16]
+	WORD $0x3d801501 // str q1, [x8, #80]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804502 // str q2, [x8, #272]
+	WORD $0x3d805503 // str q3, [x8, #336]
+	WORD $0x3dc02425 // ldr q5, [x1, #144]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03425 // ldr q5, [x1, #208]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802500 // str q0, [x8, #144]
+	WORD $0x3d803501 // str q1, [x8, #208]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806502 // str q2, [x8, #400]
+	WORD $0x3d807503 // str q3, [x8, #464]
+	WORD $0x3dc00825 // ldr q5, [x1, #32]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01825 // ldr q5, [x1, #96]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800900 // str q0, [x8, #32]
+	WORD $0x3d801901 // str q1, [x8, #96]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804902 // str q2, [x8, #288]
+	WORD $0x3d805903 // str q3, [x8, #352]
+	WORD $0x3dc02825 // ldr q5, [x1, #160]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03825 // ldr q5, [x1, #224]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802900 // str q0, [x8, #160]
+	WORD $0x3d803901 // str q1, [x8, #224]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806902 // str q2, [x8, #416]
+	WORD $0x3d807903 // str q3, [x8, #480]
+	WORD $0x3dc00c25 // ldr q5, [x1, #48]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01c25 // ldr q5, [x1, #112]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800d00 // str q0, [x8, #48]
+	WORD $0x3d801d01 // str q1, [x8, #112]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804d02 // str q2, [x8, #304]
+	WORD $0x3d805d03 // str q3, [x8, #368]
+	WORD $0x3dc02c25 // ldr q5, [x1, #176]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03c25 // ldr q5, [x1, #240]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802d00 // str q0, [x8, #176]
+	WORD $0x3d803d01 // str q1, [x8, #240]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806d02 // str q2, [x8, #432]
+	WORD $0x3d807d03 // str q3, [x8, #496]
+	ADD $512, R8
+	ADD $256, R1
+	SUB $1, R13
+	CBNZ R13, unpack200
+	ADD $320, R1
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	MOVD groupArgs_rows(R0), R5
+rows4_202:
+	CMP $4, R5
+	BLT rowsNext201
+	// 4 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass203:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41f // movi v31.16b, #0
+block204:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc05141 // ldr q1, [x10, #320]
+	WORD $0x3dc0a142 // ldr q2, [x10, #640]
+	WORD $0x3dc0f143 // ldr q3, [x10, #960]
+	WORD $0x3dc00104 // ldr q4, [x8, #0]
+	WORD $0x3dc00505 // ldr q5, [x8, #16]
+	WORD $0x4e040406 // dup v6.4s, v0.s[0]
+	WORD $0x0e26c088 // smull v8.8h, v4.8b, v6.8b
+	WORD $0x4e26c090 // smull2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e26c0a9 // smull v9.8h, v5.8b, v6.8b
+	WORD $0x4e26c0b1 // smull2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e040427 // dup v7.4s, v1.s[0]
+	WORD $0x0e27c08a // smull v10.8h, v4.8b, v7.8b
+	WORD $0x4e27c092 // smull2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e27c0ab // smull v11.8h, v5.8b, v7.8b
+	WORD $0x4e27c0b3 // smull2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e040446 // dup v6.4s, v2.s[0]
+	WORD $0x0e26c08c // smull v12.8h, v4.8b, v6.8b
+	WORD $0x4e26c094 // smull2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e26c0ad // smull v13.8h, v5.8b, v6.8b
+	WORD $0x4e26c0b5 // smull2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e040467 // dup v7.4s, v3.s[0]
+	WORD $0x0e27c08e // smull v14.8h, v4.8b, v7.8b
+	WORD $0x4e27c096 // smull2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e27c0af // smull v15.8h, v5.8b, v7.8b
+	WORD $0x4e27c0b7 // smull2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc01104 // ldr q4, [x8, #64]
+	WORD $0x3dc01505 // ldr q5, [x8, #80]
+	WORD $0x4e0c0406 // dup v6.4s, v0.s[1]
+	WORD $0x0e268088 // smlal v8.8h, v4.8b, v6.8b
+	WORD $0x4e268090 // smlal2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e2680a9 // smlal v9.8h, v5.8b, v6.8b
+	WORD $0x4e2680b1 // smlal2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e0c0427 // dup v7.4s, v1.s[1]
+	WORD $0x0e27808a // smlal v10.8h, v4.8b, v7.8b
+	WORD $0x4e278092 // smlal2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e2780ab // smlal v11.8h, v5.8b, v7.8b
+	WORD $0x4e2780b3 // smlal2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e0c0446 // dup v6.4s, v2.s[1]
+	WORD $0x0e26808c // smlal v12.8h, v4.8b, v6.8b
+	WORD $0x4e268094 // smlal2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e2680ad // smlal v13.8h, v5.8b, v6.8b
+	WORD $0x4e2680b5 // smlal2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e0c0467 // dup v7.4s, v3.s[1]
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc02104 // ldr q4, [x8, #128]
+	WORD $0x3dc02505 // ldr q5, [x8, #144]
+	WORD $0x4e140406 // dup v6.4s, v0.s[2]
+	WORD $0x0e268088 // smlal v8.8h, v4.8b, v6.8b
+	WORD $0x4e268090 // smlal2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e2680a9 // smlal v9.8h, v5.8b, v6.8b
+	WORD $0x4e2680b1 // smlal2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e140427 // dup v7.4s, v1.s[2]
+	WORD $0x0e27808a // smlal v10.8h, v4.8b, v7.8b
+	WORD $0x4e278092 // smlal2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e2780ab // smlal v11.8h, v5.8b, v7.8b
+	WORD $0x4e2780b3 // smlal2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e140446 // dup v6.4s, v2.s[2]
+	WORD $0x0e26808c // smlal v12.8h, v4.8b, v6.8b
+	WORD $0x4e268094 // smlal2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e2680ad // smlal v13.8h, v5.8b, v6.8b
+	WORD $0x4e2680b5 // smlal2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e140467 // dup v7.4s, v3.s[2]
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc03104 // ldr q4, [x8, #192]
+	WORD $0x3dc03505 // ldr q5, [x8, #208]
+	WORD $0x4e1c0406 // dup v6.4s, v0.s[3]
+	WORD $0x0e268088 // smlal v8.8h, v4.8b, v6.8b
+	WORD $0x4e268090 // smlal2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e2680a9 // smlal v9.8h, v5.8b, v6.8b
+	WORD $0x4e2680b1 // smlal2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e1c0427 // dup v7.4s, v1.s[3]
+	WORD $0x0e27808a // smlal v10.8h, v4.8b, v7.8b
+	WORD $0x4e278092 // smlal2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e2780ab // smlal v11.8h, v5.8b, v7.8b
+	WORD $0x4e2780b3 // smlal2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e1c0446 // dup v6.4s, v2.s[3]
+	WORD $0x0e26808c // smlal v12.8h, v4.8b, v6.8b
+	WORD $0x4e268094 // smlal2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e2680ad // smlal v13.8h, v5.8b, v6.8b
+	WORD $0x4e2680b5 // smlal2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e1c0467 // dup v7.4s, v3.s[3]
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x4e602908 // saddlp v8.4s, v8.8h
+	WORD $0x4e602a10 // saddlp v16.4s, v16.8h
+	WORD $0x4eb0bd08 // addp v8.4s, v8.4s, v16.4s
+	WORD $0x4e602929 // saddlp v9.4s, v9.8h
+	WORD $0x4e602a31 // saddlp v17.4s, v17.8h
+	WORD $0x4eb1bd29 // addp v9.4s, v9.4s, v17.4s
+	WORD $0x4e60294a // saddlp v10.4s, v10.8h
+	WORD $0x4e602a52 // saddlp v18.4s, v18.8h
+	WORD $0x4eb2bd4a // addp v10.4s, v10.4s, v18.4s
+	WORD $0x4e60296b // saddlp v11.4s, v11.8h
+	WORD $0x4e602a73 // saddlp v19.4s, v19.8h
+	WORD $0x4eb3bd6b // addp v11.4s, v11.4s, v19.4s
+	WORD $0x4e60298c // saddlp v12.4s, v12.8h
+	WORD $0x4e602a94 // saddlp v20.4s, v20.8h
+	WORD $0x4eb4bd8c // addp v12.4s, v12.4s, v20.4s
+	WORD $0x4e6029ad // saddlp v13.4s, v13.8h
+	WORD $0x4e602ab5 // saddlp v21.4s, v21.8h
+	WORD $0x4eb5bdad // addp v13.4s, v13.4s, v21.4s
+	WORD $0x4e6029ce // saddlp v14.4s, v14.8h
+	WORD $0x4e602ad6 // saddlp v22.4s, v22.8h
+	WORD $0x4eb6bdce // addp v14.4s, v14.4s, v22.4s
+	WORD $0x4e6029ef // saddlp v15.4s, v15.8h
+	WORD $0x4e602af7 // saddlp v23.4s, v23.8h
+	WORD $0x4eb7bdef // addp v15.4s, v15.4s, v23.4s
+	WORD $0x3dc40164 // ldr q4, [x11, #4096]
+	WORD $0x3dc40565 // ldr q5, [x11, #4112]
+	WORD $0x4ea49518 // mla v24.4s, v8.4s, v4.4s
+	WORD $0x4ea59539 // mla v25.4s, v9.4s, v5.4s
+	WORD $0x4ea4955a // mla v26.4s, v10.4s, v4.4s
+	WORD $0x4ea5957b // mla v27.4s, v11.4s, v5.4s
+	WORD $0x4ea4959c // mla v28.4s, v12.4s, v4.4s
+	WORD $0x4ea595bd // mla v29.4s, v13.4s, v5.4s
+	WORD $0x4ea495de // mla v30.4s, v14.4s, v4.4s
+	WORD $0x4ea595ff // mla v31.4s, v15.4s, v5.4s
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc05541 // ldr q1, [x10, #336]
+	WORD $0x3dc0a542 // ldr q2, [x10, #656]
+	WORD $0x3dc0f543 // ldr q3, [x10, #976]
+	WORD $0x3dc04104 // ldr q4, [x8, #256]
+	WORD $0x3dc04505 // ldr q5, [x8, #272]
+	WORD $0x4e040406 // dup v6.4s, v0.s[0]
+	WORD $0x0e26c088 // smull v8.8h, v4.8b, v6.8b
+	WORD $0x4e26c090 // smull2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e26c0a9 // smull v9.8h, v5.8b, v6.8b
+	WORD $0x4e26c0b1 // smull2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e040427 // dup v7.4s, v1.s[0]
+	WORD $0x0e27c08a // smull v10.8h, v4.8b, v7.8b
+	WORD $0x4e27c092 // smull2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e27c0ab // smull v11.8h, v5.8b, v7.8b
+	WORD $0x4e27c0b3 // smull2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e040446 // dup v6.4s, v2.s[0]
+	WORD $0x0e26c08c // smull v12.8h, v4.8b, v6.8b
+	WORD $0x4e26c094 // smull2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e26c0ad // smull v13.8h, v5.8b, v6.8b
+	WORD $0x4e26c0b5 // smull2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e040467 // dup v7.4s, v3.s[0]
+	WORD $0x0e27c08e // smull v14.8h, v4.8b, v7.8b
+	WORD $0x4e27c096 // smull2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e27c0af // smull v15.8h, v5.8b, v7.8b
+	WORD $0x4e27c0b7 // smull2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc05104 // ldr q4, [x8, #320]
+	WORD $0x3dc05505 // ldr q5, [x8, #336]
+	WORD $0x4e0c0406 // dup v6.4s, v0.s[1]
+	WORD $0x0e268088 // smlal v8.8h, v4.8b, v6.8b
+	WORD $0x4e268090 // smlal2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e2680a9 // smlal v9.8h, v5.8b, v6.8b
+	WORD $0x4e2680b1 // smlal2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e0c0427 // dup v7.4s, v1.s[1]
+	WORD $0x0e27808a // smlal v10.8h, v4.8b, v7.8b
+	WORD $0x4e278092 // smlal2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e2780ab // smlal v11.8h, v5.8b, v7.8b
+	WORD $0x4e2780b3 // smlal2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e0c0446 // dup v6.4s, v2.s[1]
+	WORD $0x0e26808c // smlal v12.8h, v4.8b, v6.8b
+	WORD $0x4e268094 // smlal2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e2680ad // smlal v13.8h, v5.8b, v6.8b
+	WORD $0x4e2680b5 // smlal2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e0c0467 // dup v7.4s, v3.s[1]
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc06104 // ldr q4, [x8, #384]
+	WORD $0x3dc06505 // ldr q5, [x8, #400]
+	WORD $0x4e140406 // dup v6.4s, v0.s[2]
+	WORD $0x0e268088 // smlal v8.8h, v4.8b, v6.8b
+	WORD $0x4e268090 // smlal2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e2680a9 // smlal v9.8h, v5.8b, v6.8b
+	WORD $0x4e2680b1 // smlal2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e140427 // dup v7.4s, v1.s[2]
+	WORD $0x0e27808a // smlal v10.8h, v4.8b, v7.8b
+	WORD $0x4e278092 // smlal2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e2780ab // smlal v11.8h, v5.8b, v7.8b
+	WORD $0x4e2780b3 // smlal2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e140446 // dup v6.4s, v2.s[2]
+	WORD $0x0e26808c // smlal v12.8h, v4.8b, v6.8b
+	WORD $0x4e268094 // smlal2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e2680ad // smlal v13.8h, v5.8b, v6.8b
+	WORD $0x4e2680b5 // smlal2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e140467 // dup v7.4s, v3.s[2]
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc07104 // ldr q4, [x8, #448]
+	WORD $0x3dc07505 // ldr q5, [x8, #464]
+	WORD $0x4e1c0406 // dup v6.4s, v0.s[3]
+	WORD $0x0e268088 // smlal v8.8h, v4.8b, v6.8b
+	WORD $0x4e268090 // smlal2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e2680a9 // smlal v9.8h, v5.8b, v6.8b
+	WORD $0x4e2680b1 // smlal2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e1c0427 // dup v7.4s, v1.s[3]
+	WORD $0x0e27808a // smlal v10.8h, v4.8b, v7.8b
+	WORD $0x4e278092 // smlal2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e2780ab // smlal v11.8h, v5.8b, v7.8b
+	WORD $0x4e2780b3 // smlal2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e1c0446 // dup v6.4s, v2.s[3]
+	WORD $0x0e26808c // smlal v12.8h, v4.8b, v6.8b
+	WORD $0x4e268094 // smlal2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e2680ad // smlal v13.8h, v5.8b, v6.8b
+	WORD $0x4e2680b5 // smlal2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e1c0467 // dup v7.4s, v3.s[3]
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x4e602908 // saddlp v8.4s, v8.8h
+	WORD $0x4e602a10 // saddlp v16.4s, v16.8h
+	WORD $0x4eb0bd08 // addp v8.4s, v8.4s, v16.4s
+	WORD $0x4e602929 // saddlp v9.4s, v9.8h
+	WORD $0x4e602a31 // saddlp v17.4s, v17.8h
+	WORD $0x4eb1bd29 // addp v9.4s, v9.4s, v17.4s
+	WORD $0x4e60294a // saddlp v10.4s, v10.8h
+	WORD $0x4e602a52 // saddlp v18.4s, v18.8h
+	WORD $0x4eb2bd4a // addp v10.4s, v10.4s, v18.4s
+	WORD $0x4e60296b // saddlp v11.4s, v11.8h
+	WORD $0x4e602a73 // saddlp v19.4s, v19.8h
+	WORD $0x4eb3bd6b // addp v11.4s, v11.4s, v19.4s
+	WORD $0x4e60298c // saddlp v12.4s, v12.8h
+	WORD $0x4e602a94 // saddlp v20.4s, v20.8h
+	WORD $0x4eb4bd8c // addp v12.4s, v12.4s, v20.4s
+	WORD $0x4e6029ad // saddlp v13.4s, v13.8h
+	WORD $0x4e602ab5 // saddlp v21.4s, v21.8h
+	WORD $0x4eb5bdad // addp v13.4s, v13.4s, v21.4s
+	WORD $0x4e6029ce // saddlp v14.4s, v14.8h
+	WORD $0x4e602ad6 // saddlp v22.4s, v22.8h
+	WORD $0x4eb6bdce // addp v14.4s, v14.4s, v22.4s
+	WORD $0x4e6029ef // saddlp v15.4s, v15.8h
+	WORD $0x4e602af7 // saddlp v23.4s, v23.8h
+	WORD $0x4eb7bdef // addp v15.4s, v15.4s, v23.4s
+	WORD $0x3dc41164 // ldr q4, [x11, #4160]
+	WORD $0x3dc41565 // ldr q5, [x11, #4176]
+	WORD $0x4ea49518 // mla v24.4s, v8.4s, v4.4s
+	WORD $0x4ea59539 // mla v25.4s, v9.4s, v5.4s
+	WORD $0x4ea4955a // mla v26.4s, v10.4s, v4.4s
+	WORD $0x4ea5957b // mla v27.4s, v11.4s, v5.4s
+	WORD $0x4ea4959c // mla v28.4s, v12.4s, v4.4s
+	WORD $0x4ea595bd // mla v29.4s, v13.4s, v5.4s
+	WORD $0x4ea495de // mla v30.4s, v14.4s, v4.4s
+	WORD $0x4ea595ff // mla v31.4s, v15.4s, v5.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block204
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
+	WORD $0xbd44f0c3 // ldr s3, [x6, #1264]
+	WORD $0x3dc682e4 // ldr q4, [x23, #6656]
+	WORD $0x3dc002c6 // ldr q6, [x22, #0]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
+	WORD $0x4e38cca6 // fmla v6.4s, v5.4s, v24.4s
+	WORD $0x3d8002c6 // str q6, [x22, #0]
+	WORD $0x3dc012c6 // ldr q6, [x22, #64]
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21db5a // scvtf v26.4s, v26.4s
+	WORD $0x4e3acca6 // fmla v6.4s, v5.4s, v26.4s
+	WORD $0x3d8012c6 // str q6, [x22, #64]
+	WORD $0x3dc022c6 // ldr q6, [x22, #128]
+	WORD $0x4f829085 // fmul v5.4s, v4.4s, v2.s[0]
+	WORD $0x4e21db9c // scvtf v28.4s, v28.4s
+	WORD $0x4e3ccca6 // fmla v6.4s, v5.4s, v28.4s
+	WORD $0x3d8022c6 // str q6, [x22, #128]
+	WORD $0x3dc032c6 // ldr q6, [x22, #192]
+	WORD $0x4f839085 // fmul v5.4s, v4.4s, v3.s[0]
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x4e3ecca6 // fmla v6.4s, v5.4s, v30.4s
+	WORD $0x3d8032c6 // str q6, [x22, #192]
+	WORD $0x3dc686e4 // ldr q4, [x23, #6672]
+	WORD $0x3dc006c6 // ldr q6, [x22, #16]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x4e39cca6 // fmla v6.4s, v5.4s, v25.4s
+	WORD $0x3d8006c6 // str q6, [x22, #16]
+	WORD $0x3dc016c6 // ldr q6, [x22, #80]
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
+	WORD $0x4e3bcca6 // fmla v6.4s, v5.4s, v27.4s
+	WORD $0x3d8016c6 // str q6, [x22, #80]
+	WORD $0x3dc026c6 // ldr q6, [x22, #144]
+	WORD $0x4f829085 // fmul v5.4s, v4.4s, v2.s[0]
+	WORD $0x4e21dbbd // scvtf v29.4s, v29.4s
+	WORD $0x4e3dcca6 // fmla v6.4s, v5.4s, v29.4s
+	WORD $0x3d8026c6 // str q6, [x22, #144]
+	WORD $0x3dc036c6 // ldr q6, [x22, #208]
+	WORD $0x4f839085 // fmul v5.4s, v4.4s, v3.s[0]
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x4e3fcca6 // fmla v6.4s, v5.4s, v31.4s
+	WORD $0x3d8036c6 // str q6, [x22, #208]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $256, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass203
+	ADD $1280, R6
+	ADD $256, R7
+	SUB $4, R5
+	JMP rows4_202
+rowsNext201:
+rows2_206:
+	CMP $2, R5
+	BLT rowsNext205
+	// 2 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41f // movi v31.16b, #0
+block208:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc05141 // ldr q1, [x10, #320]
+	WORD $0x3dc00102 // ldr q2, [x8, #0]
+	WORD $0x3dc00503 // ldr q3, [x8, #16]
+	WORD $0x3dc00904 // ldr q4, [x8, #32]
+	WORD $0x3dc00d05 // ldr q5, [x8, #48]
+	WORD $0x4e040406 // dup v6.4s, v0.s[0]
+	WORD $0x0e26c048 // smull v8.8h, v2.8b, v6.8b
+	WORD $0x4e26c050 // smull2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e26c069 // smull v9.8h, v3.8b, v6.8b
+	WORD $0x4e26c071 // smull2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26c08a // smull v10.8h, v4.8b, v6.8b
+	WORD $0x4e26c092 // smull2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e26c0ab // smull v11.8h, v5.8b, v6.8b
+	WORD $0x4e26c0b3 // smull2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e040427 // dup v7.4s, v1.s[0]
+	WORD $0x0e27c04c // smull v12.8h, v2.8b, v7.8b
+	WORD $0x4e27c054 // smull2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27c06d // smull v13.8h, v3.8b, v7.8b
+	WORD $0x4e27c075 // smull2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27c08e // smull v14.8h, v4.8b, v7.8b
+	WORD $0x4e27c096 // smull2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e27c0af // smull v15.8h, v5.8b, v7.8b
+	WORD $0x4e27c0b7 // smull2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc01102 // ldr q2, [x8, #64]
+	WORD $0x3dc01503 // ldr q3, [x8, #80]
+	WORD $0x3dc01904 // ldr q4, [x8, #96]
+	WORD $0x3dc01d05 // ldr q5, [x8, #112]
+	WORD $0x4e0c0406 // dup v6.4s, v0.s[1]
+	WORD $0x0e268048 // smlal v8.8h, v2.8b, v6.8b
+	WORD $0x4e268050 // smlal2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e268069 // smlal v9.8h, v3.8b, v6.8b
+	WORD $0x4e268071 // smlal2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26808a // smlal v10.8h, v4.8b, v6.8b
+	WORD $0x4e268092 // smlal2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e2680ab // smlal v11.8h, v5.8b, v6.8b
+	WORD $0x4e2680b3 // smlal2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e0c0427 // dup v7.4s, v1.s[1]
+	WORD $0x0e27804c // smlal v12.8h, v2.8b, v7.8b
+	WORD $0x4e278054 // smlal2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27806d // smlal v13.8h, v3.8b, v7.8b
+	WORD $0x4e278075 // smlal2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc02102 // ldr q2, [x8, #128]
+	WORD $0x3dc02503 // ldr q3, [x8, #144]
+	WORD $0x3dc02904 // ldr q4, [x8, #160]
+	WORD $0x3dc02d05 // ldr q5, [x8, #176]
+	WORD $0x4e140406 // dup v6.4s, v0.s[2]
+	WORD $0x0e268048 // smlal v8.8h, v2.8b, v6.8b
+	WORD $0x4e268050 // smlal2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e268069 // smlal v9.8h, v3.8b, v6.8b
+	WORD $0x4e268071 // smlal2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26808a // smlal v10.8h, v4.8b, v6.8b
+	WORD $0x4e268092 // smlal2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e2680ab // smlal v11.8h, v5.8b, v6.8b
+	WORD $0x4e2680b3 // smlal2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e140427 // dup v7.4s, v1.s[2]
+	WORD $0x0e27804c // smlal v12.8h, v2.8b, v7.8b
+	WORD $0x4e278054 // smlal2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27806d // smlal v13.8h, v3.8b, v7.8b
+	WORD $0x4e278075 // smlal2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc03102 // ldr q2, [x8, #192]
+	WORD $0x3dc03503 // ldr q3, [x8, #208]
+	WORD $0x3dc03904 // ldr q4, [x8, #224]
+	WORD $0x3dc03d05 // ldr q5, [x8, #240]
+	WORD $0x4e1c0406 // dup v6.4s, v0.s[3]
+	WORD $0x0e268048 // smlal v8.8h, v2.8b, v6.8b
+	WORD $0x4e268050 // smlal2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e268069 // smlal v9.8h, v3.8b, v6.8b
+	WORD $0x4e268071 // smlal2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26808a // smlal v10.8h, v4.8b, v6.8b
+	WORD $0x4e268092 // smlal2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e2680ab // smlal v11.8h, v5.8b, v6.8b
+	WORD $0x4e2680b3 // smlal2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e1c0427 // dup v7.4s, v1.s[3]
+	WORD $0x0e27804c // smlal v12.8h, v2.8b, v7.8b
+	WORD $0x4e278054 // smlal2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27806d // smlal v13.8h, v3.8b, v7.8b
+	WORD $0x4e278075 // smlal2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x4e602908 // saddlp v8.4s, v8.8h
+	WORD $0x4e602a10 // saddlp v16.4s, v16.8h
+	WORD $0x4eb0bd08 // addp v8.4s, v8.4s, v16.4s
+	WORD $0x4e602929 // saddlp v9.4s, v9.8h
+	WORD $0x4e602a31 // saddlp v17.4s, v17.8h
+	WORD $0x4eb1bd29 // addp v9.4s, v9.4s, v17.4s
+	WORD $0x4e60294a // saddlp v10.4s, v10.8h
+	WORD $0x4e602a52 // saddlp v18.4s, v18.8h
+	WORD $0x4eb2bd4a // addp v10.4s, v10.4s, v18.4s
+	WORD $0x4e60296b // saddlp v11.4s, v11.8h
+	WORD $0x4e602a73 // saddlp v19.4s, v19.8h
+	WORD $0x4eb3bd6b // addp v11.4s, v11.4s, v19.4s
+	WORD $0x4e60298c // saddlp v12.4s, v12.8h
+	WORD $0x4e602a94 // saddlp v20.4s, v20.8h
+	WORD $0x4eb4bd8c // addp v12.4s, v12.4s, v20.4s
+	WORD $0x4e6029ad // saddlp v13.4s, v13.8h
+	WORD $0x4e602ab5 // saddlp v21.4s, v21.8h
+	WORD $0x4eb5bdad // addp v13.4s, v13.4s, v21.4s
+	WORD $0x4e6029ce // saddlp v14.4s, v14.8h
+	WORD $0x4e602ad6 // saddlp v22.4s, v22.8h
+	WORD $0x4eb6bdce // addp v14.4s, v14.4s, v22.4s
+	WORD $0x4e6029ef // saddlp v15.4s, v15.8h
+	WORD $0x4e602af7 // saddlp v23.4s, v23.8h
+	WORD $0x4eb7bdef // addp v15.4s, v15.4s, v23.4s
+	WORD $0x3dc40162 // ldr q2, [x11, #4096]
+	WORD $0x3dc40563 // ldr q3, [x11, #4112]
+	WORD $0x3dc40964 // ldr q4, [x11, #4128]
+	WORD $0x3dc40d65 // ldr q5, [x11, #4144]
+	WORD $0x4ea29518 // mla v24.4s, v8.4s, v2.4s
+	WORD $0x4ea39539 // mla v25.4s, v9.4s, v3.4s
+	WORD $0x4ea4955a // mla v26.4s, v10.4s, v4.4s
+	WORD $0x4ea5957b // mla v27.4s, v11.4s, v5.4s
+	WORD $0x4ea2959c // mla v28.4s, v12.4s, v2.4s
+	WORD $0x4ea395bd // mla v29.4s, v13.4s, v3.4s
+	WORD $0x4ea495de // mla v30.4s, v14.4s, v4.4s
+	WORD $0x4ea595ff // mla v31.4s, v15.4s, v5.4s
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc05541 // ldr q1, [x10, #336]
+	WORD $0x3dc04102 // ldr q2, [x8, #256]
+	WORD $0x3dc04503 // ldr q3, [x8, #272]
+	WORD $0x3dc04904 // ldr q4, [x8, #288]
+	WORD $0x3dc04d05 // ldr q5, [x8, #304]
+	WORD $0x4e040406 // dup v6.4s, v0.s[0]
+	WORD $0x0e26c048 // smull v8.8h, v2.8b, v6.8b
+	WORD $0x4e26c050 // smull2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e26c069 // smull v9.8h, v3.8b, v6.8b
+	WORD $0x4e26c071 // smull2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26c08a // smull v10.8h, v4.8b, v6.8b
+	WORD $0x4e26c092 // smull2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e26c0ab // smull v11.8h, v5.8b, v6.8b
+	WORD $0x4e26c0b3 // smull2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e040427 // dup v7.4s, v1.s[0]
+	WORD $0x0e27c04c // smull v12.8h, v2.8b, v7.8b
+	WORD $0x4e27c054 // smull2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27c06d // smull v13.8h, v3.8b, v7.8b
+	WORD $0x4e27c075 // smull2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27c08e // smull v14.8h, v4.8b, v7.8b
+	WORD $0x4e27c096 // smull2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e27c0af // smull v15.8h, v5.8b, v7.8b
+	WORD $0x4e27c0b7 // smull2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc05102 // ldr q2, [x8, #320]
+	WORD $0x3dc05503 // ldr q3, [x8, #336]
+	WORD $0x3dc05904 // ldr q4, [x8, #352]
+	WORD $0x3dc05d05 // ldr q5, [x8, #368]
+	WORD $0x4e0c0406 // dup v6.4s, v0.s[1]
+	WORD $0x0e268048 // smlal v8.8h, v2.8b, v6.8b
+	WORD $0x4e268050 // smlal2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e268069 // smlal v9.8h, v3.8b, v6.8b
+	WORD $0x4e268071 // smlal2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26808a // smlal v10.8h, v4.8b, v6.8b
+	WORD $0x4e268092 // smlal2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e2680ab // smlal v11.8h, v5.8b, v6.8b
+	WORD $0x4e2680b3 // smlal2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e0c0427 // dup v7.4s, v1.s[1]
+	WORD $0x0e27804c // smlal v12.8h, v2.8b, v7.8b
+	WORD $0x4e278054 // smlal2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27806d // smlal v13.8h, v3.8b, v7.8b
+	WORD $0x4e278075 // smlal2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc06102 // ldr q2, [x8, #384]
+	WORD $0x3dc06503 // ldr q3, [x8, #400]
+	WORD $0x3dc06904 // ldr q4, [x8, #416]
+	WORD $0x3dc06d05 // ldr q5, [x8, #432]
+	WORD $0x4e140406 // dup v6.4s, v0.s[2]
+	WORD $0x0e268048 // smlal v8.8h, v2.8b, v6.8b
+	WORD $0x4e268050 // smlal2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e268069 // smlal v9.8h, v3.8b, v6.8b
+	WORD $0x4e268071 // smlal2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26808a // smlal v10.8h, v4.8b, v6.8b
+	WORD $0x4e268092 // smlal2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e2680ab // smlal v11.8h, v5.8b, v6.8b
+	WORD $0x4e2680b3 // smlal2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e140427 // dup v7.4s, v1.s[2]
+	WORD $0x0e27804c // smlal v12.8h, v2.8b, v7.8b
+	WORD $0x4e278054 // smlal2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27806d // smlal v13.8h, v3.8b, v7.8b
+	WORD $0x4e278075 // smlal2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc07102 // ldr q2, [x8, #448]
+	WORD $0x3dc07503 // ldr q3, [x8, #464]
+	WORD $0x3dc07904 // ldr q4, [x8, #480]
+	WORD $0x3dc07d05 // ldr q5, [x8, #496]
+	WORD $0x4e1c0406 // dup v6.4s, v0.s[3]
+	WORD $0x0e268048 // smlal v8.8h, v2.8b, v6.8b
+	WORD $0x4e268050 // smlal2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e268069 // smlal v9.8h, v3.8b, v6.8b
+	WORD $0x4e268071 // smlal2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26808a // smlal v10.8h, v4.8b, v6.8b
+	WORD $0x4e268092 // smlal2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e2680ab // smlal v11.8h, v5.8b, v6.8b
+	WORD $0x4e2680b3 // smlal2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e1c0427 // dup v7.4s, v1.s[3]
+	WORD $0x0e27804c // smlal v12.8h, v2.8b, v7.8b
+	WORD $0x4e278054 // smlal2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27806d // smlal v13.8h, v3.8b, v7.8b
+	WORD $0x4e278075 // smlal2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x4e602908 // saddlp v8.4s, v8.8h
+	WORD $0x4e602a10 // saddlp v16.4s, v16.8h
+	WORD $0x4eb0bd08 // addp v8.4s, v8.4s, v16.4s
+	WORD $0x4e602929 // saddlp v9.4s, v9.8h
+	WORD $0x4e602a31 // saddlp v17.4s, v17.8h
+	WORD $0x4eb1bd29 // addp v9.4s, v9.4s, v17.4s
+	WORD $0x4e60294a // saddlp v10.4s, v10.8h
+	WORD $0x4e602a52 // saddlp v18.4s, v18.8h
+	WORD $0x4eb2bd4a // addp v10.4s, v10.4s, v18.4s
+	WORD $0x4e60296b // saddlp v11.4s, v11.8h
+	WORD $0x4e602a73 // saddlp v19.4s, v19.8h
+	WORD $0x4eb3bd6b // addp v11.4s, v11.4s, v19.4s
+	WORD $0x4e60298c // saddlp v12.4s, v12.8h
+	WORD $0x4e602a94 // saddlp v20.4s, v20.8h
+	WORD $0x4eb4bd8c // addp v12.4s, v12.4s, v20.4s
+	WORD $0x4e6029ad // saddlp v13.4s, v13.8h
+	WORD $0x4e602ab5 // saddlp v21.4s, v21.8h
+	WORD $0x4eb5bdad // addp v13.4s, v13.4s, v21.4s
+	WORD $0x4e6029ce // saddlp v14.4s, v14.8h
+	WORD $0x4e602ad6 // saddlp v22.4s, v22.8h
+	WORD $0x4eb6bdce // addp v14.4s, v14.4s, v22.4s
+	WORD $0x4e6029ef // saddlp v15.4s, v15.8h
+	WORD $0x4e602af7 // saddlp v23.4s, v23.8h
+	WORD $0x4eb7bdef // addp v15.4s, v15.4s, v23.4s
+	WORD $0x3dc41162 // ldr q2, [x11, #4160]
+	WORD $0x3dc41563 // ldr q3, [x11, #4176]
+	WORD $0x3dc41964 // ldr q4, [x11, #4192]
+	WORD $0x3dc41d65 // ldr q5, [x11, #4208]
+	WORD $0x4ea29518 // mla v24.4s, v8.4s, v2.4s
+	WORD $0x4ea39539 // mla v25.4s, v9.4s, v3.4s
+	WORD $0x4ea4955a // mla v26.4s, v10.4s, v4.4s
+	WORD $0x4ea5957b // mla v27.4s, v11.4s, v5.4s
+	WORD $0x4ea2959c // mla v28.4s, v12.4s, v2.4s
+	WORD $0x4ea395bd // mla v29.4s, v13.4s, v3.4s
+	WORD $0x4ea495de // mla v30.4s, v14.4s, v4.4s
+	WORD $0x4ea595ff // mla v31.4s, v15.4s, v5.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block208
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0x3dc682e2 // ldr q2, [x23, #6656]
+	WORD $0x3dc002c4 // ldr q4, [x22, #0]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
+	WORD $0x4e38cc64 // fmla v4.4s, v3.4s, v24.4s
+	WORD $0x3d8002c4 // str q4, [x22, #0]
+	WORD $0x3dc012c4 // ldr q4, [x22, #64]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21db9c // scvtf v28.4s, v28.4s
+	WORD $0x4e3ccc64 // fmla v4.4s, v3.4s, v28.4s
+	WORD $0x3d8012c4 // str q4, [x22, #64]
+	WORD $0x3dc686e2 // ldr q2, [x23, #6672]
+	WORD $0x3dc006c4 // ldr q4, [x22, #16]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x4e39cc64 // fmla v4.4s, v3.4s, v25.4s
+	WORD $0x3d8006c4 // str q4, [x22, #16]
+	WORD $0x3dc016c4 // ldr q4, [x22, #80]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21dbbd // scvtf v29.4s, v29.4s
+	WORD $0x4e3dcc64 // fmla v4.4s, v3.4s, v29.4s
+	WORD $0x3d8016c4 // str q4, [x22, #80]
+	WORD $0x3dc68ae2 // ldr q2, [x23, #6688]
+	WORD $0x3dc00ac4 // ldr q4, [x22, #32]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21db5a // scvtf v26.4s, v26.4s
+	WORD $0x4e3acc64 // fmla v4.4s, v3.4s, v26.4s
+	WORD $0x3d800ac4 // str q4, [x22, #32]
+	WORD $0x3dc01ac4 // ldr q4, [x22, #96]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x4e3ecc64 // fmla v4.4s, v3.4s, v30.4s
+	WORD $0x3d801ac4 // str q4, [x22, #96]
+	WORD $0x3dc68ee2 // ldr q2, [x23, #6704]
+	WORD $0x3dc00ec4 // ldr q4, [x22, #48]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
+	WORD $0x4e3bcc64 // fmla v4.4s, v3.4s, v27.4s
+	WORD $0x3d800ec4 // str q4, [x22, #48]
+	WORD $0x3dc01ec4 // ldr q4, [x22, #112]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x4e3fcc64 // fmla v4.4s, v3.4s, v31.4s
+	WORD $0x3d801ec4 // str q4, [x22, #112]
+	ADD $640, R6
+	ADD $128, R7
+	SUB $2, R5
+	JMP rows2_206
+rowsNext205:
+rows1_210:
+	CMP $1, R5
+	BLT rowsNext209
+	// 1 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+block212:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00101 // ldr q1, [x8, #0]
+	WORD $0x3dc00502 // ldr q2, [x8, #16]
+	WORD $0x3dc00903 // ldr q3, [x8, #32]
+	WORD $0x3dc00d04 // ldr q4, [x8, #48]
+	WORD $0x4e040405 // dup v5.4s, v0.s[0]
+	WORD $0x0e25c027 // smull v7.8h, v1.8b, v5.8b
+	WORD $0x4e25c02b // smull2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e25c048 // smull v8.8h, v2.8b, v5.8b
+	WORD $0x4e25c04c // smull2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e25c069 // smull v9.8h, v3.8b, v5.8b
+	WORD $0x4e25c06d // smull2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25c08a // smull v10.8h, v4.8b, v5.8b
+	WORD $0x4e25c08e // smull2 v14.8h, v4.16b, v5.16b
+	WORD $0x3dc01101 // ldr q1, [x8, #64]
+	WORD $0x3dc01502 // ldr q2, [x8, #80]
+	WORD $0x3dc01903 // ldr q3, [x8, #96]
+	WORD $0x3dc01d04 // ldr q4, [x8, #112]
+	WORD $0x4e0c0405 // dup v5.4s, v0.s[1]
+	WORD $0x0e258027 // smlal v7.8h, v1.8b, v5.8b
+	WORD $0x4e25802b // smlal2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e258048 // smlal v8.8h, v2.8b, v5.8b
+	WORD $0x4e25804c // smlal2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e258069 // smlal v9.8h, v3.8b, v5.8b
+	WORD $0x4e25806d // smlal2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25808a // smlal v10.8h, v4.8b, v5.8b
+	WORD $0x4e25808e // smlal2 v14.8h, v4.16b, v5.16b
+	WORD $0x3dc02101 // ldr q1, [x8, #128]
+	WORD $0x3dc02502 // ldr q2, [x8, #144]
+	WORD $0x3dc02903 // ldr q3, [x8, #160]
+	WORD $0x3dc02d04 // ldr q4, [x8, #176]
+	WORD $0x4e140405 // dup v5.4s, v0.s[2]
+	WORD $0x0e258027 // smlal v7.8h, v1.8b, v5.8b
+	WORD $0x4e25802b // smlal2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e258048 // smlal v8.8h, v2.8b, v5.8b
+	WORD $0x4e25804c // smlal2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e258069 // smlal v9.8h, v3.8b, v5.8b
+	WORD $0x4e25806d // smlal2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25808a // smlal v10.8h, v4.8b, v5.8b
+	WORD $0x4e25808e // smlal2 v14.8h, v4.16b, v5.16b
+	WORD $0x3dc03101 // ldr q1, [x8, #192]
+	WORD $0x3dc03502 // ldr q2, [x8, #208]
+	WORD $0x3dc03903 // ldr q3, [x8, #224]
+	WORD $0x3dc03d04 // ldr q4, [x8, #240]
+	WORD $0x4e1c0405 // dup v5.4s, v0.s[3]
+	WORD $0x0e258027 // smlal v7.8h, v1.8b, v5.8b
+	WORD $0x4e25802b // smlal2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e258048 // smlal v8.8h, v2.8b, v5.8b
+	WORD $0x4e25804c // smlal2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e258069 // smlal v9.8h, v3.8b, v5.8b
+	WORD $0x4e25806d // smlal2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25808a // smlal v10.8h, v4.8b, v5.8b
+	WORD $0x4e25808e // smlal2 v14.8h, v4.16b, v5.16b
+	WORD $0x4e6028e7 // saddlp v7.4s, v7.8h
+	WORD $0x4e60296b // saddlp v11.4s, v11.8h
+	WORD $0x4eabbce7 // addp v7.4s, v7.4s, v11.4s
+	WORD $0x4e602908 // saddlp v8.4s, v8.8h
+	WORD $0x4e60298c // saddlp v12.4s, v12.8h
+	WORD $0x4eacbd08 // addp v8.4s, v8.4s, v12.4s
+	WORD $0x4e602929 // saddlp v9.4s, v9.8h
+	WORD $0x4e6029ad // saddlp v13.4s, v13.8h
+	WORD $0x4eadbd29 // addp v9.4s, v9.4s, v13.4s
+	WORD $0x4e60294a // saddlp v10.4s, v10.8h
+	WORD $0x4e6029ce // saddlp v14.4s, v14.8h
+	WORD $0x4eaebd4a // addp v10.4s, v10.4s, v14.4s
+	WORD $0x3dc40161 // ldr q1, [x11, #4096]
+	WORD $0x3dc40562 // ldr q2, [x11, #4112]
+	WORD $0x3dc40963 // ldr q3, [x11, #4128]
+	WORD $0x3dc40d64 // ldr q4, [x11, #4144]
+	WORD $0x4ea194ef // mla v15.4s, v7.4s, v1.4s
+	WORD $0x4ea29510 // mla v16.4s, v8.4s, v2.4s
+	WORD $0x4ea39531 // mla v17.4s, v9.4s, v3.4s
+	WORD $0x4ea49552 // mla v18.4s, v10.4s, v4.4s
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc04101 // ldr q1, [x8, #256]
+	WORD $0x3dc04502 // ldr q2, [x8, #272]
+	WORD $0x3dc04903 // ldr q3, [x8, #288]
+	WORD $0x3dc04d04 // ldr q4, [x8, #304]
+	WORD $0x4e040405 // dup v5.4s, v0.s[0]
+	WORD $0x0e25c027 // smull v7.8h, v1.8b, v5.8b
+	WORD $0x4e25c02b // smull2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e25c048 // smull v8.8h, v2.8b, v5.8b
+	WORD $0x4e25c04c // smull2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e25c069 // smull v9.8h, v3.8b, v5.8b
+	WORD $0x4e25c06d // smull2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25c08a // smull v10.8h, v4.8b, v5.8b
+	WORD $0x4e25c08e // smull2 v14.8h, v4.16b, v5.16b
+	WORD $0x3dc05101 // ldr q1, [x8, #320]
+	WORD $0x3dc05502 // ldr q2, [x8, #336]
+	WORD $0x3dc05903 // ldr q3, [x8, #352]
+	WORD $0x3dc05d04 // ldr q4, [x8, #368]
+	WORD $0x4e0c0405 // dup v5.4s, v0.s[1]
+	WORD $0x0e258027 // smlal v7.8h, v1.8b, v5.8b
+	WORD $0x4e25802b // smlal2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e258048 // smlal v8.8h, v2.8b, v5.8b
+	WORD $0x4e25804c // smlal2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e258069 // smlal v9.8h, v3.8b, v5.8b
+	WORD $0x4e25806d // smlal2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25808a // smlal v10.8h, v4.8b, v5.8b
+	WORD $0x4e25808e // smlal2 v14.8h, v4.16b, v5.16b
+	WORD $0x3dc06101 // ldr q1, [x8, #384]
+	WORD $0x3dc06502 // ldr q2, [x8, #400]
+	WORD $0x3dc06903 // ldr q3, [x8, #416]
+	WORD $0x3dc06d04 // ldr q4, [x8, #432]
+	WORD $0x4e140405 // dup v5.4s, v0.s[2]
+	WORD $0x0e258027 // smlal v7.8h, v1.8b, v5.8b
+	WORD $0x4e25802b // smlal2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e258048 // smlal v8.8h, v2.8b, v5.8b
+	WORD $0x4e25804c // smlal2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e258069 // smlal v9.8h, v3.8b, v5.8b
+	WORD $0x4e25806d // smlal2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25808a // smlal v10.8h, v4.8b, v5.8b
+	WORD $0x4e25808e // smlal2 v14.8h, v4.16b, v5.16b
+	WORD $0x3dc07101 // ldr q1, [x8, #448]
+	WORD $0x3dc07502 // ldr q2, [x8, #464]
+	WORD $0x3dc07903 // ldr q3, [x8, #480]
+	WORD $0x3dc07d04 // ldr q4, [x8, #496]
+	WORD $0x4e1c0405 // dup v5.4s, v0.s[3]
+	WORD $0x0e258027 // smlal v7.8h, v1.8b, v5.8b
+	WORD $0x4e25802b // smlal2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e258048 // smlal v8.8h, v2.8b, v5.8b
+	WORD $0x4e25804c // smlal2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e258069 // smlal v9.8h, v3.8b, v5.8b
+	WORD $0x4e25806d // smlal2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25808a // smlal v10.8h, v4.8b, v5.8b
+	WORD $0x4e25808e // smlal2 v14.8h, v4.16b, v5.16b
+	WORD $0x4e6028e7 // saddlp v7.4s, v7.8h
+	WORD $0x4e60296b // saddlp v11.4s, v11.8h
+	WORD $0x4eabbce7 // addp v7.4s, v7.4s, v11.4s
+	WORD $0x4e602908 // saddlp v8.4s, v8.8h
+	WORD $0x4e60298c // saddlp v12.4s, v12.8h
+	WORD $0x4eacbd08 // addp v8.4s, v8.4s, v12.4s
+	WORD $0x4e602929 // saddlp v9.4s, v9.8h
+	WORD $0x4e6029ad // saddlp v13.4s, v13.8h
+	WORD $0x4eadbd29 // addp v9.4s, v9.4s, v13.4s
+	WORD $0x4e60294a // saddlp v10.4s, v10.8h
+	WORD $0x4e6029ce // saddlp v14.4s, v14.8h
+	WORD $0x4eaebd4a // addp v10.4s, v10.4s, v14.4s
+	WORD $0x3dc41161 // ldr q1, [x11, #4160]
+	WORD $0x3dc41562 // ldr q2, [x11, #4176]
+	WORD $0x3dc41963 // ldr q3, [x11, #4192]
+	WORD $0x3dc41d64 // ldr q4, [x11, #4208]
+	WORD $0x4ea194ef // mla v15.4s, v7.4s, v1.4s
+	WORD $0x4ea29510 // mla v16.4s, v8.4s, v2.4s
+	WORD $0x4ea39531 // mla v17.4s, v9.4s, v3.4s
+	WORD $0x4ea49552 // mla v18.4s, v10.4s, v4.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block212
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
+	WORD $0x3dc002c3 // ldr q3, [x22, #0]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fcc43 // fmla v3.4s, v2.4s, v15.4s
+	WORD $0x3d8002c3 // str q3, [x22, #0]
+	WORD $0x3dc686e1 // ldr q1, [x23, #6672]
+	WORD $0x3dc006c3 // ldr q3, [x22, #16]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e30cc43 // fmla v3.4s, v2.4s, v16.4s
+	WORD $0x3d8006c3 // str q3, [x22, #16]
+	WORD $0x3dc68ae1 // ldr q1, [x23, #6688]
+	WORD $0x3dc00ac3 // ldr q3, [x22, #32]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4e31cc43 // fmla v3.4s, v2.4s, v17.4s
+	WORD $0x3d800ac3 // str q3, [x22, #32]
+	WORD $0x3dc68ee1 // ldr q1, [x23, #6704]
+	WORD $0x3dc00ec3 // ldr q3, [x22, #48]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4e32cc43 // fmla v3.4s, v2.4s, v18.4s
+	WORD $0x3d800ec3 // str q3, [x22, #48]
+	ADD $320, R6
+	ADD $64, R7
+	SUB $1, R5
+rowsNext209:
+next198:
+	MOVD groupArgs_next(R0), R8
+	ADD R8, R3
+	SUB $1, R4
+	JMP super197
+done199:
+	RET
+
+// func groupGrid7NEON(a *groupArgs)
+TEXT ·groupGrid7NEON(SB), NOSPLIT, $0-8
+	MOVD a+0(FP), R0
+	MOVD groupArgs_w(R0), R1
+	MOVD groupArgs_panel(R0), R2
+	MOVD groupArgs_acts(R0), R3
+	MOVD groupArgs_blocks(R0), R4
+super213:
+	CMP $0, R4
+	BLE done215
+	PRFM 8192(R1), PLDL1KEEP
+	PRFM 8256(R1), PLDL1KEEP
+	PRFM 8320(R1), PLDL1KEEP
+	PRFM 8384(R1), PLDL1KEEP
+	PRFM 8448(R1), PLDL1KEEP
+	PRFM 8512(R1), PLDL1KEEP
+	PRFM 8576(R1), PLDL1KEEP
+	PRFM 8640(R1), PLDL1KEEP
+	PRFM 8704(R1), PLDL1KEEP
+	PRFM 8768(R1), PLDL1KEEP
+	PRFM 8832(R1), PLDL1KEEP
+	PRFM 8896(R1), PLDL1KEEP
+	PRFM 8960(R1), PLDL1KEEP
+	PRFM 9024(R1), PLDL1KEEP
+	PRFM 9088(R1), PLDL1KEEP
+	PRFM 9152(R1), PLDL1KEEP
+	PRFM 9216(R1), PLDL1KEEP
+	PRFM 9280(R1), PLDL1KEEP
+	PRFM 9344(R1), PLDL1KEEP
+	PRFM 9408(R1), PLDL1KEEP
+	PRFM 9472(R1), PLDL1KEEP
+	PRFM 9536(R1), PLDL1KEEP
+	PRFM 9600(R1), PLDL1KEEP
+	PRFM 9664(R1), PLDL1KEEP
+	PRFM 9728(R1), PLDL1KEEP
+	PRFM 9792(R1), PLDL1KEEP
+	PRFM 9856(R1), PLDL1KEEP
+	PRFM 9920(R1), PLDL1KEEP
+	PRFM 9984(R1), PLDL1KEEP
+	PRFM 10048(R1), PLDL1KEEP
+	PRFM 10112(R1), PLDL1KEEP
+	PRFM 10176(R1), PLDL1KEEP
+	PRFM 10240(R1), PLDL1KEEP
+	PRFM 10304(R1), PLDL1KEEP
+	PRFM 10368(R1), PLDL1KEEP
+	PRFM 10432(R1), PLDL1KEEP
+	PRFM 10496(R1), PLDL1KEEP
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	WORD $0x3dc24020 // ldr q0, [x1, #2304]
+	WORD $0x3d868040 // str q0, [x2, #6656]
+	WORD $0x3dc24420 // ldr q0, [x1, #2320]
+	WORD $0x3d868440 // str q0, [x2, #6672]
+	WORD $0x3dc24820 // ldr q0, [x1, #2336]
+	WORD $0x3d868840 // str q0, [x2, #6688]
+	WORD $0x3dc24c20 // ldr q0, [x1, #2352]
+	WORD $0x3d868c40 // str q0, [x2, #6704]
+	WORD $0x3dc20020 // ldr q0, [x1, #2048]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840041 // str q1, [x2, #4096]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841041 // str q1, [x2, #4160]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842041 // str q1, [x2, #4224]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843041 // str q1, [x2, #4288]
+	WORD $0x3dc20420 // ldr q0, [x1, #2064]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840441 // str q1, [x2, #4112]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841441 // str q1, [x2, #4176]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842441 // str q1, [x2, #4240]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843441 // str q1, [x2, #4304]
+	WORD $0x3dc20820 // ldr q0, [x1, #2080]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840841 // str q1, [x2, #4128]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841841 // str q1, [x2, #4192]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842841 // str q1, [x2, #4256]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843841 // str q1, [x2, #4320]
+	WORD $0x3dc20c20 // ldr q0, [x1, #2096]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840c41 // str q1, [x2, #4144]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841c41 // str q1, [x2, #4208]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842c41 // str q1, [x2, #4272]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843c41 // str q1, [x2, #4336]
+	WORD $0x3dc21020 // ldr q0, [x1, #2112]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844041 // str q1, [x2, #4352]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845041 // str q1, [x2, #4416]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846041 // str q1, [x2, #4480]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847041 // str q1, [x2, #4544]
+	WORD $0x3dc21420 // ldr q0, [x1, #2128]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844441 // str q1, [x2, #4368]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845441 // str q1, [x2, #4432]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846441 // str q1, [x2, #4496]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847441 // str q1, [x2, #4560]
+	WORD $0x3dc21820 // ldr q0, [x1, #2144]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844841 // str q1, [x2, #4384]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845841 // str q1, [x2, #4448]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846841 // str q1, [x2, #4512]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847841 // str q1, [x2, #4576]
+	WORD $0x3dc21c20 // ldr q0, [x1, #2160]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844c41 // str q1, [x2, #4400]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845c41 // str q1, [x2, #4464]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846c41 // str q1, [x2, #4528]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847c41 // str q1, [x2, #4592]
+	WORD $0x3dc22020 // ldr q0, [x1, #2176]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848041 // str q1, [x2, #4608]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849041 // str q1, [x2, #4672]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84a041 // str q1, [x2, #4736]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84b041 // str q1, [x2, #4800]
+	WORD $0x3dc22420 // ldr q0, [x1, #2192]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848441 // str q1, [x2, #4624]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849441 // str q1, [x2, #4688]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84a441 // str q1, [x2, #4752]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84b441 // str q1, [x2, #4816]
+	WORD $0x3dc22820 // ldr q0, [x1, #2208]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848841 // str q1, [x2, #4640]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849841 // str q1, [x2, #4704]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84a841 // str q1, [x2, #4768]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84b841 // str q1, [x2, #4832]
+	WORD $0x3dc22c20 // ldr q0, [x1, #2224]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848c41 // str q1, [x2, #4656]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849c41 // str q1, [x2, #4720]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84ac41 // str q1, [x2, #4784]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84bc41 // str q1, [x2, #4848]
+	WORD $0x3dc23020 // ldr q0, [x1, #2240]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84c041 // str q1, [x2, #4864]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84d041 // str q1, [x2, #4928]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84e041 // str q1, [x2, #4992]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84f041 // str q1, [x2, #5056]
+	WORD $0x3dc23420 // ldr q0, [x1, #2256]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84c441 // str q1, [x2, #4880]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84d441 // str q1, [x2, #4944]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84e441 // str q1, [x2, #5008]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84f441 // str q1, [x2, #5072]
+	WORD $0x3dc23820 // ldr q0, [x1, #2272]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84c841 // str q1, [x2, #4896]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84d841 // str q1, [x2, #4960]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84e841 // str q1, [x2, #5024]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84f841 // str q1, [x2, #5088]
+	WORD $0x3dc23c20 // ldr q0, [x1, #2288]
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84cc41 // str q1, [x2, #4912]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84dc41 // str q1, [x2, #4976]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84ec41 // str q1, [x2, #5040]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84fc41 // str q1, [x2, #5104]
+	MOVD R2, R8
+	MOVD groupArgs_values(R0), R9
+	WORD $0x3dc0013e // ldr q30, [x9, #0]
+	MOVD $8, R13
+unpack216:
+	WORD $0x3dc00025 // ldr q5, [x1, #0]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01025 // ldr q5, [x1, #64]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800100 // str q0, [x8, #0]
+	WORD $0x3d801101 // str q1, [x8, #64]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804102 // str q2, [x8, #256]
+	WORD $0x3d805103 // str q3, [x8, #320]
+	WORD $0x3dc02025 // ldr q5, [x1, #128]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03025 // ldr q5, [x1, #192]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802100 // str q0, [x8, #128]
+	WORD $0x3d803101 // str q1, [x8, #192]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806102 // str q2, [x8, #384]
+	WORD $0x3d807103 // str q3, [x8, #448]
+	WORD $0x3dc00425 // ldr q5, [x1, #16]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800500 // str q0, [x8, #16]
+	WORD $0x3d801501 // str q1, [x8, #80]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804502 // str q2, [x8, #272]
+	WORD $0x3d805503 // str q3, [x8, #336]
+	WORD $0x3dc02425 // ldr q5, [x1, #144]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03425 // ldr q5, [x1, #208]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802500 // str q0, [x8, #144]
+	WORD $0x3d803501 // str q1, [x8, #208]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806502 // str q2, [x8, #400]
+	WORD $0x3d807503 // str q3, [x8, #464]
+	WORD $0x3dc00825 // ldr q5, [x1, #32]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01825 // ldr q5, [x1, #96]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800900 // str q0, [x8, #32]
+	WORD $0x3d801901 // str q1, [x8, #96]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804902 // str q2, [x8, #288]
+	WORD $0x3d805903 // str q3, [x8, #352]
+	WORD $0x3dc02825 // ldr q5, [x1, #160]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03825 // ldr q5, [x1, #224]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802900 // str q0, [x8, #160]
+	WORD $0x3d803901 // str q1, [x8, #224]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806902 // str q2, [x8, #416]
+	WORD $0x3d807903 // str q3, [x8, #480]
+	WORD $0x3dc00c25 // ldr q5, [x1, #48]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc01c25 // ldr q5, [x1, #112]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d800d00 // str q0, [x8, #48]
+	WORD $0x3d801d01 // str q1, [x8, #112]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d804d02 // str q2, [x8, #304]
+	WORD $0x3d805d03 // str q3, [x8, #368]
+	WORD $0x3dc02c25 // ldr q5, [x1, #176]
+	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
+	WORD $0x3dc03c25 // ldr q5, [x1, #240]
+	WORD $0x4e3f1ca1 // and v1.16b, v5.16b, v31.16b
+	WORD $0x6f0c04a3 // ushr v3.16b, v5.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3d802d00 // str q0, [x8, #176]
+	WORD $0x3d803d01 // str q1, [x8, #240]
+	WORD $0x4e0203c2 // tbl v2.16b, {v30.16b}, v2.16b
+	WORD $0x4e0303c3 // tbl v3.16b, {v30.16b}, v3.16b
+	WORD $0x3d806d02 // str q2, [x8, #432]
+	WORD $0x3d807d03 // str q3, [x8, #496]
+	ADD $512, R8
+	ADD $256, R1
+	SUB $1, R13
+	CBNZ R13, unpack216
+	ADD $320, R1
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	MOVD groupArgs_rows(R0), R5
+rows4_218:
+	CMP $4, R5
+	BLT rowsNext217
+	// 4 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass219:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41f // movi v31.16b, #0
+block220:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc05141 // ldr q1, [x10, #320]
+	WORD $0x3dc0a142 // ldr q2, [x10, #640]
+	WORD $0x3dc0f143 // ldr q3, [x10, #960]
+	WORD $0x3dc00104 // ldr q4, [x8, #0]
+	WORD $0x3dc00505 // ldr q5, [x8, #16]
+	WORD $0x4e040406 // dup v6.4s, v0.s[0]
+	WORD $0x0e26c088 // smull v8.8h, v4.8b, v6.8b
+	WORD $0x4e26c090 // smull2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e26c0a9 // smull v9.8h, v5.8b, v6.8b
+	WORD $0x4e26c0b1 // smull2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e040427 // dup v7.4s, v1.s[0]
+	WORD $0x0e27c08a // smull v10.8h, v4.8b, v7.8b
+	WORD $0x4e27c092 // smull2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e27c0ab // smull v11.8h, v5.8b, v7.8b
+	WORD $0x4e27c0b3 // smull2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e040446 // dup v6.4s, v2.s[0]
+	WORD $0x0e26c08c // smull v12.8h, v4.8b, v6.8b
+	WORD $0x4e26c094 // smull2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e26c0ad // smull v13.8h, v5.8b, v6.8b
+	WORD $0x4e26c0b5 // smull2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e040467 // dup v7.4s, v3.s[0]
+	WORD $0x0e27c08e // smull v14.8h, v4.8b, v7.8b
+	WORD $0x4e27c096 // smull2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e27c0af // smull v15.8h, v5.8b, v7.8b
+	WORD $0x4e27c0b7 // smull2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc01104 // ldr q4, [x8, #64]
+	WORD $0x3dc01505 // ldr q5, [x8, #80]
+	WORD $0x4e0c0406 // dup v6.4s, v0.s[1]
+	WORD $0x0e268088 // smlal v8.8h, v4.8b, v6.8b
+	WORD $0x4e268090 // smlal2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e2680a9 // smlal v9.8h, v5.8b, v6.8b
+	WORD $0x4e2680b1 // smlal2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e0c0427 // dup v7.4s, v1.s[1]
+	WORD $0x0e27808a // smlal v10.8h, v4.8b, v7.8b
+	WORD $0x4e278092 // smlal2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e2780ab // smlal v11.8h, v5.8b, v7.8b
+	WORD $0x4e2780b3 // smlal2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e0c0446 // dup v6.4s, v2.s[1]
+	WORD $0x0e26808c // smlal v12.8h, v4.8b, v6.8b
+	WORD $0x4e268094 // smlal2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e2680ad // smlal v13.8h, v5.8b, v6.8b
+	WORD $0x4e2680b5 // smlal2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e0c0467 // dup v7.4s, v3.s[1]
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc02104 // ldr q4, [x8, #128]
+	WORD $0x3dc02505 // ldr q5, [x8, #144]
+	WORD $0x4e140406 // dup v6.4s, v0.s[2]
+	WORD $0x0e268088 // smlal v8.8h, v4.8b, v6.8b
+	WORD $0x4e268090 // smlal2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e2680a9 // smlal v9.8h, v5.8b, v6.8b
+	WORD $0x4e2680b1 // smlal2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e140427 // dup v7.4s, v1.s[2]
+	WORD $0x0e27808a // smlal v10.8h, v4.8b, v7.8b
+	WORD $0x4e278092 // smlal2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e2780ab // smlal v11.8h, v5.8b, v7.8b
+	WORD $0x4e2780b3 // smlal2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e140446 // dup v6.4s, v2.s[2]
+	WORD $0x0e26808c // smlal v12.8h, v4.8b, v6.8b
+	WORD $0x4e268094 // smlal2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e2680ad // smlal v13.8h, v5.8b, v6.8b
+	WORD $0x4e2680b5 // smlal2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e140467 // dup v7.4s, v3.s[2]
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc03104 // ldr q4, [x8, #192]
+	WORD $0x3dc03505 // ldr q5, [x8, #208]
+	WORD $0x4e1c0406 // dup v6.4s, v0.s[3]
+	WORD $0x0e268088 // smlal v8.8h, v4.8b, v6.8b
+	WORD $0x4e268090 // smlal2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e2680a9 // smlal v9.8h, v5.8b, v6.8b
+	WORD $0x4e2680b1 // smlal2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e1c0427 // dup v7.4s, v1.s[3]
+	WORD $0x0e27808a // smlal v10.8h, v4.8b, v7.8b
+	WORD $0x4e278092 // smlal2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e2780ab // smlal v11.8h, v5.8b, v7.8b
+	WORD $0x4e2780b3 // smlal2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e1c0446 // dup v6.4s, v2.s[3]
+	WORD $0x0e26808c // smlal v12.8h, v4.8b, v6.8b
+	WORD $0x4e268094 // smlal2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e2680ad // smlal v13.8h, v5.8b, v6.8b
+	WORD $0x4e2680b5 // smlal2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e1c0467 // dup v7.4s, v3.s[3]
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x4e602908 // saddlp v8.4s, v8.8h
+	WORD $0x4e602a10 // saddlp v16.4s, v16.8h
+	WORD $0x4eb0bd08 // addp v8.4s, v8.4s, v16.4s
+	WORD $0x4e602929 // saddlp v9.4s, v9.8h
+	WORD $0x4e602a31 // saddlp v17.4s, v17.8h
+	WORD $0x4eb1bd29 // addp v9.4s, v9.4s, v17.4s
+	WORD $0x4e60294a // saddlp v10.4s, v10.8h
+	WORD $0x4e602a52 // saddlp v18.4s, v18.8h
+	WORD $0x4eb2bd4a // addp v10.4s, v10.4s, v18.4s
+	WORD $0x4e60296b // saddlp v11.4s, v11.8h
+	WORD $0x4e602a73 // saddlp v19.4s, v19.8h
+	WORD $0x4eb3bd6b // addp v11.4s, v11.4s, v19.4s
+	WORD $0x4e60298c // saddlp v12.4s, v12.8h
+	WORD $0x4e602a94 // saddlp v20.4s, v20.8h
+	WORD $0x4eb4bd8c // addp v12.4s, v12.4s, v20.4s
+	WORD $0x4e6029ad // saddlp v13.4s, v13.8h
+	WORD $0x4e602ab5 // saddlp v21.4s, v21.8h
+	WORD $0x4eb5bdad // addp v13.4s, v13.4s, v21.4s
+	WORD $0x4e6029ce // saddlp v14.4s, v14.8h
+	WORD $0x4e602ad6 // saddlp v22.4s, v22.8h
+	WORD $0x4eb6bdce // addp v14.4s, v14.4s, v22.4s
+	WORD $0x4e6029ef // saddlp v15.4s, v15.8h
+	WORD $0x4e602af7 // saddlp v23.4s, v23.8h
+	WORD $0x4eb7bdef // addp v15.4s, v15.4s, v23.4s
+	WORD $0x3dc40164 // ldr q4, [x11, #4096]
+	WORD $0x3dc40565 // ldr q5, [x11, #4112]
+	WORD $0x4ea49518 // mla v24.4s, v8.4s, v4.4s
+	WORD $0x4ea59539 // mla v25.4s, v9.4s, v5.4s
+	WORD $0x4ea4955a // mla v26.4s, v10.4s, v4.4s
+	WORD $0x4ea5957b // mla v27.4s, v11.4s, v5.4s
+	WORD $0x4ea4959c // mla v28.4s, v12.4s, v4.4s
+	WORD $0x4ea595bd // mla v29.4s, v13.4s, v5.4s
+	WORD $0x4ea495de // mla v30.4s, v14.4s, v4.4s
+	WORD $0x4ea595ff // mla v31.4s, v15.4s, v5.4s
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc05541 // ldr q1, [x10, #336]
+	WORD $0x3dc0a542 // ldr q2, [x10, #656]
+	WORD $0x3dc0f543 // ldr q3, [x10, #976]
+	WORD $0x3dc04104 // ldr q4, [x8, #256]
+	WORD $0x3dc04505 // ldr q5, [x8, #272]
+	WORD $0x4e040406 // dup v6.4s, v0.s[0]
+	WORD $0x0e26c088 // smull v8.8h, v4.8b, v6.8b
+	WORD $0x4e26c090 // smull2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e26c0a9 // smull v9.8h, v5.8b, v6.8b
+	WORD $0x4e26c0b1 // smull2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e040427 // dup v7.4s, v1.s[0]
+	WORD $0x0e27c08a // smull v10.8h, v4.8b, v7.8b
+	WORD $0x4e27c092 // smull2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e27c0ab // smull v11.8h, v5.8b, v7.8b
+	WORD $0x4e27c0b3 // smull2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e040446 // dup v6.4s, v2.s[0]
+	WORD $0x0e26c08c // smull v12.8h, v4.8b, v6.8b
+	WORD $0x4e26c094 // smull2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e26c0ad // smull v13.8h, v5.8b, v6.8b
+	WORD $0x4e26c0b5 // smull2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e040467 // dup v7.4s, v3.s[0]
+	WORD $0x0e27c08e // smull v14.8h, v4.8b, v7.8b
+	WORD $0x4e27c096 // smull2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e27c0af // smull v15.8h, v5.8b, v7.8b
+	WORD $0x4e27c0b7 // smull2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc05104 // ldr q4, [x8, #320]
+	WORD $0x3dc05505 // ldr q5, [x8, #336]
+	WORD $0x4e0c0406 // dup v6.4s, v0.s[1]
+	WORD $0x0e268088 // smlal v8.8h, v4.8b, v6.8b
+	WORD $0x4e268090 // smlal2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e2680a9 // smlal v9.8h, v5.8b, v6.8b
+	WORD $0x4e2680b1 // smlal2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e0c0427 // dup v7.4s, v1.s[1]
+	WORD $0x0e27808a // smlal v10.8h, v4.8b, v7.8b
+	WORD $0x4e278092 // smlal2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e2780ab // smlal v11.8h, v5.8b, v7.8b
+	WORD $0x4e2780b3 // smlal2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e0c0446 // dup v6.4s, v2.s[1]
+	WORD $0x0e26808c // smlal v12.8h, v4.8b, v6.8b
+	WORD $0x4e268094 // smlal2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e2680ad // smlal v13.8h, v5.8b, v6.8b
+	WORD $0x4e2680b5 // smlal2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e0c0467 // dup v7.4s, v3.s[1]
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc06104 // ldr q4, [x8, #384]
+	WORD $0x3dc06505 // ldr q5, [x8, #400]
+	WORD $0x4e140406 // dup v6.4s, v0.s[2]
+	WORD $0x0e268088 // smlal v8.8h, v4.8b, v6.8b
+	WORD $0x4e268090 // smlal2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e2680a9 // smlal v9.8h, v5.8b, v6.8b
+	WORD $0x4e2680b1 // smlal2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e140427 // dup v7.4s, v1.s[2]
+	WORD $0x0e27808a // smlal v10.8h, v4.8b, v7.8b
+	WORD $0x4e278092 // smlal2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e2780ab // smlal v11.8h, v5.8b, v7.8b
+	WORD $0x4e2780b3 // smlal2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e140446 // dup v6.4s, v2.s[2]
+	WORD $0x0e26808c // smlal v12.8h, v4.8b, v6.8b
+	WORD $0x4e268094 // smlal2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e2680ad // smlal v13.8h, v5.8b, v6.8b
+	WORD $0x4e2680b5 // smlal2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e140467 // dup v7.4s, v3.s[2]
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc07104 // ldr q4, [x8, #448]
+	WORD $0x3dc07505 // ldr q5, [x8, #464]
+	WORD $0x4e1c0406 // dup v6.4s, v0.s[3]
+	WORD $0x0e268088 // smlal v8.8h, v4.8b, v6.8b
+	WORD $0x4e268090 // smlal2 v16.8h, v4.16b, v6.16b
+	WORD $0x0e2680a9 // smlal v9.8h, v5.8b, v6.8b
+	WORD $0x4e2680b1 // smlal2 v17.8h, v5.16b, v6.16b
+	WORD $0x4e1c0427 // dup v7.4s, v1.s[3]
+	WORD $0x0e27808a // smlal v10.8h, v4.8b, v7.8b
+	WORD $0x4e278092 // smlal2 v18.8h, v4.16b, v7.16b
+	WORD $0x0e2780ab // smlal v11.8h, v5.8b, v7.8b
+	WORD $0x4e2780b3 // smlal2 v19.8h, v5.16b, v7.16b
+	WORD $0x4e1c0446 // dup v6.4s, v2.s[3]
+	WORD $0x0e26808c // smlal v12.8h, v4.8b, v6.8b
+	WORD $0x4e268094 // smlal2 v20.8h, v4.16b, v6.16b
+	WORD $0x0e2680ad // smlal v13.8h, v5.8b, v6.8b
+	WORD $0x4e2680b5 // smlal2 v21.8h, v5.16b, v6.16b
+	WORD $0x4e1c0467 // dup v7.4s, v3.s[3]
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x4e602908 // saddlp v8.4s, v8.8h
+	WORD $0x4e602a10 // saddlp v16.4s, v16.8h
+	WORD $0x4eb0bd08 // addp v8.4s, v8.4s, v16.4s
+	WORD $0x4e602929 // saddlp v9.4s, v9.8h
+	WORD $0x4e602a31 // saddlp v17.4s, v17.8h
+	WORD $0x4eb1bd29 // addp v9.4s, v9.4s, v17.4s
+	WORD $0x4e60294a // saddlp v10.4s, v10.8h
+	WORD $0x4e602a52 // saddlp v18.4s, v18.8h
+	WORD $0x4eb2bd4a // addp v10.4s, v10.4s, v18.4s
+	WORD $0x4e60296b // saddlp v11.4s, v11.8h
+	WORD $0x4e602a73 // saddlp v19.4s, v19.8h
+	WORD $0x4eb3bd6b // addp v11.4s, v11.4s, v19.4s
+	WORD $0x4e60298c // saddlp v12.4s, v12.8h
+	WORD $0x4e602a94 // saddlp v20.4s, v20.8h
+	WORD $0x4eb4bd8c // addp v12.4s, v12.4s, v20.4s
+	WORD $0x4e6029ad // saddlp v13.4s, v13.8h
+	WORD $0x4e602ab5 // saddlp v21.4s, v21.8h
+	WORD $0x4eb5bdad // addp v13.4s, v13.4s, v21.4s
+	WORD $0x4e6029ce // saddlp v14.4s, v14.8h
+	WORD $0x4e602ad6 // saddlp v22.4s, v22.8h
+	WORD $0x4eb6bdce // addp v14.4s, v14.4s, v22.4s
+	WORD $0x4e6029ef // saddlp v15.4s, v15.8h
+	WORD $0x4e602af7 // saddlp v23.4s, v23.8h
+	WORD $0x4eb7bdef // addp v15.4s, v15.4s, v23.4s
+	WORD $0x3dc41164 // ldr q4, [x11, #4160]
+	WORD $0x3dc41565 // ldr q5, [x11, #4176]
+	WORD $0x4ea49518 // mla v24.4s, v8.4s, v4.4s
+	WORD $0x4ea59539 // mla v25.4s, v9.4s, v5.4s
+	WORD $0x4ea4955a // mla v26.4s, v10.4s, v4.4s
+	WORD $0x4ea5957b // mla v27.4s, v11.4s, v5.4s
+	WORD $0x4ea4959c // mla v28.4s, v12.4s, v4.4s
+	WORD $0x4ea595bd // mla v29.4s, v13.4s, v5.4s
+	WORD $0x4ea495de // mla v30.4s, v14.4s, v4.4s
+	WORD $0x4ea595ff // mla v31.4s, v15.4s, v5.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block220
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
+	WORD $0xbd44f0c3 // ldr s3, [x6, #1264]
+	WORD $0x3dc682e4 // ldr q4, [x23, #6656]
+	WORD $0x3dc002c6 // ldr q6, [x22, #0]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
+	WORD $0x4e38cca6 // fmla v6.4s, v5.4s, v24.4s
+	WORD $0x3d8002c6 // str q6, [x22, #0]
+	WORD $0x3dc012c6 // ldr q6, [x22, #64]
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21db5a // scvtf v26.4s, v26.4s
+	WORD $0x4e3acca6 // fmla v6.4s, v5.4s, v26.4s
+	WORD $0x3d8012c6 // str q6, [x22, #64]
+	WORD $0x3dc022c6 // ldr q6, [x22, #128]
+	WORD $0x4f829085 // fmul v5.4s, v4.4s, v2.s[0]
+	WORD $0x4e21db9c // scvtf v28.4s, v28.4s
+	WORD $0x4e3ccca6 // fmla v6.4s, v5.4s, v28.4s
+	WORD $0x3d8022c6 // str q6, [x22, #128]
+	WORD $0x3dc032c6 // ldr q6, [x22, #192]
+	WORD $0x4f839085 // fmul v5.4s, v4.4s, v3.s[0]
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x4e3ecca6 // fmla v6.4s, v5.4s, v30.4s
+	WORD $0x3d8032c6 // str q6, [x22, #192]
+	WORD $0x3dc686e4 // ldr q4, [x23, #6672]
+	WORD $0x3dc006c6 // ldr q6, [x22, #16]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x4e39cca6 // fmla v6.4s, v5.4s, v25.4s
+	WORD $0x3d8006c6 // str q6, [x22, #16]
+	WORD $0x3dc016c6 // ldr q6, [x22, #80]
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
+	WORD $0x4e3bcca6 // fmla v6.4s, v5.4s, v27.4s
+	WORD $0x3d8016c6 // str q6, [x22, #80]
+	WORD $0x3dc026c6 // ldr q6, [x22, #144]
+	WORD $0x4f829085 // fmul v5.4s, v4.4s, v2.s[0]
+	WORD $0x4e21dbbd // scvtf v29.4s, v29.4s
+	WORD $0x4e3dcca6 // fmla v6.4s, v5.4s, v29.4s
+	WORD $0x3d8026c6 // str q6, [x22, #144]
+	WORD $0x3dc036c6 // ldr q6, [x22, #208]
+	WORD $0x4f839085 // fmul v5.4s, v4.4s, v3.s[0]
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x4e3fcca6 // fmla v6.4s, v5.4s, v31.4s
+	WORD $0x3d8036c6 // str q6, [x22, #208]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $256, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass219
+	ADD $1280, R6
+	ADD $256, R7
+	SUB $4, R5
+	JMP rows4_218
+rowsNext217:
+rows2_222:
+	CMP $2, R5
+	BLT rowsNext221
+	// 2 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41f // movi v31.16b, #0
+block224:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc05141 // ldr q1, [x10, #320]
+	WORD $0x3dc00102 // ldr q2, [x8, #0]
+	WORD $0x3dc00503 // ldr q3, [x8, #16]
+	WORD $0x3dc00904 // ldr q4, [x8, #32]
+	WORD $0x3dc00d05 // ldr q5, [x8, #48]
+	WORD $0x4e040406 // dup v6.4s, v0.s[0]
+	WORD $0x0e26c048 // smull v8.8h, v2.8b, v6.8b
+	WORD $0x4e26c050 // smull2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e26c069 // smull v9.8h, v3.8b, v6.8b
+	WORD $0x4e26c071 // smull2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26c08a // smull v10.8h, v4.8b, v6.8b
+	WORD $0x4e26c092 // smull2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e26c0ab // smull v11.8h, v5.8b, v6.8b
+	WORD $0x4e26c0b3 // smull2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e040427 // dup v7.4s, v1.s[0]
+	WORD $0x0e27c04c // smull v12.8h, v2.8b, v7.8b
+	WORD $0x4e27c054 // smull2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27c06d // smull v13.8h, v3.8b, v7.8b
+	WORD $0x4e27c075 // smull2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27c08e // smull v14.8h, v4.8b, v7.8b
+	WORD $0x4e27c096 // smull2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e27c0af // smull v15.8h, v5.8b, v7.8b
+	WORD $0x4e27c0b7 // smull2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc01102 // ldr q2, [x8, #64]
+	WORD $0x3dc01503 // ldr q3, [x8, #80]
+	WORD $0x3dc01904 // ldr q4, [x8, #96]
+	WORD $0x3dc01d05 // ldr q5, [x8, #112]
+	WORD $0x4e0c0406 // dup v6.4s, v0.s[1]
+	WORD $0x0e268048 // smlal v8.8h, v2.8b, v6.8b
+	WORD $0x4e268050 // smlal2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e268069 // smlal v9.8h, v3.8b, v6.8b
+	WORD $0x4e268071 // smlal2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26808a // smlal v10.8h, v4.8b, v6.8b
+	WORD $0x4e268092 // smlal2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e2680ab // smlal v11.8h, v5.8b, v6.8b
+	WORD $0x4e2680b3 // smlal2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e0c0427 // dup v7.4s, v1.s[1]
+	WORD $0x0e27804c // smlal v12.8h, v2.8b, v7.8b
+	WORD $0x4e278054 // smlal2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27806d // smlal v13.8h, v3.8b, v7.8b
+	WORD $0x4e278075 // smlal2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc02102 // ldr q2, [x8, #128]
+	WORD $0x3dc02503 // ldr q3, [x8, #144]
+	WORD $0x3dc02904 // ldr q4, [x8, #160]
+	WORD $0x3dc02d05 // ldr q5, [x8, #176]
+	WORD $0x4e140406 // dup v6.4s, v0.s[2]
+	WORD $0x0e268048 // smlal v8.8h, v2.8b, v6.8b
+	WORD $0x4e268050 // smlal2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e268069 // smlal v9.8h, v3.8b, v6.8b
+	WORD $0x4e268071 // smlal2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26808a // smlal v10.8h, v4.8b, v6.8b
+	WORD $0x4e268092 // smlal2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e2680ab // smlal v11.8h, v5.8b, v6.8b
+	WORD $0x4e2680b3 // smlal2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e140427 // dup v7.4s, v1.s[2]
+	WORD $0x0e27804c // smlal v12.8h, v2.8b, v7.8b
+	WORD $0x4e278054 // smlal2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27806d // smlal v13.8h, v3.8b, v7.8b
+	WORD $0x4e278075 // smlal2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc03102 // ldr q2, [x8, #192]
+	WORD $0x3dc03503 // ldr q3, [x8, #208]
+	WORD $0x3dc03904 // ldr q4, [x8, #224]
+	WORD $0x3dc03d05 // ldr q5, [x8, #240]
+	WORD $0x4e1c0406 // dup v6.4s, v0.s[3]
+	WORD $0x0e268048 // smlal v8.8h, v2.8b, v6.8b
+	WORD $0x4e268050 // smlal2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e268069 // smlal v9.8h, v3.8b, v6.8b
+	WORD $0x4e268071 // smlal2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26808a // smlal v10.8h, v4.8b, v6.8b
+	WORD $0x4e268092 // smlal2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e2680ab // smlal v11.8h, v5.8b, v6.8b
+	WORD $0x4e2680b3 // smlal2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e1c0427 // dup v7.4s, v1.s[3]
+	WORD $0x0e27804c // smlal v12.8h, v2.8b, v7.8b
+	WORD $0x4e278054 // smlal2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27806d // smlal v13.8h, v3.8b, v7.8b
+	WORD $0x4e278075 // smlal2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x4e602908 // saddlp v8.4s, v8.8h
+	WORD $0x4e602a10 // saddlp v16.4s, v16.8h
+	WORD $0x4eb0bd08 // addp v8.4s, v8.4s, v16.4s
+	WORD $0x4e602929 // saddlp v9.4s, v9.8h
+	WORD $0x4e602a31 // saddlp v17.4s, v17.8h
+	WORD $0x4eb1bd29 // addp v9.4s, v9.4s, v17.4s
+	WORD $0x4e60294a // saddlp v10.4s, v10.8h
+	WORD $0x4e602a52 // saddlp v18.4s, v18.8h
+	WORD $0x4eb2bd4a // addp v10.4s, v10.4s, v18.4s
+	WORD $0x4e60296b // saddlp v11.4s, v11.8h
+	WORD $0x4e602a73 // saddlp v19.4s, v19.8h
+	WORD $0x4eb3bd6b // addp v11.4s, v11.4s, v19.4s
+	WORD $0x4e60298c // saddlp v12.4s, v12.8h
+	WORD $0x4e602a94 // saddlp v20.4s, v20.8h
+	WORD $0x4eb4bd8c // addp v12.4s, v12.4s, v20.4s
+	WORD $0x4e6029ad // saddlp v13.4s, v13.8h
+	WORD $0x4e602ab5 // saddlp v21.4s, v21.8h
+	WORD $0x4eb5bdad // addp v13.4s, v13.4s, v21.4s
+	WORD $0x4e6029ce // saddlp v14.4s, v14.8h
+	WORD $0x4e602ad6 // saddlp v22.4s, v22.8h
+	WORD $0x4eb6bdce // addp v14.4s, v14.4s, v22.4s
+	WORD $0x4e6029ef // saddlp v15.4s, v15.8h
+	WORD $0x4e602af7 // saddlp v23.4s, v23.8h
+	WORD $0x4eb7bdef // addp v15.4s, v15.4s, v23.4s
+	WORD $0x3dc40162 // ldr q2, [x11, #4096]
+	WORD $0x3dc40563 // ldr q3, [x11, #4112]
+	WORD $0x3dc40964 // ldr q4, [x11, #4128]
+	WORD $0x3dc40d65 // ldr q5, [x11, #4144]
+	WORD $0x4ea29518 // mla v24.4s, v8.4s, v2.4s
+	WORD $0x4ea39539 // mla v25.4s, v9.4s, v3.4s
+	WORD $0x4ea4955a // mla v26.4s, v10.4s, v4.4s
+	WORD $0x4ea5957b // mla v27.4s, v11.4s, v5.4s
+	WORD $0x4ea2959c // mla v28.4s, v12.4s, v2.4s
+	WORD $0x4ea395bd // mla v29.4s, v13.4s, v3.4s
+	WORD $0x4ea495de // mla v30.4s, v14.4s, v4.4s
+	WORD $0x4ea595ff // mla v31.4s, v15.4s, v5.4s
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc05541 // ldr q1, [x10, #336]
+	WORD $0x3dc04102 // ldr q2, [x8, #256]
+	WORD $0x3dc04503 // ldr q3, [x8, #272]
+	WORD $0x3dc04904 // ldr q4, [x8, #288]
+	WORD $0x3dc04d05 // ldr q5, [x8, #304]
+	WORD $0x4e040406 // dup v6.4s, v0.s[0]
+	WORD $0x0e26c048 // smull v8.8h, v2.8b, v6.8b
+	WORD $0x4e26c050 // smull2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e26c069 // smull v9.8h, v3.8b, v6.8b
+	WORD $0x4e26c071 // smull2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26c08a // smull v10.8h, v4.8b, v6.8b
+	WORD $0x4e26c092 // smull2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e26c0ab // smull v11.8h, v5.8b, v6.8b
+	WORD $0x4e26c0b3 // smull2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e040427 // dup v7.4s, v1.s[0]
+	WORD $0x0e27c04c // smull v12.8h, v2.8b, v7.8b
+	WORD $0x4e27c054 // smull2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27c06d // smull v13.8h, v3.8b, v7.8b
+	WORD $0x4e27c075 // smull2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27c08e // smull v14.8h, v4.8b, v7.8b
+	WORD $0x4e27c096 // smull2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e27c0af // smull v15.8h, v5.8b, v7.8b
+	WORD $0x4e27c0b7 // smull2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc05102 // ldr q2, [x8, #320]
+	WORD $0x3dc05503 // ldr q3, [x8, #336]
+	WORD $0x3dc05904 // ldr q4, [x8, #352]
+	WORD $0x3dc05d05 // ldr q5, [x8, #368]
+	WORD $0x4e0c0406 // dup v6.4s, v0.s[1]
+	WORD $0x0e268048 // smlal v8.8h, v2.8b, v6.8b
+	WORD $0x4e268050 // smlal2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e268069 // smlal v9.8h, v3.8b, v6.8b
+	WORD $0x4e268071 // smlal2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26808a // smlal v10.8h, v4.8b, v6.8b
+	WORD $0x4e268092 // smlal2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e2680ab // smlal v11.8h, v5.8b, v6.8b
+	WORD $0x4e2680b3 // smlal2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e0c0427 // dup v7.4s, v1.s[1]
+	WORD $0x0e27804c // smlal v12.8h, v2.8b, v7.8b
+	WORD $0x4e278054 // smlal2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27806d // smlal v13.8h, v3.8b, v7.8b
+	WORD $0x4e278075 // smlal2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc06102 // ldr q2, [x8, #384]
+	WORD $0x3dc06503 // ldr q3, [x8, #400]
+	WORD $0x3dc06904 // ldr q4, [x8, #416]
+	WORD $0x3dc06d05 // ldr q5, [x8, #432]
+	WORD $0x4e140406 // dup v6.4s, v0.s[2]
+	WORD $0x0e268048 // smlal v8.8h, v2.8b, v6.8b
+	WORD $0x4e268050 // smlal2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e268069 // smlal v9.8h, v3.8b, v6.8b
+	WORD $0x4e268071 // smlal2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26808a // smlal v10.8h, v4.8b, v6.8b
+	WORD $0x4e268092 // smlal2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e2680ab // smlal v11.8h, v5.8b, v6.8b
+	WORD $0x4e2680b3 // smlal2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e140427 // dup v7.4s, v1.s[2]
+	WORD $0x0e27804c // smlal v12.8h, v2.8b, v7.8b
+	WORD $0x4e278054 // smlal2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27806d // smlal v13.8h, v3.8b, v7.8b
+	WORD $0x4e278075 // smlal2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x3dc07102 // ldr q2, [x8, #448]
+	WORD $0x3dc07503 // ldr q3, [x8, #464]
+	WORD $0x3dc07904 // ldr q4, [x8, #480]
+	WORD $0x3dc07d05 // ldr q5, [x8, #496]
+	WORD $0x4e1c0406 // dup v6.4s, v0.s[3]
+	WORD $0x0e268048 // smlal v8.8h, v2.8b, v6.8b
+	WORD $0x4e268050 // smlal2 v16.8h, v2.16b, v6.16b
+	WORD $0x0e268069 // smlal v9.8h, v3.8b, v6.8b
+	WORD $0x4e268071 // smlal2 v17.8h, v3.16b, v6.16b
+	WORD $0x0e26808a // smlal v10.8h, v4.8b, v6.8b
+	WORD $0x4e268092 // smlal2 v18.8h, v4.16b, v6.16b
+	WORD $0x0e2680ab // smlal v11.8h, v5.8b, v6.8b
+	WORD $0x4e2680b3 // smlal2 v19.8h, v5.16b, v6.16b
+	WORD $0x4e1c0427 // dup v7.4s, v1.s[3]
+	WORD $0x0e27804c // smlal v12.8h, v2.8b, v7.8b
+	WORD $0x4e278054 // smlal2 v20.8h, v2.16b, v7.16b
+	WORD $0x0e27806d // smlal v13.8h, v3.8b, v7.8b
+	WORD $0x4e278075 // smlal2 v21.8h, v3.16b, v7.16b
+	WORD $0x0e27808e // smlal v14.8h, v4.8b, v7.8b
+	WORD $0x4e278096 // smlal2 v22.8h, v4.16b, v7.16b
+	WORD $0x0e2780af // smlal v15.8h, v5.8b, v7.8b
+	WORD $0x4e2780b7 // smlal2 v23.8h, v5.16b, v7.16b
+	WORD $0x4e602908 // saddlp v8.4s, v8.8h
+	WORD $0x4e602a10 // saddlp v16.4s, v16.8h
+	WORD $0x4eb0bd08 // addp v8.4s, v8.4s, v16.4s
+	WORD $0x4e602929 // saddlp v9.4s, v9.8h
+	WORD $0x4e602a31 // saddlp v17.4s, v17.8h
+	WORD $0x4eb1bd29 // addp v9.4s, v9.4s, v17.4s
+	WORD $0x4e60294a // saddlp v10.4s, v10.8h
+	WORD $0x4e602a52 // saddlp v18.4s, v18.8h
+	WORD $0x4eb2bd4a // addp v10.4s, v10.4s, v18.4s
+	WORD $0x4e60296b // saddlp v11.4s, v11.8h
+	WORD $0x4e602a73 // saddlp v19.4s, v19.8h
+	WORD $0x4eb3bd6b // addp v11.4s, v11.4s, v19.4s
+	WORD $0x4e60298c // saddlp v12.4s, v12.8h
+	WORD $0x4e602a94 // saddlp v20.4s, v20.8h
+	WORD $0x4eb4bd8c // addp v12.4s, v12.4s, v20.4s
+	WORD $0x4e6029ad // saddlp v13.4s, v13.8h
+	WORD $0x4e602ab5 // saddlp v21.4s, v21.8h
+	WORD $0x4eb5bdad // addp v13.4s, v13.4s, v21.4s
+	WORD $0x4e6029ce // saddlp v14.4s, v14.8h
+	WORD $0x4e602ad6 // saddlp v22.4s, v22.8h
+	WORD $0x4eb6bdce // addp v14.4s, v14.4s, v22.4s
+	WORD $0x4e6029ef // saddlp v15.4s, v15.8h
+	WORD $0x4e602af7 // saddlp v23.4s, v23.8h
+	WORD $0x4eb7bdef // addp v15.4s, v15.4s, v23.4s
+	WORD $0x3dc41162 // ldr q2, [x11, #4160]
+	WORD $0x3dc41563 // ldr q3, [x11, #4176]
+	WORD $0x3dc41964 // ldr q4, [x11, #4192]
+	WORD $0x3dc41d65 // ldr q5, [x11, #4208]
+	WORD $0x4ea29518 // mla v24.4s, v8.4s, v2.4s
+	WORD $0x4ea39539 // mla v25.4s, v9.4s, v3.4s
+	WORD $0x4ea4955a // mla v26.4s, v10.4s, v4.4s
+	WORD $0x4ea5957b // mla v27.4s, v11.4s, v5.4s
+	WORD $0x4ea2959c // mla v28.4s, v12.4s, v2.4s
+	WORD $0x4ea395bd // mla v29.4s, v13.4s, v3.4s
+	WORD $0x4ea495de // mla v30.4s, v14.4s, v4.4s
+	WORD $0x4ea595ff // mla v31.4s, v15.4s, v5.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block224
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0x3dc682e2 // ldr q2, [x23, #6656]
+	WORD $0x3dc002c4 // ldr q4, [x22, #0]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
+	WORD $0x4e38cc64 // fmla v4.4s, v3.4s, v24.4s
+	WORD $0x3d8002c4 // str q4, [x22, #0]
+	WORD $0x3dc012c4 // ldr q4, [x22, #64]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21db9c // scvtf v28.4s, v28.4s
+	WORD $0x4e3ccc64 // fmla v4.4s, v3.4s, v28.4s
+	WORD $0x3d8012c4 // str q4, [x22, #64]
+	WORD $0x3dc686e2 // ldr q2, [x23, #6672]
+	WORD $0x3dc006c4 // ldr q4, [x22, #16]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x4e39cc64 // fmla v4.4s, v3.4s, v25.4s
+	WORD $0x3d8006c4 // str q4, [x22, #16]
+	WORD $0x3dc016c4 // ldr q4, [x22, #80]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21dbbd // scvtf v29.4s, v29.4s
+	WORD $0x4e3dcc64 // fmla v4.4s, v3.4s, v29.4s
+	WORD $0x3d8016c4 // str q4, [x22, #80]
+	WORD $0x3dc68ae2 // ldr q2, [x23, #6688]
+	WORD $0x3dc00ac4 // ldr q4, [x22, #32]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21db5a // scvtf v26.4s, v26.4s
+	WORD $0x4e3acc64 // fmla v4.4s, v3.4s, v26.4s
+	WORD $0x3d800ac4 // str q4, [x22, #32]
+	WORD $0x3dc01ac4 // ldr q4, [x22, #96]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x4e3ecc64 // fmla v4.4s, v3.4s, v30.4s
+	WORD $0x3d801ac4 // str q4, [x22, #96]
+	WORD $0x3dc68ee2 // ldr q2, [x23, #6704]
+	WORD $0x3dc00ec4 // ldr q4, [x22, #48]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
+	WORD $0x4e3bcc64 // fmla v4.4s, v3.4s, v27.4s
+	WORD $0x3d800ec4 // str q4, [x22, #48]
+	WORD $0x3dc01ec4 // ldr q4, [x22, #112]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x4e3fcc64 // fmla v4.4s, v3.4s, v31.4s
+	WORD $0x3d801ec4 // str q4, [x22, #112]
+	ADD $640, R6
+	ADD $128, R7
+	SUB $2, R5
+	JMP rows2_222
+rowsNext221:
+rows1_226:
+	CMP $1, R5
+	BLT rowsNext225
+	// 1 rows
+	MOVD R2, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	MOVD $8, R13
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+block228:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00101 // ldr q1, [x8, #0]
+	WORD $0x3dc00502 // ldr q2, [x8, #16]
+	WORD $0x3dc00903 // ldr q3, [x8, #32]
+	WORD $0x3dc00d04 // ldr q4, [x8, #48]
+	WORD $0x4e040405 // dup v5.4s, v0.s[0]
+	WORD $0x0e25c027 // smull v7.8h, v1.8b, v5.8b
+	WORD $0x4e25c02b // smull2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e25c048 // smull v8.8h, v2.8b, v5.8b
+	WORD $0x4e25c04c // smull2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e25c069 // smull v9.8h, v3.8b, v5.8b
+	WORD $0x4e25c06d // smull2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25c08a // smull v10.8h, v4.8b, v5.8b
+	WORD $0x4e25c08e // smull2 v14.8h, v4.16b, v5.16b
+	WORD $0x3dc01101 // ldr q1, [x8, #64]
+	WORD $0x3dc01502 // ldr q2, [x8, #80]
+	WORD $0x3dc01903 // ldr q3, [x8, #96]
+	WORD $0x3dc01d04 // ldr q4, [x8, #112]
+	WORD $0x4e0c0405 // dup v5.4s, v0.s[1]
+	WORD $0x0e258027 // smlal v7.8h, v1.8b, v5.8b
+	WORD $0x4e25802b // smlal2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e258048 // smlal v8.8h, v2.8b, v5.8b
+	WORD $0x4e25804c // smlal2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e258069 // smlal v9.8h, v3.8b, v5.8b
+	WORD $0x4e25806d // smlal2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25808a // smlal v10.8h, v4.8b, v5.8b
+	WORD $0x4e25808e // smlal2 v14.8h, v4.16b, v5.16b
+	WORD $0x3dc02101 // ldr q1, [x8, #128]
+	WORD $0x3dc02502 // ldr q2, [x8, #144]
+	WORD $0x3dc02903 // ldr q3, [x8, #160]
+	WORD $0x3dc02d04 // ldr q4, [x8, #176]
+	WORD $0x4e140405 // dup v5.4s, v0.s[2]
+	WORD $0x0e258027 // smlal v7.8h, v1.8b, v5.8b
+	WORD $0x4e25802b // smlal2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e258048 // smlal v8.8h, v2.8b, v5.8b
+	WORD $0x4e25804c // smlal2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e258069 // smlal v9.8h, v3.8b, v5.8b
+	WORD $0x4e25806d // smlal2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25808a // smlal v10.8h, v4.8b, v5.8b
+	WORD $0x4e25808e // smlal2 v14.8h, v4.16b, v5.16b
+	WORD $0x3dc03101 // ldr q1, [x8, #192]
+	WORD $0x3dc03502 // ldr q2, [x8, #208]
+	WORD $0x3dc03903 // ldr q3, [x8, #224]
+	WORD $0x3dc03d04 // ldr q4, [x8, #240]
+	WORD $0x4e1c0405 // dup v5.4s, v0.s[3]
+	WORD $0x0e258027 // smlal v7.8h, v1.8b, v5.8b
+	WORD $0x4e25802b // smlal2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e258048 // smlal v8.8h, v2.8b, v5.8b
+	WORD $0x4e25804c // smlal2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e258069 // smlal v9.8h, v3.8b, v5.8b
+	WORD $0x4e25806d // smlal2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25808a // smlal v10.8h, v4.8b, v5.8b
+	WORD $0x4e25808e // smlal2 v14.8h, v4.16b, v5.16b
+	WORD $0x4e6028e7 // saddlp v7.4s, v7.8h
+	WORD $0x4e60296b // saddlp v11.4s, v11.8h
+	WORD $0x4eabbce7 // addp v7.4s, v7.4s, v11.4s
+	WORD $0x4e602908 // saddlp v8.4s, v8.8h
+	WORD $0x4e60298c // saddlp v12.4s, v12.8h
+	WORD $0x4eacbd08 // addp v8.4s, v8.4s, v12.4s
+	WORD $0x4e602929 // saddlp v9.4s, v9.8h
+	WORD $0x4e6029ad // saddlp v13.4s, v13.8h
+	WORD $0x4eadbd29 // addp v9.4s, v9.4s, v13.4s
+	WORD $0x4e60294a // saddlp v10.4s, v10.8h
+	WORD $0x4e6029ce // saddlp v14.4s, v14.8h
+	WORD $0x4eaebd4a // addp v10.4s, v10.4s, v14.4s
+	WORD $0x3dc40161 // ldr q1, [x11, #4096]
+	WORD $0x3dc40562 // ldr q2, [x11, #4112]
+	WORD $0x3dc40963 // ldr q3, [x11, #4128]
+	WORD $0x3dc40d64 // ldr q4, [x11, #4144]
+	WORD $0x4ea194ef // mla v15.4s, v7.4s, v1.4s
+	WORD $0x4ea29510 // mla v16.4s, v8.4s, v2.4s
+	WORD $0x4ea39531 // mla v17.4s, v9.4s, v3.4s
+	WORD $0x4ea49552 // mla v18.4s, v10.4s, v4.4s
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc04101 // ldr q1, [x8, #256]
+	WORD $0x3dc04502 // ldr q2, [x8, #272]
+	WORD $0x3dc04903 // ldr q3, [x8, #288]
+	WORD $0x3dc04d04 // ldr q4, [x8, #304]
+	WORD $0x4e040405 // dup v5.4s, v0.s[0]
+	WORD $0x0e25c027 // smull v7.8h, v1.8b, v5.8b
+	WORD $0x4e25c02b // smull2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e25c048 // smull v8.8h, v2.8b, v5.8b
+	WORD $0x4e25c04c // smull2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e25c069 // smull v9.8h, v3.8b, v5.8b
+	WORD $0x4e25c06d // smull2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25c08a // smull v10.8h, v4.8b, v5.8b
+	WORD $0x4e25c08e // smull2 v14.8h, v4.16b, v5.16b
+	WORD $0x3dc05101 // ldr q1, [x8, #320]
+	WORD $0x3dc05502 // ldr q2, [x8, #336]
+	WORD $0x3dc05903 // ldr q3, [x8, #352]
+	WORD $0x3dc05d04 // ldr q4, [x8, #368]
+	WORD $0x4e0c0405 // dup v5.4s, v0.s[1]
+	WORD $0x0e258027 // smlal v7.8h, v1.8b, v5.8b
+	WORD $0x4e25802b // smlal2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e258048 // smlal v8.8h, v2.8b, v5.8b
+	WORD $0x4e25804c // smlal2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e258069 // smlal v9.8h, v3.8b, v5.8b
+	WORD $0x4e25806d // smlal2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25808a // smlal v10.8h, v4.8b, v5.8b
+	WORD $0x4e25808e // smlal2 v14.8h, v4.16b, v5.16b
+	WORD $0x3dc06101 // ldr q1, [x8, #384]
+	WORD $0x3dc06502 // ldr q2, [x8, #400]
+	WORD $0x3dc06903 // ldr q3, [x8, #416]
+	WORD $0x3dc06d04 // ldr q4, [x8, #432]
+	WORD $0x4e140405 // dup v5.4s, v0.s[2]
+	WORD $0x0e258027 // smlal v7.8h, v1.8b, v5.8b
+	WORD $0x4e25802b // smlal2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e258048 // smlal v8.8h, v2.8b, v5.8b
+	WORD $0x4e25804c // smlal2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e258069 // smlal v9.8h, v3.8b, v5.8b
+	WORD $0x4e25806d // smlal2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25808a // smlal v10.8h, v4.8b, v5.8b
+	WORD $0x4e25808e // smlal2 v14.8h, v4.16b, v5.16b
+	WORD $0x3dc07101 // ldr q1, [x8, #448]
+	WORD $0x3dc07502 // ldr q2, [x8, #464]
+	WORD $0x3dc07903 // ldr q3, [x8, #480]
+	WORD $0x3dc07d04 // ldr q4, [x8, #496]
+	WORD $0x4e1c0405 // dup v5.4s, v0.s[3]
+	WORD $0x0e258027 // smlal v7.8h, v1.8b, v5.8b
+	WORD $0x4e25802b // smlal2 v11.8h, v1.16b, v5.16b
+	WORD $0x0e258048 // smlal v8.8h, v2.8b, v5.8b
+	WORD $0x4e25804c // smlal2 v12.8h, v2.16b, v5.16b
+	WORD $0x0e258069 // smlal v9.8h, v3.8b, v5.8b
+	WORD $0x4e25806d // smlal2 v13.8h, v3.16b, v5.16b
+	WORD $0x0e25808a // smlal v10.8h, v4.8b, v5.8b
+	WORD $0x4e25808e // smlal2 v14.8h, v4.16b, v5.16b
+	WORD $0x4e6028e7 // saddlp v7.4s, v7.8h
+	WORD $0x4e60296b // saddlp v11.4s, v11.8h
+	WORD $0x4eabbce7 // addp v7.4s, v7.4s, v11.4s
+	WORD $0x4e602908 // saddlp v8.4s, v8.8h
+	WORD $0x4e60298c // saddlp v12.4s, v12.8h
+	WORD $0x4eacbd08 // addp v8.4s, v8.4s, v12.4s
+	WORD $0x4e602929 // saddlp v9.4s, v9.8h
+	WORD $0x4e6029ad // saddlp v13.4s, v13.8h
+	WORD $0x4eadbd29 // addp v9.4s, v9.4s, v13.4s
+	WORD $0x4e60294a // saddlp v10.4s, v10.8h
+	WORD $0x4e6029ce // saddlp v14.4s, v14.8h
+	WORD $0x4eaebd4a // addp v10.4s, v10.4s, v14.4s
+	WORD $0x3dc41161 // ldr q1, [x11, #4160]
+	WORD $0x3dc41562 // ldr q2, [x11, #4176]
+	WORD $0x3dc41963 // ldr q3, [x11, #4192]
+	WORD $0x3dc41d64 // ldr q4, [x11, #4208]
+	WORD $0x4ea194ef // mla v15.4s, v7.4s, v1.4s
+	WORD $0x4ea29510 // mla v16.4s, v8.4s, v2.4s
+	WORD $0x4ea39531 // mla v17.4s, v9.4s, v3.4s
+	WORD $0x4ea49552 // mla v18.4s, v10.4s, v4.4s
+	ADD $32, R10
+	ADD $512, R8
+	ADD $128, R11
+	SUB $1, R13
+	CBNZ R13, block228
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
+	WORD $0x3dc002c3 // ldr q3, [x22, #0]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fcc43 // fmla v3.4s, v2.4s, v15.4s
+	WORD $0x3d8002c3 // str q3, [x22, #0]
+	WORD $0x3dc686e1 // ldr q1, [x23, #6672]
+	WORD $0x3dc006c3 // ldr q3, [x22, #16]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e30cc43 // fmla v3.4s, v2.4s, v16.4s
+	WORD $0x3d8006c3 // str q3, [x22, #16]
+	WORD $0x3dc68ae1 // ldr q1, [x23, #6688]
+	WORD $0x3dc00ac3 // ldr q3, [x22, #32]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4e31cc43 // fmla v3.4s, v2.4s, v17.4s
+	WORD $0x3d800ac3 // str q3, [x22, #32]
+	WORD $0x3dc68ee1 // ldr q1, [x23, #6704]
+	WORD $0x3dc00ec3 // ldr q3, [x22, #48]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4e32cc43 // fmla v3.4s, v2.4s, v18.4s
+	WORD $0x3d800ec3 // str q3, [x22, #48]
+	ADD $320, R6
+	ADD $64, R7
+	SUB $1, R5
+rowsNext225:
+next214:
+	MOVD groupArgs_next(R0), R8
+	ADD R8, R3
+	SUB $1, R4
+	JMP super213
+done215:
+	RET
+

@@ -133,8 +133,11 @@ func testMatMulSaturated(t *testing.T) {
 			for i := range g.halves {
 				binary.LittleEndian.PutUint16(w.Data[g.half+2*i:], 0x3c00) // 1
 			}
-			if typ == MXFP4 {
+			switch typ {
+			case MXFP4:
 				w.Data[0] = 128
+			case IQ1_M:
+				putHalfIQ1_M(w.Data, 0x3c00)
 			}
 			q := refUnpack(typ, w.Data).q
 			x := make([]float32, elems)

@@ -68,3 +68,13 @@ func groupIQ4_XSAVXVNNI(a *groupArgs)
 //
 //go:noescape
 func groupMXFP4AVXVNNI(a *groupArgs)
+
+// groupGrid6AVXVNNI multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupGrid6AVXVNNI(a *groupArgs)
+
+// groupGrid7AVXVNNI multiplies one group of packed rows, see groupArgs.
+//
+//go:noescape
+func groupGrid7AVXVNNI(a *groupArgs)

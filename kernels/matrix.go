@@ -80,6 +80,13 @@ func badScale(t Type, row []byte) int {
 			}
 		}
 		return -1
+	case IQ1_M:
+		for i := 0; i < len(row); i += bytesIQ1_M {
+			if halfIQ1_M(row[i:])&0x7c00 == 0x7c00 {
+				return i / bytesIQ1_M
+			}
+		}
+		return -1
 	}
 	// A 16-bit float is NaN or infinite when its exponent bits are all ones.
 	g, exp := t.geometry(), uint16(0x7c00)
@@ -150,6 +157,8 @@ func (m *Matrix) Row(dst []float32, row int) {
 		dequantIQ4_XS(dst, b)
 	case MXFP4:
 		dequantMXFP4(dst, b)
+	case IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S, IQ1_S, IQ1_M:
+		dequantGrid(dst, b, m.Type)
 	default:
 		panic(fmt.Sprintf("kernels: Row of %v", m.Type))
 	}

@@ -19,7 +19,8 @@ func TestTypes(t *testing.T) {
 		{F32, 0, 1, 4, Dense}, {F16, 1, 1, 2, Dense}, {BF16, 30, 1, 2, Dense},
 		{Q4_0, 2, 32, 18, Q8x32}, {Q4_1, 3, 32, 20, Q8x32}, {Q5_0, 6, 32, 22, Q8x32}, {Q5_1, 7, 32, 24, Q8x32}, {Q8_0, 8, 32, 34, Q8x32},
 		{Q2_K, 10, 256, 84, Q8x256}, {Q3_K, 11, 256, 110, Q8x256}, {IQ4_NL, 20, 32, 18, Q8x32}, {IQ4_XS, 23, 256, 136, Q8x256}, {MXFP4, 39, 32, 17, Q8x32},
-		{Q4_K, 12, 256, 144, Q8x256}, {Q5_K, 13, 256, 176, Q8x256}, {Q6_K, 14, 256, 210, Q8x256},
+		{IQ2_XXS, 16, 256, 66, Q8x256}, {IQ2_XS, 17, 256, 74, Q8x256}, {IQ2_S, 22, 256, 82, Q8x256}, {IQ3_XXS, 18, 256, 98, Q8x256}, {IQ3_S, 21, 256, 110, Q8x256},
+		{IQ1_S, 19, 256, 50, Q8x256}, {IQ1_M, 29, 256, 56, Q8x256}, {Q4_K, 12, 256, 144, Q8x256}, {Q5_K, 13, 256, 176, Q8x256}, {Q6_K, 14, 256, 210, Q8x256},
 	} {
 		elems, bytes := c.typ.Block()
 		if uint32(c.typ) != c.id || elems != c.elems || bytes != c.bytes || c.typ.Form() != c.form || !c.typ.Supported() {
@@ -83,12 +84,14 @@ func TestCheckScales(t *testing.T) {
 			for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
 				block := r.IntN(cols / elems)
 				b := m.Data[2*cols/elems*size+block*size+off:]
-				old := bytes.Clone(b[:min(4, len(b))])
+				old := bytes.Clone(b[:min(size, len(b))])
 				switch u := math.Float32bits(float32(bad)); typ {
 				case F32:
 					binary.LittleEndian.PutUint32(b, u)
 				case BF16:
 					binary.LittleEndian.PutUint16(b, uint16(u>>16))
+				case IQ1_M:
+					putHalfIQ1_M(b, F32ToF16(float32(bad)))
 				case MXFP4:
 					b[0] = 0xff
 				default:

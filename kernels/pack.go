@@ -3,6 +3,8 @@ package kernels
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
+	"unsafe"
 )
 
 // groupRows is how many rows of a weight matrix are interleaved in the packed layout, and computed together by the
@@ -18,6 +20,9 @@ const groupRows = 16
 // For Q2_K, d and dmin are the last dword of the latter; for IQ4_XS the high bits of scales are in the place of minimums.
 //
 // A packed group has 16 times the bytes of a row. Rows that the last group lacks are zero.
+//
+// Blocks of grid types are looked up as they are packed, and their codes interleaved (packGrid): kernels have no grids. That
+// takes more memory than the file, and no bit is lost.
 
 // packing says where a type's block keeps its scale and the bytes that are interleaved as dwords.
 type packing struct {
@@ -51,7 +56,12 @@ func (m *Matrix) PackedBytes() int {
 	if m.Type.Form() == Dense {
 		return 0
 	}
-	return m.Groups() * groupRows * m.rowBytes()
+	return m.Groups() * m.groupBytes()
+}
+
+// groupBytes is the size of a packed group.
+func (m *Matrix) groupBytes() int {
+	return m.Cols / m.Type.geometry().elems * groupRows * m.Type.packedBlock()
 }
 
 // PackGroups writes groups [first, last) of the packed copy of m to their places in dst, which has PackedBytes bytes.
@@ -61,10 +71,10 @@ func (m *Matrix) PackGroups(dst []byte, first, last int) {
 	if first < 0 || first > last || last > m.Groups() || len(dst) != m.PackedBytes() {
 		panic(fmt.Sprintf("kernels: packing groups [%d,%d) of %d into %d bytes of %d", first, last, m.Groups(), len(dst), m.PackedBytes()))
 	}
-	size := groupRows * m.rowBytes()
-	var args packArgs
+	size := m.groupBytes()
+	var s packScratch
 	for g := first; g < last; g++ {
-		m.packBlocks(dst[g*size:(g+1)*size], g, 0, m.Cols/m.Type.geometry().elems, &args)
+		m.packBlocks(dst[g*size:(g+1)*size], g, 0, m.Cols/m.Type.geometry().elems, &s)
 	}
 }
 
@@ -90,13 +100,23 @@ type packArgs struct {
 	dwords int
 }
 
+// packScratch is what packing needs memory for.
+type packScratch struct {
+	args   packArgs
+	blocks [groupRows]gridBlock // of sixteen rows
+}
+
 // packBlocks interleaves blocks [block, block+n) of group g.
-func (m *Matrix) packBlocks(dst []byte, g, block, n int, args *packArgs) {
+func (m *Matrix) packBlocks(dst []byte, g, block, n int, s *packScratch) {
+	if gridTypes[m.Type].expand != nil {
+		m.packGrid(dst, g, block, n, s)
+		return
+	}
 	p, size, rb := &packings[m.Type], m.Type.geometry().bytes, m.rowBytes()
 	at := g*groupRows*rb + block*size
 	if active.pack != nil && (g+1)*groupRows <= m.Rows {
-		*args = packArgs{&dst[0], &m.Data[at], rb, n, size, p.scale, p.at, p.first, p.dwords}
-		active.pack(args)
+		s.args = packArgs{&dst[0], &m.Data[at], rb, n, size, p.scale, p.at, p.first, p.dwords}
+		active.pack(&s.args)
 		return
 	}
 	rows := min(groupRows, m.Rows-g*groupRows)
@@ -115,6 +135,49 @@ func (m *Matrix) packBlocks(dst []byte, g, block, n int, args *packArgs) {
 				v := binary.LittleEndian.Uint32(src[p.first+4*d:])
 				binary.LittleEndian.PutUint32(out[16*p.scale+64*d+4*r:], v)
 			}
+		}
+	}
+}
+
+// packedGrid is how many dwords a row has in a packed block of a grid type: all of a gridBlock.
+const packedGrid = 32 + 4 + 1
+
+// packedBlock returns how many bytes a row has in a packed block.
+func (t Type) packedBlock() int {
+	if gridTypes[t].expand != nil {
+		return 4 * packedGrid
+	}
+	return t.geometry().bytes
+}
+
+// packGrid is packBlocks for grid types.
+func (m *Matrix) packGrid(dst []byte, g, block, n int, s *packScratch) {
+	of, size, rb := &gridTypes[m.Type], m.Type.geometry().bytes, m.rowBytes()
+	rows := min(groupRows, m.Rows-g*groupRows)
+	clear(s.blocks[rows:])
+	for i := range n {
+		for r := range rows {
+			of.expand(&s.blocks[r], m.Data[(g*groupRows+r)*rb+(block+i)*size:])
+		}
+		out := dst[i*4*packedGrid*groupRows:][:4*packedGrid*groupRows]
+		if active.pack != nil { // processors that are little-endian
+			each := int(unsafe.Sizeof(gridBlock{}))
+			s.args = packArgs{&out[0], (*byte)(unsafe.Pointer(&s.blocks)), each, 1, each, 0, 0, 0, packedGrid}
+			active.pack(&s.args)
+			continue
+		}
+		for r := range s.blocks {
+			b := &s.blocks[r]
+			put := func(column int, v uint32) { binary.LittleEndian.PutUint32(out[64*column+4*r:], v) }
+			for c, codes := range b.codes {
+				put(2*c, uint32(codes))
+				put(2*c+1, uint32(codes>>32))
+			}
+			for c := range 4 {
+				s := b.scales[4*c : 4*c+4]
+				put(32+c, uint32(uint8(s[0]))|uint32(uint8(s[1]))<<8|uint32(uint8(s[2]))<<16|uint32(uint8(s[3]))<<24)
+			}
+			put(36, math.Float32bits(b.d))
 		}
 	}
 }

@@ -25,6 +25,9 @@ var (
 func refHalf(lo, hi byte) float32 { return float32(halfValue(uint16(lo) | uint16(hi)<<8)) }
 
 func refUnpack(t Type, b []byte) (r refBlock) {
+	if gridTypes[t].expand != nil {
+		return refUnpackGrid(t, b)
+	}
 	bit := func(b []byte, i int) int { return int(b[i/8]>>(i%8)) & 1 }
 	nibble := func(b []byte, i int) int { // the legacy order
 		if i < 16 {
@@ -274,6 +277,8 @@ func testMatrix(r *rand.Rand, t Type, rows, cols int) Matrix {
 			binary.LittleEndian.PutUint32(b, math.Float32bits(float32(r.NormFloat64())))
 		case BF16:
 			binary.LittleEndian.PutUint16(b, uint16(math.Float32bits(float32(r.NormFloat64()))>>16))
+		case IQ1_M:
+			putHalfIQ1_M(b, testScale(r))
 		case MXFP4:
 			b[0] = []byte{0, 1, 2, 100, 127, 128, 129, 200, 254, byte(110 + r.IntN(20))}[r.IntN(10)]
 		}

@@ -120,6 +120,8 @@ func (s *selfTestData) weights(t Type, rows, cols int) Matrix {
 			binary.LittleEndian.PutUint32(data[at:], math.Float32bits(s.uniform()))
 		case BF16:
 			binary.LittleEndian.PutUint16(data[at:], uint16(math.Float32bits(s.uniform())>>16))
+		case IQ1_M:
+			putHalfIQ1_M(data[at:], F32ToF16(s.uniform()))
 		case MXFP4:
 			data[at] = 128 - data[at]%8
 		}
@@ -128,6 +130,13 @@ func (s *selfTestData) weights(t Type, rows, cols int) Matrix {
 		}
 	}
 	return Matrix{Type: t, Rows: rows, Cols: cols, Data: data}
+}
+
+// putHalfIQ1_M sets d of an IQ1_M block.
+func putHalfIQ1_M(b []byte, d uint16) {
+	for i := range 4 {
+		b[49+2*i] = b[49+2*i]&15 | byte(d>>(4*i)<<4)
+	}
 }
 
 // selfTestMatMul is three rows by part of a group of outputs.
@@ -396,6 +405,13 @@ var selfTests = []selfTest{
 	{"IQ4_NL product", "1a132c1bc0300887", selfTestMatMul(IQ4_NL)},
 	{"IQ4_XS product", "1ffdb1526c1b97a5", selfTestMatMul(IQ4_XS)},
 	{"MXFP4 product", "e80e873900f7cfe2", selfTestMatMul(MXFP4)},
+	{"IQ2_XXS product", "35b9809e0ff7eb0f", selfTestMatMul(IQ2_XXS)},
+	{"IQ2_XS product", "d75868dce0082644", selfTestMatMul(IQ2_XS)},
+	{"IQ2_S product", "e56e5ba3192f61bb", selfTestMatMul(IQ2_S)},
+	{"IQ3_XXS product", "29ca140f9c2f38dc", selfTestMatMul(IQ3_XXS)},
+	{"IQ3_S product", "f3c1800a9e6c6871", selfTestMatMul(IQ3_S)},
+	{"IQ1_S product", "d528b853e91b3351", selfTestMatMul(IQ1_S)},
+	{"IQ1_M product", "baa4e6da5f255085", selfTestMatMul(IQ1_M)},
 	{"F32 product, few rows", "7f503e4b436a8f0b", selfTestFew(F32)},
 	{"F16 product, few rows", "3626ee79a5423ade", selfTestFew(F16)},
 	{"BF16 product, few rows", "b884f57c913ecfa1", selfTestFew(BF16)},
@@ -412,6 +428,13 @@ var selfTests = []selfTest{
 	{"IQ4_NL product, few rows", "599ce605c72191da", selfTestFew(IQ4_NL)},
 	{"IQ4_XS product, few rows", "03529e773e9eaf80", selfTestFew(IQ4_XS)},
 	{"MXFP4 product, few rows", "e97ea07ac02c09df", selfTestFew(MXFP4)},
+	{"IQ2_XXS product, few rows", "0da5383bf3a4332a", selfTestFew(IQ2_XXS)},
+	{"IQ2_XS product, few rows", "69b212d262e3105b", selfTestFew(IQ2_XS)},
+	{"IQ2_S product, few rows", "afe18a0208bc4345", selfTestFew(IQ2_S)},
+	{"IQ3_XXS product, few rows", "c0f7d4d2115b34f3", selfTestFew(IQ3_XXS)},
+	{"IQ3_S product, few rows", "1b031cc8f56b7655", selfTestFew(IQ3_S)},
+	{"IQ1_S product, few rows", "d38992c434aa7eef", selfTestFew(IQ1_S)},
+	{"IQ1_M product, few rows", "ac8c89a1dc10e824", selfTestFew(IQ1_M)},
 	{"F32 product, tiles", "4ac2179ca5aac112", selfTestTiles(F32)},
 	{"F16 product, tiles", "8d5cb28435dcfdc1", selfTestTiles(F16)},
 	{"BF16 product, tiles", "2aa9091a33d4a20c", selfTestTiles(BF16)},
@@ -428,4 +451,11 @@ var selfTests = []selfTest{
 	{"IQ4_NL product, tiles", "65da3eccc77e376c", selfTestTiles(IQ4_NL)},
 	{"IQ4_XS product, tiles", "c35bda45214bd5b6", selfTestTiles(IQ4_XS)},
 	{"MXFP4 product, tiles", "35169bdc8e455ae1", selfTestTiles(MXFP4)},
+	{"IQ2_XXS product, tiles", "f9b25799ed2d441c", selfTestTiles(IQ2_XXS)},
+	{"IQ2_XS product, tiles", "527e17c2d4c7dcea", selfTestTiles(IQ2_XS)},
+	{"IQ2_S product, tiles", "ed37d48a868a3c95", selfTestTiles(IQ2_S)},
+	{"IQ3_XXS product, tiles", "86ee4125cd05beae", selfTestTiles(IQ3_XXS)},
+	{"IQ3_S product, tiles", "4691369c2f7224fe", selfTestTiles(IQ3_S)},
+	{"IQ1_S product, tiles", "91670445137443a0", selfTestTiles(IQ1_S)},
+	{"IQ1_M product, tiles", "e84a6809ec323369", selfTestTiles(IQ1_M)},
 }

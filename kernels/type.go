@@ -10,22 +10,29 @@ type Type uint32
 
 // The weight types that this package computes with.
 const (
-	F32    Type = 0
-	F16    Type = 1
-	Q4_0   Type = 2
-	Q4_1   Type = 3
-	Q5_0   Type = 6
-	Q5_1   Type = 7
-	Q8_0   Type = 8
-	Q2_K   Type = 10
-	Q3_K   Type = 11
-	Q4_K   Type = 12
-	Q5_K   Type = 13
-	Q6_K   Type = 14
-	IQ4_NL Type = 20
-	IQ4_XS Type = 23
-	BF16   Type = 30
-	MXFP4  Type = 39
+	F32     Type = 0
+	F16     Type = 1
+	Q4_0    Type = 2
+	Q4_1    Type = 3
+	Q5_0    Type = 6
+	Q5_1    Type = 7
+	Q8_0    Type = 8
+	Q2_K    Type = 10
+	Q3_K    Type = 11
+	Q4_K    Type = 12
+	Q5_K    Type = 13
+	Q6_K    Type = 14
+	IQ2_XXS Type = 16
+	IQ2_XS  Type = 17
+	IQ3_XXS Type = 18
+	IQ1_S   Type = 19
+	IQ4_NL  Type = 20
+	IQ3_S   Type = 21
+	IQ2_S   Type = 22
+	IQ4_XS  Type = 23
+	IQ1_M   Type = 29
+	BF16    Type = 30
+	MXFP4   Type = 39
 )
 
 // Form says how activations must be prepared before they meet weights of some type.
@@ -50,22 +57,29 @@ type geometry struct {
 }
 
 var geometries = [...]geometry{
-	F32:    {"F32", 1, 4, Dense, 0, 0},
-	F16:    {"F16", 1, 2, Dense, 0, 1},
-	Q4_0:   {"Q4_0", 32, bytesQ4_0, Q8x32, 0, 1},
-	Q4_1:   {"Q4_1", 32, bytesQ4_1, Q8x32, 0, 2},
-	Q5_0:   {"Q5_0", 32, bytesQ5_0, Q8x32, 0, 1},
-	Q5_1:   {"Q5_1", 32, bytesQ5_1, Q8x32, 0, 2},
-	Q8_0:   {"Q8_0", 32, bytesQ8_0, Q8x32, 0, 1},
-	Q2_K:   {"Q2_K", 256, bytesQ2_K, Q8x256, 80, 2},
-	Q3_K:   {"Q3_K", 256, bytesQ3_K, Q8x256, 108, 1},
-	Q4_K:   {"Q4_K", 256, bytesQ4_K, Q8x256, 0, 2},
-	Q5_K:   {"Q5_K", 256, bytesQ5_K, Q8x256, 0, 2},
-	Q6_K:   {"Q6_K", 256, bytesQ6_K, Q8x256, 208, 1},
-	IQ4_NL: {"IQ4_NL", 32, bytesIQ4_NL, Q8x32, 0, 1},
-	IQ4_XS: {"IQ4_XS", 256, bytesIQ4_XS, Q8x256, 0, 1},
-	BF16:   {"BF16", 1, 2, Dense, 0, 0},
-	MXFP4:  {"MXFP4", 32, bytesMXFP4, Q8x32, 0, 0},
+	F32:     {"F32", 1, 4, Dense, 0, 0},
+	F16:     {"F16", 1, 2, Dense, 0, 1},
+	Q4_0:    {"Q4_0", 32, bytesQ4_0, Q8x32, 0, 1},
+	Q4_1:    {"Q4_1", 32, bytesQ4_1, Q8x32, 0, 2},
+	Q5_0:    {"Q5_0", 32, bytesQ5_0, Q8x32, 0, 1},
+	Q5_1:    {"Q5_1", 32, bytesQ5_1, Q8x32, 0, 2},
+	Q8_0:    {"Q8_0", 32, bytesQ8_0, Q8x32, 0, 1},
+	Q2_K:    {"Q2_K", 256, bytesQ2_K, Q8x256, 80, 2},
+	Q3_K:    {"Q3_K", 256, bytesQ3_K, Q8x256, 108, 1},
+	Q4_K:    {"Q4_K", 256, bytesQ4_K, Q8x256, 0, 2},
+	Q5_K:    {"Q5_K", 256, bytesQ5_K, Q8x256, 0, 2},
+	Q6_K:    {"Q6_K", 256, bytesQ6_K, Q8x256, 208, 1},
+	IQ2_XXS: {"IQ2_XXS", 256, bytesIQ2_XXS, Q8x256, 0, 1},
+	IQ2_XS:  {"IQ2_XS", 256, bytesIQ2_XS, Q8x256, 0, 1},
+	IQ3_XXS: {"IQ3_XXS", 256, bytesIQ3_XXS, Q8x256, 0, 1},
+	IQ1_S:   {"IQ1_S", 256, bytesIQ1_S, Q8x256, 0, 1},
+	IQ4_NL:  {"IQ4_NL", 32, bytesIQ4_NL, Q8x32, 0, 1},
+	IQ3_S:   {"IQ3_S", 256, bytesIQ3_S, Q8x256, 0, 1},
+	IQ2_S:   {"IQ2_S", 256, bytesIQ2_S, Q8x256, 0, 1},
+	IQ4_XS:  {"IQ4_XS", 256, bytesIQ4_XS, Q8x256, 0, 1},
+	IQ1_M:   {"IQ1_M", 256, bytesIQ1_M, Q8x256, 0, 0},
+	BF16:    {"BF16", 1, 2, Dense, 0, 0},
+	MXFP4:   {"MXFP4", 32, bytesMXFP4, Q8x32, 0, 0},
 }
 
 func (t Type) geometry() geometry {

@@ -9,7 +9,8 @@ import (
 
 // Packing says whether quantised matrices are copied, when a model is opened, into the layout that kernels read fastest
 // (kernels.Matrix.UsePacked): sixteen rows side by side, one run of memory for each thread, nothing lost. It changes
-// speed and memory, and no bit of any result.
+// speed and memory, and no bit of any result. The copy is as large as the file's weights, but of IQ1, IQ2 and IQ3 types, whose
+// grids are looked up for it, up to three times that.
 type Packing uint8
 
 const (

@@ -31,6 +31,7 @@ func TestPacking(t *testing.T) {
 	for _, typ := range []kernels.Type{
 		kernels.F16, kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q5_0, kernels.Q5_1,
 		kernels.Q2_K, kernels.Q3_K, kernels.Q4_K, kernels.Q5_K, kernels.Q6_K, kernels.IQ4_NL, kernels.IQ4_XS, kernels.MXFP4,
+		kernels.IQ2_XXS, kernels.IQ2_XS, kernels.IQ2_S, kernels.IQ3_XXS, kernels.IQ3_S, kernels.IQ1_S, kernels.IQ1_M,
 	} {
 		for _, tied := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%v/%v", typ, tied), func(t *testing.T) {

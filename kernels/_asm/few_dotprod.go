@@ -8,7 +8,7 @@ func (f neonMatMul) few(k kind) int {
 	switch {
 	case f.engine != dotProducts || k.signed || k.two() || k.book != nil:
 		return 0
-	case k.sub16:
+	case k.sub16 && !k.grid:
 		return 2
 	}
 	return 4
@@ -45,7 +45,7 @@ func (f neonMatMul) fewTile(k kind, t int) {
 	w := neonTile{neonMatMul: f, k: k, t: t, few: true}
 	parts := 1 // sub-blocks summed side by side
 	switch {
-	case k.sub16:
+	case k.sub16 && !k.grid:
 		parts, w.vectors = 4, []int{0, 2, 1}[t]
 	case k.k:
 		parts, w.vectors = 2, []int{0, 4, 2, 1, 1}[t]
@@ -139,7 +139,11 @@ func (w neonTile) fewSuperblock() {
 	for _, s := range w.sums {
 		w.movi(s, 0)
 	}
-	if w.k.sub16 {
+	switch {
+	case w.k.grid:
+		w.fewGrid()
+		return
+	case w.k.sub16:
 		w.fewParts()
 		return
 	}
@@ -191,6 +195,45 @@ func (w neonTile) fewSuperblock() {
 		w.shift("shl", "16b", 29, 29, 2)
 		w.shift("shl", "16b", 28, 28, 2)
 	}
+	w.op("SUB $1, R13")
+	w.op("CBNZ R13, %s", again)
+}
+
+// fewGrid writes the integer sums of a grid: two sub-blocks of 16 side by side.
+func (w neonTile) fewGrid() {
+	w.movi(31, 0x0f)
+	w.values(30)
+	spare := free(w.acts, w.acc, w.sums, []int{30, 31})
+	n := w.t * w.vectors
+	w.op("MOVD R21, R8")
+	w.op("MOVD $8, R13")
+	again := w.label("block")
+	w.at(again)
+	for _, a := range w.acc {
+		w.movi(a, 0)
+	}
+	for r := range w.t {
+		for half := range 2 {
+			w.ldr(w.acts[2*r+half], 10, recK*r+16*half)
+		}
+	}
+	for u := range 4 {
+		w.op("PRFM %d(R8), PLDL1KEEP", 64*u+8192)
+		for v := range w.vectors {
+			reg := spare[v%2*2:]
+			w.fewNibbles(reg[0], reg[1], 64*u+16*v)
+			for half := range 2 {
+				w.tbl(reg[half], 30, reg[half])
+				for r := range w.t {
+					w.sdotLane(w.acc[half*n+r*w.vectors+v], reg[half], w.acts[2*r+half], u)
+				}
+			}
+		}
+	}
+	w.fewScale(2, 64, 0, spare[0])
+	w.op("ADD $256, R8")
+	w.op("ADD $32, R10")
+	w.op("ADD $128, R11")
 	w.op("SUB $1, R13")
 	w.op("CBNZ R13, %s", again)
 }

@@ -43,9 +43,10 @@ type kind struct {
 	quads  int    // quads of 4 columns whose 16-bit pair sums may be added
 	centre int    // subtracted from every code: 4, 8, 16, 32, 128
 	min    bool   // has minimums
-	sub16  bool   // scales per 16 columns (Q2_K, Q3_K, Q6_K)
+	sub16  bool   // scales per 16 columns (Q2_K, Q3_K, Q6_K, grids)
 	signed bool   // codes are signed bytes (Q8_0, IQ4_NL, IQ4_XS)
 	book   []int8 // what 4-bit codes stand for
+	grid   bool   // 4-bit codes stand for groupArgs.values; packed blocks are gridBlocks
 
 	flipped bool // codes are signed bytes, taken as unsigned ones around 128
 }
@@ -68,6 +69,15 @@ func (k kind) table() []byte {
 	}
 	return p
 }
+
+// coded reports whether codes stand for values of a table.
+func (k kind) coded() bool { return k.book != nil || k.grid }
+
+// What is where in a packed block of a grid: codes come first.
+const (
+	gridScales = 32 * 64
+	gridD      = 36 * 64
+)
 
 // centreBits returns which power of two the centre is.
 func (k kind) centreBits() int { return bits.TrailingZeros(uint(k.centre)) }
@@ -94,12 +104,14 @@ var kinds = []kind{
 	{name: "IQ4_NL", scale: 2, dwords: 4, quads: 1, signed: true, book: codesIQ4},
 	{name: "IQ4_XS", scale: 4, dwords: 33, k: true, quads: 1, signed: true, book: codesIQ4},
 	{name: "MXFP4", scale: 1, dwords: 4, quads: 4, centre: 16, book: codesMX},
+	{name: "Grid6", dwords: 37, k: true, quads: 2, centre: 32, sub16: true, grid: true}, // values within ±31
+	{name: "Grid7", dwords: 37, k: true, quads: 1, centre: 64, sub16: true, grid: true}, // values within ±63
 }
 
 // K types repeat the same steps in parts of a superblock, except for which of Q5_K's fifth bits they take. parts is their
 // number.
 func (k kind) parts() int {
-	if k.sub16 {
+	if k.sub16 && !k.grid {
 		return 2
 	}
 	return 4

@@ -273,7 +273,7 @@ func (f neonMatMul) nibbles(k kind, v, codes int) {
 				}
 			}
 			for i := range 2 {
-				if k.book != nil {
+				if k.coded() {
 					f.tbl(2*half+i, 30, 2*half+i)
 				}
 			}
@@ -299,8 +299,8 @@ func (f neonMatMul) unpackK(k kind) {
 		f.unpack2(base+8*64, base)
 	case "Q6_K":
 		f.unpack6(base)
-	case "IQ4_XS":
-		f.unpackIQ4(k)
+	case "IQ4_XS", "Grid6", "Grid7":
+		f.unpackCoded(k)
 		return
 	default:
 		f.unpack45(k.five(), base+192)
@@ -324,6 +324,12 @@ func (f neonMatMul) scalesK(k kind) {
 		f.scales6(base + 48*64)
 	case "IQ4_XS":
 		f.scalesIQ4()
+	case "Grid6", "Grid7":
+		for v := range 4 {
+			f.ldr(0, 1, gridD+16*v)
+			f.str(0, 2, neonD+16*v)
+		}
+		f.scales6(gridScales)
 	default:
 		f.halves(32, 2, neonDmin)
 		f.scales45(base)
@@ -538,11 +544,15 @@ func (f neonMatMul) scalesIQ4() {
 	}
 }
 
-// unpackIQ4 unpacks the codes of IQ4_XS, four columns of 32 bits for each block, and advances R1.
-func (f neonMatMul) unpackIQ4(k kind) {
+// unpackCoded unpacks the codes of IQ4_XS and grids, four columns of 32 bits for each block, and advances R1.
+func (f neonMatMul) unpackCoded(k kind) {
 	f.op("MOVD R2, R8")
-	f.op("ADD $128, R1")
-	f.fixed(30, "codes"+k.name, k.table()...)
+	if k.grid {
+		f.values(30)
+	} else {
+		f.op("ADD $128, R1")
+		f.fixed(30, "codes"+k.name, k.table()...)
+	}
 	f.op("MOVD $8, R13")
 	again := f.label("unpack")
 	f.at(again)
@@ -553,6 +563,15 @@ func (f neonMatMul) unpackIQ4(k kind) {
 	f.op("ADD $256, R1")
 	f.op("SUB $1, R13")
 	f.op("CBNZ R13, %s", again)
+	if k.grid {
+		f.op("ADD $%d, R1", k.bytes()-gridScales)
+	}
+}
+
+// values loads what codes of a grid stand for. R9 is lost.
+func (f neonMatMul) values(reg int) {
+	f.op("MOVD groupArgs_values(R0), R9")
+	f.ldr(reg, 9, 0)
 }
 
 // unpack2 unpacks the codes of Q2_K and Q3_K: 16 columns of 2 bits for each of four blocks, at base(R1); third, unless −1, is

@@ -50,6 +50,12 @@ func (f avx2) unpackScales(k kind) {
 			f.scales6(16*k.scale + 48*64)
 		case "IQ4_XS":
 			f.scalesIQ4(k.centre > 0)
+		case "Grid6", "Grid7":
+			for v := range 2 {
+				f.op("VMOVUPS %d(SI), Y0", gridD+32*v)
+				f.op("VMOVUPS Y0, %d(BX)", panelD+32*v)
+			}
+			f.scales6(gridScales)
 		default:
 			f.halves("SI", 32, "BX", panelDmin)
 			f.scales45(16 * k.scale)
@@ -150,7 +156,7 @@ func (w weights) eachBit() (p []byte) {
 
 // lowAt is the offset of the low bits in a packed K block.
 func (w weights) lowAt() int {
-	columns := map[string]int{"Q2_K": 4, "Q3_K": 8, "Q4_K": 3, "Q5_K": 3 + 8, "Q6_K": 0, "IQ4_XS": 1}
+	columns := map[string]int{"Q2_K": 4, "Q3_K": 8, "Q4_K": 3, "Q5_K": 3 + 8, "Q6_K": 0, "IQ4_XS": 1, "Grid6": 0, "Grid7": 0}
 	return 16*w.k.scale + 64*columns[w.k.name]
 }
 
@@ -203,6 +209,10 @@ func (w weights) masks() {
 	switch {
 	case w.k.book != nil:
 		w.op("VMOVDQU %s, Y14", w.bytes32("codes"+w.k.name, w.k.table()...))
+	case w.k.grid: // the values, made unsigned
+		w.op("MOVQ groupArgs_values(R9), %s", w.high)
+		w.op("VBROADCASTI128 (%s), Y14", w.high)
+		w.op("VPADDB %s, Y14, Y14", w.bytes32(fmt.Sprintf("centre%d", w.k.centre), byte(w.k.centre)))
 	case w.k.three():
 		w.op("VMOVDQU %s, Y14", w.bytes32("third", 4))
 	case w.k.five():
@@ -235,7 +245,7 @@ func (w weights) load(b, q, v int, dst, tmp string) {
 	switch {
 	case w.k.plain():
 		w.op("VMOVDQU %d(%s), %s", 16*w.k.scale+64*q+32*v, w.low, dst)
-	case w.k.book != nil: // four dword columns a block
+	case w.k.coded(): // four dword columns a block
 		at := 256*b + 64*(q%4) + 32*v
 		if !w.k.k {
 			at += 16 * w.k.scale
@@ -407,7 +417,7 @@ func (f avx2) scales3(base int) {
 	}
 }
 
-// scales6 unpacks the signed scales of Q6_K, four dword columns at base(SI).
+// scales6 unpacks the signed scales of Q6_K and grids, four dword columns at base(SI).
 func (f avx2) scales6(base int) {
 	for c := range 4 {
 		for v := range 2 {

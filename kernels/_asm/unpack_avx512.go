@@ -23,6 +23,10 @@ func (w weights512) masks() {
 		return
 	case w.k.book != nil:
 		w.op("VMOVDQU64 %s, Z28", w.bytes64("codes"+w.k.name, w.k.table()...))
+	case w.k.grid: // the values, made unsigned
+		w.op("MOVQ groupArgs_values(R9), R14")
+		w.op("VBROADCASTI32X4 (R14), Z28")
+		w.op("VPADDB %s, Z28, Z28", w.bytes64(sprintf("centre%d", w.k.centre), byte(w.k.centre)))
 	case w.k.two():
 		w.op("VMOVDQU64 %s, Z30", w.bytes64("low2", 3))
 		if w.k.three() {
@@ -43,6 +47,7 @@ func (w weights512) masks() {
 // start moves the pointers from the start of a packed K block to the first part of its codes.
 func (w weights512) start() {
 	switch {
+	case w.k.grid:
 	case w.k.book != nil:
 		w.op("ADDQ $128, R13")
 	case w.k.three(): // rotating left by Z28 brings the part's bits to bits 0 to 3
@@ -69,7 +74,7 @@ func (w weights512) advance() {
 	switch {
 	case w.k.three():
 		w.op("VPADDD.BCST %s, Z28, Z28", w.constant("minus4", 8, []byte{0xfc, 0xff, 0xff, 0xff}))
-	case w.k.two():
+	case w.k.two(), w.k.grid:
 	case w.k.sub16:
 		w.op("ADDQ $1024, R13")
 		w.op("ADDQ $512, R14")
@@ -93,7 +98,7 @@ func (w weights512) load(pair, q int) []code {
 	if w.k.two() {
 		return w.loadTwo(pair, q)
 	}
-	if w.k.book != nil { // four dword columns a block
+	if w.k.coded() { // four dword columns a block
 		for i := range 2 {
 			w.nibble(256*i+64*(q%4), q >= 4, 24+i)
 		}
@@ -267,7 +272,11 @@ func (w weights512) scales(panel int) {
 		case "Q3_K":
 			w.scales3()
 		case "Q6_K":
-			w.scales6()
+			w.scales6(32 + 48*64)
+		case "Grid6", "Grid7":
+			w.op("VMOVUPS %d(R13), Z24", gridD)
+			w.op("VMOVAPS Z24, %d(R11)", d512)
+			w.scales6(gridScales)
 		case "IQ4_XS":
 			w.scalesIQ4()
 		default:
@@ -433,10 +442,10 @@ func (w weights512) lowWords() {
 }
 
 // scales6 unpacks the 8-bit scales of Q6_K, four dword columns after the codes.
-func (w weights512) scales6() {
+func (w weights512) scales6(base int) {
 	w.lowWords()
 	for c := range 4 {
-		w.op("VMOVDQU64 %d(R13), Z0", 32+48*64+64*c)
+		w.op("VMOVDQU64 %d(R13), Z0", base+64*c)
 		w.scaleBytes(c)
 	}
 }

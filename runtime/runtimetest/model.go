@@ -282,6 +282,19 @@ func randomBlocks(rng *rand.Rand, t kernels.Type, rows, cols int) []byte {
 			half(at, size/128)
 		case kernels.IQ4_XS: // scales within ±32
 			half(at, size/(128*16))
+		case kernels.IQ2_XXS, kernels.IQ2_XS, kernels.IQ2_S: // values within ±43, scales to 31 eighths
+			half(at, size/(25*16/8))
+		case kernels.IQ3_XXS:
+			half(at, size/(16*16/2))
+		case kernels.IQ3_S:
+			half(at, size/(8*16))
+		case kernels.IQ1_S: // values within ±9, scales to 15 eighths
+			half(at, size/(6*8/8))
+		case kernels.IQ1_M: // the scale's bits are the highest four of each of four words
+			d := kernels.F32ToF16(float32(size / (6 * 8 / 8) * (0.5 + rng.Float64())))
+			for i := range 4 {
+				b[at+49+2*i] = b[at+49+2*i]&15 | byte(d>>(4*i)<<4)
+			}
 		case kernels.MXFP4: // quants within ±12
 			_, e := math.Frexp(size / 12)
 			b[at] = byte(128 + e)

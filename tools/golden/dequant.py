@@ -26,6 +26,7 @@ HALVES = {
     "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0],
     "Q2_K": [80, 82], "Q3_K": [108], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208],
     "IQ4_NL": [0], "IQ4_XS": [0], "MXFP4": [],
+    "IQ2_XXS": [0], "IQ2_XS": [0], "IQ2_S": [0], "IQ3_XXS": [0], "IQ3_S": [0], "IQ1_S": [0], "IQ1_M": [],
 }
 BLOCKS = 1024
 EDGES = {2: 0x7BFF, 3: 0xFBFF, 4: 0x0001, 5: 0x8000}  # scales of every eighth block: largest, least, denormal, -0
@@ -47,6 +48,11 @@ def make_blocks(name: str) -> np.ndarray:
         for off in HALVES[name]:
             scale = int.from_bytes(data[at + off : at + off + 2], "little") & 0xBFFF
             data[at + off : at + off + 2] = EDGES.get(block % 8, scale).to_bytes(2, "little")
+        if name == "IQ1_M":  # the scale's bits are the highest four of each of four words
+            data[at + 55] &= 0xBF
+            if block % 8 in EDGES:
+                for j in range(4):
+                    data[at + 49 + 2 * j] = data[at + 49 + 2 * j] & 15 | (EDGES[block % 8] >> 4 * j & 15) << 4
         if name == "MXFP4" and data[at] == 0xFF:
             data[at] = 0xFE
     return np.frombuffer(bytes(data), dtype=np.uint8).reshape(1, -1)
