@@ -10,6 +10,13 @@ import (
 // archDeepSeek2 is the family's general.architecture: DeepSeek V2 Lite, V3 and R1, and others of the same shape.
 const archDeepSeek2 = "deepseek2"
 
+// DeepSeek V3 and R1, and no others, have so many layers and experts. Files that were converted before late in 2025 do not say
+// that their experts are in groups, as the models' configurations do: n_group, topk_group.
+const (
+	v3Layers, v3Experts    = 61, 256
+	v3Groups, v3UsedGroups = 8, 4
+)
+
 // readDeepSeek2 reads and checks the header of a deepseek2 model.
 //
 // With YaRN the cosines and sines stay as they are, and scores are multiplied by (1 + m·ln(factor))², where m is
@@ -51,6 +58,9 @@ func readDeepSeek2(set *gguf.Set) (Config, error) {
 	r.refuse("rope.scaling.attn_factor", "attention.sliding_window")
 	c.readExperts(r)
 	c.readSharedExperts(r)
+	if c.Layers == v3Layers && c.Experts == v3Experts && c.Router.Sigmoid && !r.has(r.key("expert_group_count")) {
+		c.Router.Groups, c.Router.UsedGroups = v3Groups, v3UsedGroups
+	}
 	c.Cache = c.cacheOfLatents()
 	c.AttnFlops = float64(2 * c.Heads * (key + value))
 	return c, c.finish(set, r, nil, func(l int) []tensorSpec { return append(c.mlaSpecs(), c.layerSpecs(set, l, ffnNorm)...) })
