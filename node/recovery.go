@@ -93,9 +93,8 @@ func (d *decoding) recover() []action {
 	d.chunks, d.seams, d.pushed, d.rows = nil, nil, nil, nil
 	d.head.Epoch.Plan++
 	d.stats.Epoch = d.head.Epoch
-	d.computed = min(d.checkpoint(), len(d.tokens)-1)
+	d.computed = d.seq.Truncate(min(d.checkpoint(), len(d.tokens)-1))
 	d.routeEnd = d.computed
-	d.seq.Truncate(d.computed)
 	d.stats.Decoder.First = 0
 	d.note("went on alone from position %d", d.computed)
 	return d.next()

@@ -102,20 +102,27 @@ type Sequence interface {
 	Len(layer int) int
 	// Capacity is the number of positions reserved for each layer.
 	Capacity() int
-	// Truncate drops the rows at positions ≥ n in all layers; layers that hold fewer stay as they are.
-	Truncate(n int)
+	// Truncate drops the rows at positions ≥ n in all layers; layers that hold fewer stay as they are. A layer with a tail can
+	// go back only to where it was before its last Run or import, and to 0: the position to which everything went is returned,
+	// the largest ≤ n that all layers can.
+	Truncate(n int) int
 	// RowBytes is the size of one position's canonical row: the K vector of every KV head, ascending, then the V vector
 	// of every KV head (none of a latent cache, where V is part of K), each of the layer's LayerCache, in the KV type,
 	// little endian.
 	RowBytes(layer int) int
-	// ExportKV appends the canonical rows of positions [first, last) of a layer to dst. Needs last ≤ Len(layer)
-	// (else *PositionError).
+	// TailBytes is the size of the layer's tail in canonical form: LayerCache.State values, float32, little endian; 0 where
+	// there is none. A gated delta net's are the last inputs of its convolution, oldest position first, and then the matrix of
+	// each value head, ascending, a row for each element of the key.
+	TailBytes(layer int) int
+	// ExportKV appends the canonical rows of positions [first, last) of a layer to dst, and then its tail at position last.
+	// Needs last ≤ Len(layer) (else *PositionError), and of a layer with a tail that last is where its last Run or import began
+	// or ended (else *TailError).
 	ExportKV(dst []byte, layer, first, last int) ([]byte, error)
-	// ImportKV appends whole canonical rows whose first position is `first` to a layer, as if they had been computed
-	// here. Errors: *PositionError when first ≠ Len(layer), *FullError beyond the capacity, *NonFiniteError for a NaN or
-	// infinity, a plain error for a broken row length. An error changes nothing. rows is not kept.
-	ImportKV(layer, first int, rows []byte) error
-	// Digest is the BLAKE3-256 hash of the canonical rows [0, Len(layer)).
+	// ImportKV appends what ExportKV gave of the n positions from `first` on to a layer, as if it had been computed here.
+	// Errors: *PositionError when first ≠ Len(layer), *FullError beyond the capacity, *NonFiniteError for a NaN or infinity, a
+	// plain error for a broken length. An error changes nothing. data is not kept.
+	ImportKV(layer, first, n int, data []byte) error
+	// Digest is the BLAKE3-256 hash of the canonical rows [0, Len(layer)) and of the tail there.
 	Digest(layer int) [32]byte
 	// Close frees the reservation. Idempotent. A closed sequence holds no rows.
 	Close()

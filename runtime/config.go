@@ -15,13 +15,18 @@ type Config struct {
 	FFN     int // hidden elements of a feed-forward block without experts
 	// Latent has sizes of latent attention; its Rank is 0 where there is none.
 	Latent Latent
+	// Delta has sizes of gated delta nets; all are 0 where no layer has one.
+	Delta DeltaNet
+	// GatedAttn says that queries come with a gate each, which multiplies what their head attends to.
+	GatedAttn bool
 	// Cache has, by layer, what is kept of each position.
 	Cache []LayerCache
 	// Experts is how many feed-forward blocks a layer has, of which each row uses UsedExperts; 0 where there is one for all.
 	Experts, UsedExperts int
-	ExpertFFN            int // hidden elements of each
-	SharedFFN            int // … and of one that every row uses beside them; 0: there is none
-	LeadingDense         int // layers before the first one with experts
+	ExpertFFN            int  // hidden elements of each
+	SharedFFN            int  // … and of one that every row uses beside them; 0: there is none
+	SharedGated          bool // … times the sigmoid of a product of its own
+	LeadingDense         int  // layers before the first one with experts
 	Router               Router
 	// Drafts is how many layers the file has beyond Layers. They guess further tokens, and are not run.
 	Drafts  int
@@ -88,12 +93,17 @@ func (c *Config) window(l int) int {
 	return c.Windows[l]
 }
 
-// LayerCache is what one layer keeps of each position: a key and a value of every KV head.
+// LayerCache is what one layer keeps: of each position a key and a value of every KV head, and State.
 type LayerCache struct {
 	Heads      int  // of keys and values; as many query heads share one as Config.Heads is a multiple
 	Key, Value int  // elements of a key, of a value
 	Latent     bool // a value is the first Value elements of the key, and not kept beside it
+	// State is the layer's tail: elements of float32 that every position changes, kept once whatever the number of positions.
+	State int
 }
+
+// TailBytes returns the bytes of the layer's tail.
+func (s LayerCache) TailBytes() int { return 4 * s.State }
 
 // RowElems returns the elements of a position's row.
 func (s LayerCache) RowElems() int {

@@ -76,7 +76,7 @@ func TestDigests(t *testing.T) {
 	} {
 		written(typ.String(), runtimetest.TinyModel{Seed: 1, Layers: 2, Type: typ})
 	}
-	for _, arch := range []string{"qwen2", "qwen3", "qwen3moe", "gemma3", "deepseek2", "glm4moe"} {
+	for _, arch := range []string{"qwen2", "qwen3", "qwen3moe", "gemma3", "deepseek2", "glm4moe", "qwen35", "qwen35moe"} {
 		written(arch, runtimetest.TinyModel{Arch: arch, Seed: 1, Layers: 3, Type: kernels.Q4_K})
 	}
 	for _, name := range append([]string{"smoke"}, goldenModels...) {

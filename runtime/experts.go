@@ -93,6 +93,9 @@ func (c *Config) expertSpecs(set *gguf.Set, l int) []tensorSpec {
 	if c.Router.Sigmoid {
 		specs = append(specs, tensorSpec{name: "exp_probs_b.bias", cols: c.Experts, optional: true})
 	}
+	if c.SharedGated {
+		specs = append(specs, tensorSpec{name: "ffn_gate_inp_shexp.weight", cols: c.Width})
+	}
 	if c.SharedFFN > 0 {
 		specs = append(specs, tensorSpec{name: "ffn_gate_shexp.weight", rows: c.SharedFFN, cols: c.Width},
 			tensorSpec{name: "ffn_up_shexp.weight", rows: c.SharedFFN, cols: c.Width},
@@ -138,6 +141,12 @@ func (w *ffn) loadExperts(ld *loader, l int) (err error) {
 			return err
 		}
 	}
+	if scale := blockTensor(l, "ffn_gate_inp_shexp.weight"); ld.has(scale) {
+		if w.scale, err = ld.matrix(scale); err != nil {
+			return err
+		}
+		w.inputs = append(w.inputs, w.scale)
+	}
 	if !ld.has(blockTensor(l, "ffn_gate_shexp.weight")) {
 		return nil
 	}
@@ -177,7 +186,7 @@ type routing struct {
 //	the UsedExperts largest p + bias are chosen, of equal ones the first; with groups, from those of the UsedGroups with
 //	the largest sums of their two best
 //	share[e] = p[e] [normed: / (Σ over the chosen of p + 1e-20)] · Scale
-//	y = Σ over chosen e of share[e]·(Wdown[e] (activation(Wgate[e] x)·Wup[e] x)) [+ the same of the shared expert]
+//	y = Σ over chosen e of share[e]·(Wdown[e] (activation(Wgate[e] x)·Wup[e] x)) [+ the same of the shared expert [·Sigmoid(wscale·x)]]
 //
 // The sums begin with their first term. Nothing depends on what other rows choose.
 func (m *Model) forwardExperts(l int, rows []row) error {
@@ -189,6 +198,10 @@ func (m *Model) forwardExperts(l int, rows []row) error {
 	t.products = append(t.products[:0], product{w: w.router, dst: t.scores})
 	if w.shared != nil {
 		b.gate, b.up, b.shared = sized(b.gate, n*c.SharedFFN), sized(b.up, n*c.SharedFFN), sized(b.shared, n*c.Width)
+		if w.scale != nil {
+			b.shares = sized(b.shares, n)
+			t.products = append(t.products, product{w: w.scale, dst: b.shares})
+		}
 		t.products = append(t.products, product{w: w.shared.gate, dst: b.gate}, product{w: w.shared.up, dst: b.up})
 	}
 	if err := m.multiply(n, t.products...); err != nil {
@@ -451,7 +464,11 @@ func sumExperts(p *pass, r int) bool {
 		kernels.Add(y, y, out)
 	}
 	if p.layer.ffn.shared != nil {
-		kernels.Add(y, y, p.m.buf.shared[r*c.Width:(r+1)*c.Width])
+		shared := p.m.buf.shared[r*c.Width : (r+1)*c.Width]
+		if p.layer.ffn.scale != nil {
+			kernels.Scale(shared, shared, kernels.Sigmoid(p.m.buf.shares[r]))
+		}
+		kernels.Add(y, y, shared)
 	}
 	return true
 }

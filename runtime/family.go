@@ -26,6 +26,8 @@ var families = []family{
 	{archGemma3, readGemma3, loadGemma3},
 	{archDeepSeek2, readDeepSeek2, loadDeepSeek2},
 	{archGLM4MoE, readGLM4MoE, loadGLM4MoE},
+	{archQwen35, readQwen35, loadQwen35},
+	{archQwen35MoE, readQwen35MoE, loadQwen35},
 }
 
 // familyOf returns the family of a general.architecture, or an error that says which there are.

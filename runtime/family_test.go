@@ -23,7 +23,7 @@ func TestFamiliesRefuse(t *testing.T) {
 		m    runtimetest.TinyModel
 		want []string // parts of the error
 	}{
-		"a relative":            {runtimetest.TinyModel{Meta: meta("general.architecture", "gemma2")}, []string{`"gemma2"`, "llama, qwen2, qwen3, qwen3moe, gemma3, deepseek2, glm4moe"}},
+		"a relative":            {runtimetest.TinyModel{Meta: meta("general.architecture", "gemma2")}, []string{`"gemma2"`, "llama, qwen2, qwen3, qwen3moe, gemma3, deepseek2, glm4moe, qwen35, qwen35moe"}},
 		"qwen2 without a bias":  {runtimetest.TinyModel{Arch: "qwen2", Drop: "blk.1.attn_k.bias"}, []string{"blk.1.attn_k.bias", "missing"}},
 		"qwen2 with a norm":     {runtimetest.TinyModel{Arch: "qwen2", Extra: extra("blk.0.attn_q_norm.weight", 32)}, []string{"blk.0.attn_q_norm.weight", "qwen2"}},
 		"qwen2 with a window":   {runtimetest.TinyModel{Arch: "qwen2", Meta: meta("qwen2.attention.sliding_window", 100)}, []string{"qwen2.attention.sliding_window"}},
@@ -84,6 +84,13 @@ func TestFamiliesRefuse(t *testing.T) {
 		"glm, softmax":          {runtimetest.TinyModel{Arch: "glm4moe", Meta: meta("glm4moe.expert_gating_func", 1)}, []string{"glm4moe.expert_gating_func", "sigmoid"}},
 		"glm with eyes":         {runtimetest.TinyModel{Arch: "glm4moe", Meta: meta("glm4moe.rope.dimension_sections", []uint32{8, 4})}, []string{"glm4moe.rope.dimension_sections"}},
 		"glm, all drafts":       {runtimetest.TinyModel{Arch: "glm4moe", Meta: meta("glm4moe.nextn_predict_layers", 3)}, []string{"glm4moe.nextn_predict_layers", "3"}},
+		"no state size":         {runtimetest.TinyModel{Arch: "qwen35", Drop: "qwen35.ssm.state_size"}, []string{"qwen35.ssm.state_size", "missing"}},
+		"uneven delta heads":    {runtimetest.TinyModel{Arch: "qwen35", Meta: meta("qwen35.ssm.group_count", 3)}, []string{"qwen35.ssm.time_step_rank", "3 key heads"}},
+		"other inner size":      {runtimetest.TinyModel{Arch: "qwen35", Meta: meta("qwen35.ssm.inner_size", 64)}, []string{"qwen35.ssm.inner_size", "64"}},
+		"another interval":      {runtimetest.TinyModel{Arch: "qwen35", Meta: meta("qwen35.full_attention_interval", 3)}, []string{"blk.1.attn_qkv.weight", "missing"}},
+		"no convolution":        {runtimetest.TinyModel{Arch: "qwen35moe", Drop: "blk.0.ssm_conv1d.weight"}, []string{"blk.0.ssm_conv1d.weight", "missing"}},
+		"no gate of the shared": {runtimetest.TinyModel{Arch: "qwen35moe", Drop: "blk.1.ffn_gate_inp_shexp.weight"}, []string{"blk.1.ffn_gate_inp_shexp.weight", "missing"}},
+		"short recurrent list":  {runtimetest.TinyModel{Arch: "qwen35", Meta: map[string]gguf.Value{"qwen35.attention.recurrent_layers": gguf.ArrayOf([]bool{true, false})}}, []string{"qwen35.attention.recurrent_layers", "3 layers"}},
 		"gemma3, image tower":   {runtimetest.TinyModel{Arch: "gemma3", Extra: extra("v.patch_embd.bias", 4)}, []string{"v.patch_embd.bias", "gemma3"}},
 	} {
 		_, err := runtime.Inspect(tiny(t, c.m))
@@ -185,7 +192,7 @@ func TestFamilyConfig(t *testing.T) {
 
 // TestFamilyBytes compares what the layers of a family weigh with the tensor table.
 func TestFamilyBytes(t *testing.T) {
-	for _, arch := range []string{"llama", "qwen2", "qwen3", "qwen3moe", "gemma3", "deepseek2", "glm4moe"} {
+	for _, arch := range []string{"llama", "qwen2", "qwen3", "qwen3moe", "gemma3", "deepseek2", "glm4moe", "qwen35", "qwen35moe"} {
 		path := tiny(t, runtimetest.TinyModel{Arch: arch})
 		c, err := runtime.Inspect(path)
 		if err != nil {

@@ -10,6 +10,7 @@ type ffn struct {
 	bias     []float32                     // [Experts] added to probabilities where experts are chosen, or nil
 	experts  []expert                      // [Experts]
 	shared   *expert                       // what every row uses beside them, or nil
+	scale    *weight                       // 1 output of Width: the sigmoid of its product multiplies what shared computes; or nil
 	gated    func(dst, gate, up []float32) // activation of gate, times up
 
 	inputs []*weight // what multiplies the block's input for all rows

@@ -22,7 +22,7 @@ func shared(t testing.TB, elem ...string) string {
 }
 
 // goldenModels are the folders of ../shared/golden whose models run.
-var goldenModels = []string{"llama", "llama_tied", "qwen2", "qwen3", "qwen3_yarn", "qwen3moe", "gemma3", "deepseek2_lite", "deepseek2_v3"}
+var goldenModels = []string{"llama", "llama_tied", "qwen2", "qwen3", "qwen3_yarn", "qwen3moe", "gemma3", "deepseek2_lite", "deepseek2_v3", "qwen3_5_moe"}
 
 func readExpected(t testing.TB, model string) golden.Expected {
 	t.Helper()

@@ -12,6 +12,7 @@ type gqa struct {
 
 	rotate func(x []float32, heads, headDim, ropeDim int, cos, sin []float32) // pairs of a head's elements, in place
 	local  bool                                                               // by the angles of layers with a window
+	gated  bool                                                               // q has twice the outputs: of each head [query | gate]
 	window int                                                                // positions attended to, the row's own included; 0: all
 
 	qkv, out []*weight // what is multiplied together
@@ -29,8 +30,12 @@ func (c *Config) cacheOfHeads() []LayerCache {
 // gqaSpecs are the tensors of grouped attention that all families with it have.
 func (c *Config) gqaSpecs() []tensorSpec {
 	q, kv := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
+	queries := q
+	if c.GatedAttn {
+		queries *= 2
+	}
 	return []tensorSpec{
-		{name: "attn_q.weight", rows: q, cols: c.Width},
+		{name: "attn_q.weight", rows: queries, cols: c.Width},
 		{name: "attn_k.weight", rows: kv, cols: c.Width},
 		{name: "attn_v.weight", rows: kv, cols: c.Width},
 		{name: "attn_output.weight", rows: c.Width, cols: q},
@@ -82,19 +87,28 @@ func (w *gqa) inputs() []*weight { return w.qkv }
 //	[each head of q = RMSNorm(head)·q_norm, each of k = RMSNorm(head)·k_norm]
 //	q and k rotated at the row's position
 //	store k, v
-//	y  = Wo attention(q, stored keys and values up to and including the row's own [, the window's only])
+//	y  = Wo (attention(q, stored keys and values up to and including the row's own [, the window's only]) [·Sigmoid(gate)])
 func (w *gqa) mix(m *Model, l int, rows []row) error {
 	c, b, n := &m.cfg, &m.buf, len(rows)
 	b.q, b.attn = sized(b.q, n*c.Heads*c.HeadDim), sized(b.attn, n*c.Heads*c.HeadDim)
 	b.k, b.v = sized(b.k, n*c.KVHeads*c.HeadDim), sized(b.v, n*c.KVHeads*c.HeadDim)
-	if err := m.multiply(n, product{w: w.q, dst: b.q}, product{w: w.k, dst: b.k}, product{w: w.v, dst: b.v}); err != nil {
+	queries := b.q
+	if w.gated {
+		b.gated, b.attnGate = sized(b.gated, 2*len(b.q)), sized(b.attnGate, len(b.q))
+		queries = b.gated
+	}
+	if err := m.multiply(n, product{w: w.q, dst: queries}, product{w: w.k, dst: b.k}, product{w: w.v, dst: b.v}); err != nil {
 		return err
 	}
 	if err := m.eachRow(l, rows, "KV row", storeHeads); err != nil {
 		return err
 	}
 	m.attend(l, rows, b.attn, b.q, w.window, c.AttnScale)
-	if err := m.prepare(l, rows, c.Heads*c.HeadDim, w.out, b.attn, nil); err != nil {
+	var gate func(p *pass, r int, x []float32)
+	if w.gated {
+		gate = func(p *pass, r int, x []float32) { kernels.MulSigmoid(x, p.m.buf.attnGate[r*len(x):(r+1)*len(x)], x) }
+	}
+	if err := m.prepare(l, rows, c.Heads*c.HeadDim, w.out, b.attn, gate); err != nil {
 		return err
 	}
 	return m.multiply(n, product{w: w.o, dst: b.y})
@@ -105,6 +119,13 @@ func storeHeads(p *pass, r int) bool {
 	c, b, w, row := &p.m.cfg, &p.m.buf, p.layer.mixer.(*gqa), &p.rows[r]
 	qDim, kvDim := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
 	q, k, v := b.q[r*qDim:(r+1)*qDim], b.k[r*kvDim:(r+1)*kvDim], b.v[r*kvDim:(r+1)*kvDim]
+	if w.gated {
+		for h := range c.Heads {
+			at, from := r*qDim+h*c.HeadDim, 2*(r*qDim+h*c.HeadDim)
+			copy(b.q[at:at+c.HeadDim], b.gated[from:])
+			copy(b.attnGate[at:at+c.HeadDim], b.gated[from+c.HeadDim:])
+		}
+	}
 	if w.qBias != nil {
 		kernels.Add(q, q, w.qBias)
 		kernels.Add(k, k, w.kBias)

@@ -75,6 +75,7 @@ type sequence struct {
 	mu      sync.RWMutex // Run holds it only to claim and to commit
 	idle    *sync.Cond   // on mu: running changed
 	lens    []int        // [layer − layers.First] rows held
+	tails   []tail       // [layer − layers.First]
 	pages   [][]page     // [layer − layers.First], grown as rows arrive; never more than the reservation
 	running Range        // layers that a Run appends to, beyond lens; guarded, but stable for that Run itself
 	claimed bool         // a Run uses the sequence
@@ -85,19 +86,23 @@ type sequence struct {
 func newSequence(layers Range, kv KVType, cache []LayerCache, capacity int, budget *kvBudget) (*sequence, error) {
 	s := &sequence{
 		layers: layers, kv: kv, cache: cache[layers.First:layers.Last], capacity: capacity, budget: budget,
-		lens: make([]int, layers.Len()), pages: make([][]page, layers.Len()),
+		lens: make([]int, layers.Len()), pages: make([][]page, layers.Len()), tails: make([]tail, layers.Len()),
+	}
+	for i := range s.tails {
+		s.tails[i].cut(0)
 	}
 	s.idle = sync.NewCond(&s.mu)
 	pages := int64(capacity+pageRows-1) / pageRows
 	const most = 1 << 62 // more than any machine has, for headers whose sizes multiply to nonsense
-	each := int64(0)
+	each, fixed := int64(0), int64(0)
 	for l := layers.First; l < layers.Last; l++ {
 		each += int64(pageRows * s.rowBytes(l))
+		fixed += int64(len(tail{}.values) * s.shape(l).TailBytes())
 	}
-	if each > 0 && pages > most/each {
+	if each > 0 && pages > (most-fixed)/each {
 		s.reserved = most
 	} else {
-		s.reserved = pages * each
+		s.reserved = pages*each + fixed
 	}
 	if err := budget.reserve(s.reserved); err != nil {
 		return nil, err
@@ -131,19 +136,38 @@ func (s *sequence) RowBytes(layer int) int {
 	return s.rowBytes(layer)
 }
 
+// TailBytes implements Sequence.
+func (s *sequence) TailBytes(layer int) int {
+	if !s.layers.Contains(layer) {
+		return 0
+	}
+	return s.shape(layer).TailBytes()
+}
+
 // Truncate implements Sequence.
-func (s *sequence) Truncate(n int) {
+func (s *sequence) Truncate(n int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.claimed {
 		s.idle.Wait()
 	}
 	n = max(n, 0)
+	for l := 0; l < len(s.lens); l++ { // to where all tails can be had: from the start again after each that makes it less
+		if held := s.lens[l]; s.cache[l].State > 0 && held > n {
+			if at := s.tails[l].reach(n); at < n {
+				n, l = at, -1
+			}
+		}
+	}
 	for l := range s.lens {
+		if s.cache[l].State > 0 && s.lens[l] > n {
+			s.tails[l].cut(n)
+		}
 		s.lens[l] = min(s.lens[l], n)
 		s.pages[l] = s.pages[l][:min(len(s.pages[l]), (n+pageRows-1)/pageRows)]
 		clear(s.pages[l][len(s.pages[l]):cap(s.pages[l])])
 	}
+	return n
 }
 
 // Close implements Sequence.
@@ -159,6 +183,7 @@ func (s *sequence) Close() {
 	s.closed = true
 	clear(s.lens)
 	clear(s.pages)
+	clear(s.tails)
 	s.budget.release(s.reserved)
 }
 
@@ -182,6 +207,9 @@ func (s *sequence) claim(r Range, start, n int) error {
 	}
 	for l := r.First; l < r.Last; l++ {
 		s.growLocked(l, start+n)
+		if size := s.shape(l).State; size > 0 {
+			s.tails[l-s.layers.First].spare(size)
+		}
 	}
 	s.claimed, s.running = true, r
 	return nil
@@ -192,7 +220,11 @@ func (s *sequence) release(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for l := s.running.First; l < s.running.Last; l++ {
-		s.lens[l-s.layers.First] += n
+		i := l - s.layers.First
+		s.lens[i] += n
+		if n > 0 && s.cache[i].State > 0 {
+			s.tails[i].turn(s.lens[i])
+		}
 	}
 	s.claimed, s.running = false, Range{}
 	s.idle.Broadcast()
@@ -201,7 +233,7 @@ func (s *sequence) release(n int) {
 // growLocked makes sure that the pages of rows [0, n) of a layer exist.
 func (s *sequence) growLocked(layer, n int) {
 	i := layer - s.layers.First
-	for len(s.pages[i])*pageRows < n {
+	for s.rowBytes(layer) > 0 && len(s.pages[i])*pageRows < n {
 		var p page
 		elems := pageRows * s.shape(layer).RowElems()
 		if s.kv == KVF32 {
@@ -230,4 +262,20 @@ func (s *sequence) storeLatent(layer, pos int, kv []float32, scratch []uint16) {
 // block returns a page's part of one head. Only for layers of a claim, whose pages hold still.
 func (s *sequence) block(layer, index, head int) kernels.KVBlock {
 	return s.pages[layer-s.layers.First][index].block(head, s.shape(layer).block())
+}
+
+// past returns a claimed layer's tail as a row at pos finds it, that of the Run's first row or one that an earlier part of the
+// same Run has left; nil for zeros.
+func (s *sequence) past(layer, pos int) []float32 {
+	i := layer - s.layers.First
+	if pos == s.lens[i] {
+		return s.tails[i].values[s.tails[i].now]
+	}
+	return s.next(layer)
+}
+
+// next returns where a Run leaves a claimed layer's tail.
+func (s *sequence) next(layer int) []float32 {
+	t := &s.tails[layer-s.layers.First]
+	return t.values[1-t.now]
 }

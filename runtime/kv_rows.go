@@ -29,7 +29,12 @@ func (s *sequence) ExportKV(dst []byte, layer, first, last int) ([]byte, error) 
 	if held := s.lens[layer-s.layers.First]; last > held {
 		return dst, &PositionError{Layer: layer, Pos: last, Held: held}
 	}
-	return s.appendRowsRLocked(dst, layer, first, last), nil
+	size := s.shape(layer).State
+	values, ok := s.tails[layer-s.layers.First].find(last)
+	if size > 0 && !ok {
+		return dst, &TailError{Layer: layer, Pos: last, Held: s.lens[layer-s.layers.First]}
+	}
+	return appendFloats(s.appendRowsRLocked(dst, layer, first, last), values, size), nil
 }
 
 func (s *sequence) appendRowsRLocked(dst []byte, layer, first, last int) []byte {
@@ -57,18 +62,22 @@ func (s *sequence) valueAt(c LayerCache, head int) int {
 func tileRun(pos, last int) int { return min(last, (pos/kernels.KVTile+1)*kernels.KVTile) - pos }
 
 // ImportKV implements Sequence.
-func (s *sequence) ImportKV(layer, first int, rows []byte) error {
+func (s *sequence) ImportKV(layer, first, n int, data []byte) error {
 	if !s.layers.Contains(layer) {
 		return &LayerError{Layer: layer, Have: s.layers}
 	}
 	size, c := s.rowBytes(layer), s.shape(layer)
-	if len(rows)%size != 0 {
-		return fmt.Errorf("runtime: %d bytes of KV for layer %d: not a multiple of %d, the bytes of a row", len(rows), layer, size)
+	if n < 0 || len(data)-c.TailBytes() != n*size {
+		return fmt.Errorf("runtime: %d bytes for %d positions of layer %d: not rows of %d bytes and %d after them", len(data), n, layer, size, c.TailBytes())
+	}
+	rows := data[:n*size]
+	values := make([]float32, c.State)
+	if !readFloats(values, data[n*size:]) {
+		return &NonFiniteError{What: "state", Layer: layer, Pos: first + n}
 	}
 	if bad := s.firstNonFinite(rows, size); bad >= 0 {
 		return &NonFiniteError{What: "KV row", Layer: layer, Pos: first + bad}
 	}
-	n := len(rows) / size
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.claimed && s.running.Contains(layer) {
@@ -93,6 +102,10 @@ func (s *sequence) ImportKV(layer, first int, rows []byte) error {
 		pos += run
 	}
 	s.lens[i] += n
+	if c.State > 0 && n > 0 {
+		copy(s.tails[i].spare(c.State), values)
+		s.tails[i].turn(s.lens[i])
+	}
 	return nil
 }
 
@@ -120,7 +133,7 @@ func (s *sequence) firstNonFinite(rows []byte, size int) int {
 	return -1
 }
 
-// Digest implements Sequence. It hashes a page at a time.
+// Digest implements Sequence. It hashes a page at a time, the tail last.
 func (s *sequence) Digest(layer int) [32]byte {
 	h := blake3.New(32, nil)
 	if s.layers.Contains(layer) {
@@ -132,6 +145,8 @@ func (s *sequence) Digest(layer int) [32]byte {
 			buf = s.appendRowsRLocked(buf[:0], layer, first, min(first+pageRows, held))
 			h.Write(buf)
 		}
+		values, _ := s.tails[layer-s.layers.First].find(held)
+		h.Write(appendFloats(buf[:0], values, s.shape(layer).State))
 	}
 	return [32]byte(h.Sum(nil))
 }

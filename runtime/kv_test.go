@@ -139,7 +139,7 @@ func TestImportNonFinite(t *testing.T) {
 				bad[at-1], bad[at] = 0x80, 0x7f
 			}
 			var e *NonFiniteError
-			if err := s.ImportKV(0, 0, bad); !errors.As(err, &e) || e.Pos != at/s.RowBytes(0) || s.Len(0) != 0 {
+			if err := s.ImportKV(0, 0, len(bad)/s.RowBytes(0), bad); !errors.As(err, &e) || e.Pos != at/s.RowBytes(0) || s.Len(0) != 0 {
 				t.Errorf("%v, byte %d: error %v, %d rows", kv, at, err, s.Len(0))
 			}
 		}
@@ -156,11 +156,11 @@ func TestImportWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	row := make([]byte, s.RowBytes(0))
-	if err := s.ImportKV(0, 0, row); err != nil {
+	if err := s.ImportKV(0, 0, 1, row); err != nil {
 		t.Errorf("a layer that is not running: %v", err)
 	}
 	done := make(chan error, 2)
-	go func() { done <- s.ImportKV(1, 0, row) }()
+	go func() { done <- s.ImportKV(1, 0, 1, row) }()
 	select {
 	case err := <-done:
 		t.Fatalf("ImportKV into a running layer did not wait: %v", err)

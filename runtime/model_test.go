@@ -38,6 +38,7 @@ func TestExecutor(t *testing.T) {
 		{kernels.Q8_0, runtime.KVF16, 2, 3, true, "gemma3"},
 		{kernels.Q8_0, runtime.KVF16, 2, 2, false, "deepseek2"},
 		{kernels.F16, runtime.KVF32, 1, 2, false, "deepseek2"},
+		{kernels.Q8_0, runtime.KVF16, 2, 3, false, "qwen35moe"},
 	} {
 		if raceEnabled && i > 0 {
 			continue

@@ -17,6 +17,7 @@ func TestCountOps(t *testing.T) {
 		{[]string{"golden", "llama_tied", "model.gguf"}, false, true},
 		{[]string{"golden", "quants", "llama-Q5_0.gguf"}, true, false},
 		{[]string{"golden", "deepseek2_v3", "model.gguf"}, false, true},
+		{[]string{"golden", "qwen3_5_moe", "model.gguf"}, false, true},
 		{nil, true, true}, // the smoke model
 	} {
 		t.Run(filepath.Join(c.file...), func(t *testing.T) {

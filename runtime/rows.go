@@ -15,10 +15,14 @@ type buffers struct {
 	q      []float32 // [Heads×HeadDim]
 	k, v   []float32 // [KVHeads×HeadDim]
 	attn   []float32 // [Heads×HeadDim]
-	gate   []float32 // [FFN]
-	up     []float32 // [FFN]
-	y      []float32 // [Width] what is added to the residual stream
-	shared []float32 // [Width] of the shared expert
+	gated  []float32 // [Heads][2×HeadDim] queries and gates as they come
+	// attnGate is [Heads×HeadDim], of what is attended to.
+	attnGate []float32
+	gate     []float32 // [FFN]
+	up       []float32 // [FFN]
+	y        []float32 // [Width] what is added to the residual stream
+	shared   []float32 // [Width] of the shared expert
+	shares   []float32 // [1] before its sigmoid: what the shared expert is multiplied by
 
 	logits              []float32 // [Vocab]
 	all, active, wanted []row     // rows of the Run, of the layer, of the head
@@ -28,6 +32,7 @@ type buffers struct {
 
 	attention attention
 	latent    latentBuffers
+	delta     deltaBuffers
 	routing   routing
 }
 
@@ -67,12 +72,12 @@ type pass struct {
 
 // operations are the pool's operations over the pass, bound once.
 type operations struct {
-	prepare, each, multiply, input, expertInput, expertGate func(worker, task int)
+	prepare, each, multiply, input, expertInput, expertGate, delta func(worker, task int)
 }
 
 func (m *Model) bindOperations() {
 	m.pass.m = m
-	m.ops = operations{m.prepareTask, m.eachTask, m.multiplyTask, m.inputTask, m.expertInputTask, m.expertGateTask}
+	m.ops = operations{m.prepareTask, m.eachTask, m.multiplyTask, m.inputTask, m.expertInputTask, m.expertGateTask, m.deltaTask}
 }
 
 // grainElems is how many elements of rows a task takes at least, where a row-wise step is cut: some microseconds, so that

@@ -201,6 +201,28 @@ func (ld *loader) vector(name string) ([]float32, error) {
 	return v, nil
 }
 
+// columns returns the columns of a small matrix as float32.
+func (ld *loader) columns(name string) ([][]float32, error) {
+	m, _, err := ld.read(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.CheckScales(0, m.Rows); err != nil {
+		return nil, &WeightError{Tensor: name, Err: err}
+	}
+	columns, row := make([][]float32, m.Cols), make([]float32, m.Cols)
+	for j := range columns {
+		columns[j] = make([]float32, m.Rows)
+	}
+	for i := range m.Rows {
+		m.Row(row, i)
+		for j, x := range row {
+			columns[j][i] = x
+		}
+	}
+	return columns, nil
+}
+
 // close unmaps everything.
 func (ld *loader) close() error {
 	var errs []error

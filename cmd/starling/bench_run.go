@@ -86,8 +86,17 @@ func (b *bench) run(ctx context.Context, t benchTest, repeat int) (samples []flo
 		if i > 0 {
 			samples = append(samples, float64(t.tokens())/took.Seconds())
 		}
+		back := t.Depth
 		for _, s := range seqs {
-			s.Truncate(t.Depth)
+			back = min(back, s.Truncate(t.Depth))
+		}
+		if back < t.Depth { // layers with a tail don't go back to where they were
+			for _, s := range seqs {
+				s.Truncate(0)
+			}
+			if err := b.deepen(ctx, seqs, t.Depth, dice); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return samples, nil
@@ -104,7 +113,7 @@ func (b *bench) deepen(ctx context.Context, seqs []runtime.Sequence, depth int, 
 			return err
 		}
 		for _, s := range seqs[1:] {
-			if err := s.ImportKV(l, 0, rows); err != nil {
+			if err := s.ImportKV(l, 0, depth, rows); err != nil {
 				return err
 			}
 		}

@@ -164,8 +164,9 @@ func (k *check) cache(context.Context) error {
 		if c.Windows != nil && c.Windows[l] > 0 {
 			growing, ring = 0, row*c.Windows[l]
 		}
-		if growing != want.Growing || ring != want.Ring || want.State != 0 {
-			return fmt.Errorf("cache of layer %d: %d elements a position and %d of a window, want %d and %d, and a state of %d", l, growing, ring, want.Growing, want.Ring, want.State)
+		if growing != want.Growing || ring != want.Ring || c.Cache[l].State != want.State {
+			return fmt.Errorf("cache of layer %d: %d elements a position, %d of a window and %d of a state, want %d, %d and %d",
+				l, growing, ring, c.Cache[l].State, want.Growing, want.Ring, want.State)
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/starling-swarm/starling/kernels"
 	"github.com/starling-swarm/starling/runtime/gguf"
@@ -18,9 +19,10 @@ import (
 // tokenizer is that of FakeTokenizer. It has 2 KV heads of 32 elements; with matrices of K types 8 query heads, width 256
 // and 256 hidden elements, otherwise 4, 64 and 96. Of Gemma's layers, every second has a window of 5 positions. DeepSeek's
 // have latents of queries and of keys and values, the first is dense, and experts are in two groups of which one is used. GLM's
-// are as in the Air models, with biases and without norms of heads; the first is dense.
+// are as in the Air models, with biases and without norms of heads; the first is dense. Of Qwen 3.5's
+// every second is a gated delta net of 2 key heads, and half of a head is rotated in the others.
 type TinyModel struct {
-	Arch   string // general.architecture: "llama", which "" stands for, "qwen2", "qwen3", "qwen3moe" (4 experts, 2 used), "gemma3", "deepseek2" or "glm4moe"
+	Arch   string // general.architecture: "llama", which "" stands for, "qwen2", "qwen3", "qwen3moe" (4 experts, 2 used), "gemma3", "deepseek2", "glm4moe", "qwen35" or "qwen35moe"
 	Seed   uint64
 	Layers int          // 0: 3
 	Type   kernels.Type // of all matrices
@@ -80,6 +82,22 @@ func (t TinyModel) Write(path string) error {
 		meta = append(meta, pair{"gemma3.attention.sliding_window", gguf.ValueOf(uint32(5))},
 			pair{"gemma3.attention.sliding_window_pattern", gguf.ValueOf(uint32(2))},
 			pair{"gemma3.rope.scaling.type", gguf.ValueOf("linear")}, pair{"gemma3.rope.scaling.factor", gguf.ValueOf(float32(8))})
+	}
+	recurrent := func(l int) bool { return strings.HasPrefix(arch, "qwen35") && l%2 == 0 }
+	if strings.HasPrefix(arch, "qwen35") {
+		for _, n := range []struct {
+			key   string
+			value int
+		}{
+			{"ssm.conv_kernel", 4}, {"ssm.state_size", headDim}, {"ssm.group_count", 2}, {"ssm.time_step_rank", heads}, {"ssm.inner_size", heads * headDim},
+			{"full_attention_interval", 2}, {"rope.dimension_count", headDim / 2},
+		} {
+			meta = append(meta, pair{arch + "." + n.key, gguf.ValueOf(uint32(n.value))})
+		}
+	}
+	if arch == "qwen35moe" {
+		meta = append(meta, pair{"qwen35moe.expert_count", gguf.ValueOf(uint32(experts))}, pair{"qwen35moe.expert_used_count", gguf.ValueOf(uint32(2))},
+			pair{"qwen35moe.expert_feed_forward_length", gguf.ValueOf(uint32(ffn))}, pair{"qwen35moe.expert_shared_feed_forward_length", gguf.ValueOf(uint32(ffn))})
 	}
 	const rank, qRank, nope, rope, value = 256, 256, 32, 16, 32 // of latent attention
 	if arch == "deepseek2" {
@@ -172,24 +190,43 @@ func (t TinyModel) Write(path string) error {
 			several(blk("attn_k_b"), short, rank, nope, heads)
 			several(blk("attn_v_b"), t.Type, value, rank, heads)
 			matrix(blk("attn_output"), width, heads*value)
+		} else if recurrent(l) {
+			matrix(blk("attn_qkv"), (4+heads)*headDim, width)
+			matrix(blk("attn_gate"), heads*headDim, width)
+			several(blk("ssm_alpha"), kernels.F32, heads, width, 1)
+			several(blk("ssm_beta"), kernels.F32, heads, width, 1)
+			several(blk("ssm_conv1d"), kernels.F32, (4+heads)*headDim, 4, 1)
+			vector(fmt.Sprintf("blk.%d.ssm_a", l), heads, -1)
+			vector(fmt.Sprintf("blk.%d.ssm_dt.bias", l), heads, 0)
+			vector(blk("ssm_norm"), headDim, 0.5)
+			matrix(blk("ssm_out"), width, heads*headDim)
 		} else {
-			matrix(blk("attn_q"), heads*headDim, width)
+			queries := heads * headDim
+			if strings.HasPrefix(arch, "qwen35") { // and gates
+				queries *= 2
+			}
+			matrix(blk("attn_q"), queries, width)
 			matrix(blk("attn_k"), kvHeads*headDim, width)
 			matrix(blk("attn_v"), kvHeads*headDim, width)
 			matrix(blk("attn_output"), width, heads*headDim)
 		}
-		if arch == "glm4moe" {
+		if arch == "glm4moe" || strings.HasPrefix(arch, "qwen35") {
 			norm(blk("post_attention_norm"))
 		} else {
 			norm(blk("ffn_norm"))
 		}
 		if shares && l > 0 {
 			vector(fmt.Sprintf("blk.%d.exp_probs_b.bias", l), experts, -0.5)
+		}
+		if arch == "qwen35moe" {
+			vector(blk("ffn_gate_inp_shexp"), width, -0.5)
+		}
+		if arch == "qwen35moe" || shares && l > 0 {
 			matrix(blk("ffn_gate_shexp"), ffn, width)
 			matrix(blk("ffn_up_shexp"), ffn, width)
 			matrix(blk("ffn_down_shexp"), width, ffn)
 		}
-		if arch == "qwen3moe" || shares && l > 0 {
+		if arch == "qwen3moe" || arch == "qwen35moe" || shares && l > 0 {
 			matrix(blk("ffn_gate_inp"), experts, width)
 			if t.Fused {
 				fused(blk("ffn_gate_up_exps"), ffn, width)
@@ -208,6 +245,11 @@ func (t TinyModel) Write(path string) error {
 			vector(fmt.Sprintf("blk.%d.attn_q.bias", l), heads*headDim, -0.5)
 			vector(fmt.Sprintf("blk.%d.attn_k.bias", l), kvHeads*headDim, -0.5)
 			vector(fmt.Sprintf("blk.%d.attn_v.bias", l), kvHeads*headDim, -0.5)
+		case "qwen35", "qwen35moe":
+			if !recurrent(l) {
+				vector(blk("attn_q_norm"), headDim, 0.5)
+				vector(blk("attn_k_norm"), headDim, 0.5)
+			}
 		case "qwen3", "qwen3moe":
 			vector(blk("attn_q_norm"), headDim, 0.5)
 			vector(blk("attn_k_norm"), headDim, 0.5)

@@ -36,6 +36,9 @@ func (s *sequence) RowBytes(layer int) int {
 	return s.rowBytes()
 }
 
+// TailBytes is nothing: the toy's layers look at all rows.
+func (s *sequence) TailBytes(int) int { return 0 }
+
 func (s *sequence) Len(layer int) int {
 	if !s.layers.Contains(layer) {
 		return 0
@@ -53,13 +56,14 @@ func (s *sequence) lenLocked(layer int) int {
 	return len(s.rows[layer-s.layers.First]) / s.rowBytes()
 }
 
-func (s *sequence) Truncate(n int) {
+func (s *sequence) Truncate(n int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.claimed {
 		s.idle.Wait()
 	}
 	s.cutLocked(s.layers, n)
+	return max(n, 0)
 }
 
 func (s *sequence) cutLocked(r runtime.Range, n int) {
@@ -148,12 +152,12 @@ func (s *sequence) ExportKV(dst []byte, layer, first, last int) ([]byte, error) 
 	return append(dst, s.rows[layer-s.layers.First][first*s.rowBytes():last*s.rowBytes()]...), nil
 }
 
-func (s *sequence) ImportKV(layer, first int, rows []byte) error {
+func (s *sequence) ImportKV(layer, first, n int, rows []byte) error {
 	if !s.layers.Contains(layer) {
 		return &runtime.LayerError{Layer: layer, Have: s.layers}
 	}
-	if len(rows)%s.rowBytes() != 0 {
-		return fmt.Errorf("runtimetest: %d bytes of KV for layer %d: not a multiple of %d, the bytes of a row", len(rows), layer, s.rowBytes())
+	if len(rows) != n*s.rowBytes() {
+		return fmt.Errorf("runtimetest: %d bytes of KV for %d positions of layer %d, whose rows have %d", len(rows), n, layer, s.rowBytes())
 	}
 	for i := 0; i < len(rows); i += s.exec.kv.Size() {
 		bad := binary.LittleEndian.Uint16(rows[i:])&0x7c00 == 0x7c00
@@ -169,7 +173,6 @@ func (s *sequence) ImportKV(layer, first int, rows []byte) error {
 	for s.claimed && s.running.Contains(layer) {
 		s.idle.Wait()
 	}
-	n := len(rows) / s.rowBytes()
 	switch held := s.lenLocked(layer); {
 	case s.closed:
 		return runtime.ErrClosed

@@ -39,7 +39,7 @@ func (s *suite) description() {
 	}
 	_, err := seq.ExportKV(nil, 0, 0, 0)
 	want[*runtime.LayerError](s, "ExportKV of layer 0 of [1, 2)", err)
-	want[*runtime.LayerError](s, "ImportKV of layer 2 of [1, 2)", seq.ImportKV(2, 0, nil))
+	want[*runtime.LayerError](s, "ImportKV of layer 2 of [1, 2)", seq.ImportKV(2, 0, 0, nil))
 }
 
 func (s *suite) chunks() {
@@ -188,11 +188,16 @@ func (s *suite) handOff() {
 		step := &runtime.Step{Seq: to, Layers: back, Start: at, N: n, Seam: first.Out, LogitRows: allRows(n), KeepHidden: true}
 		var wg sync.WaitGroup
 		for l := range cut {
-			wg.Go(func() { // a few rows at a time
-				for r := at; r < at+n; r += 33 {
-					rows, err := from.ExportKV(nil, l, r, min(r+33, at+n))
+			wg.Go(func() { // a few rows at a time, where no tail goes with them
+				piece := 33
+				if from.TailBytes(l) > 0 {
+					piece = n
+				}
+				for r := at; r < at+n; r += piece {
+					end := min(r+piece, at+n)
+					rows, err := from.ExportKV(nil, l, r, end)
 					if err == nil {
-						err = to.ImportKV(l, r, rows)
+						err = to.ImportKV(l, r, end-r, rows)
 					}
 					if err != nil {
 						s.Errorf("hand-off of layer %d, row %d: %v", l, r, err)
@@ -224,10 +229,22 @@ func (s *suite) truncate() {
 	if got := seq.Len(0); got != 260 {
 		s.Errorf("Truncate beyond the end left %d rows of 260", got)
 	}
-	seq.Truncate(10)
+	at := seq.Truncate(10)
+	if held := seq.Len(0); at > 10 || held != at {
+		s.Fatalf("Truncate(10) went to %d and left %d rows", at, held)
+	}
+	for l := range s.cfg.Layers {
+		if seq.TailBytes(l) == 0 {
+			continue
+		}
+		if at != 0 {
+			s.Errorf("Truncate(10) of 260 positions at once went to %d, where layer %d keeps no tail", at, l)
+		}
+		break
+	}
 	var o outcome
-	o.hidden, o.logits = ref.hidden[:10*s.cfg.Width:10*s.cfg.Width], ref.logits[:10:10]
-	step := &runtime.Step{Seq: seq, Layers: s.all, Start: 10, N: 260, Tokens: tokens[10:], LogitRows: allRows(260), KeepHidden: true}
+	o.hidden, o.logits = ref.hidden[:at*s.cfg.Width:at*s.cfg.Width], ref.logits[:at:at]
+	step := &runtime.Step{Seq: seq, Layers: s.all, Start: at, N: 270 - at, Tokens: tokens[at:], LogitRows: allRows(270 - at), KeepHidden: true}
 	s.run(s.whole, step)
 	o.add(step)
 	s.addKV(&o, seq, s.all)

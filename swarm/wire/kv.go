@@ -1,7 +1,8 @@
 package wire
 
-// KVSlice carries part of the cache rows that one layer made for one chunk.
-// The rows of a chunk, canonical as runtime exports them, are Total bytes;
+// KVSlice carries part of the cache that one layer made for one chunk: its rows,
+// canonical as runtime exports them, and behind them the layer's tail after the
+// chunk, where it has one. Both are Total bytes;
 // slices come in order and at most MaxSlice bytes each, so that a seam never
 // waits long behind them.
 type KVSlice struct {
@@ -10,7 +11,7 @@ type KVSlice struct {
 	Start  uint32 // first position of the chunk
 	Count  uint32 // positions of the chunk
 	Prefix Prefix // as announced with the chunk
-	Total  uint32 // bytes of all Count rows
+	Total  uint32 // bytes of all Count rows and the tail
 	Offset uint32 // of Rows among them
 	Rows   []byte
 }
@@ -38,7 +39,7 @@ func (m *KVSlice) decode(d *Decoder) {
 	m.Total = d.U32()
 	m.Offset = d.U32()
 	m.Rows = d.Rest()
-	if n := uint64(len(m.Rows)); n == 0 || n > MaxSlice || uint64(m.Offset)+n > uint64(m.Total) || m.Count == 0 || m.Total%m.Count != 0 {
+	if n := uint64(len(m.Rows)); n == 0 || n > MaxSlice || uint64(m.Offset)+n > uint64(m.Total) || m.Count == 0 {
 		d.Fail("KV slice of %d bytes at %d of %d, %d rows", n, m.Offset, m.Total, m.Count)
 	}
 }
