@@ -33,6 +33,7 @@ type Card struct {
 	Cuts []int `json:"cuts"`
 
 	KVBytesPerToken   []int64 `json:"kv_bytes_per_token"`   // per layer, f16 keys and values
+	TailBytes         []int64 `json:"tail_bytes"`           // per layer, f32: what every token changes in place; 0: the cache is append-only
 	SeamBytesPerToken int64   `json:"seam_bytes_per_token"` // f32 residual stream
 
 	TotalBytes int64     `json:"total_bytes"` // all parts
@@ -92,6 +93,7 @@ func (c *Card) readMetadata(f *gguf.File, tensors int) error {
 	}
 	heads := r.perLayer(arch+".attention.head_count", blocks, nil)
 	kvHeads := r.perLayer(arch+".attention.head_count_kv", blocks, heads)
+	tail, recurrent := r.recurrent(arch, c.Layers)
 	latent := r.uintOr(arch+".attention.kv_lora_rank", 0)
 	for i := range c.Layers {
 		headDim := uint64(0)
@@ -106,6 +108,12 @@ func (c *Card) readMetadata(f *gguf.File, tensors int) error {
 		elems := kvHeads[i] * (k + v)
 		if latent > 0 { // one latent for all heads, and the rotated part of a key
 			elems = latent + r.uintOr(arch+".rope.dimension_count", 0)
+		}
+		if recurrent[i] { // a state in place of rows
+			elems = 0
+			c.TailBytes = append(c.TailBytes, tail)
+		} else {
+			c.TailBytes = append(c.TailBytes, 0)
 		}
 		if elems > 1<<37 {
 			r.fail(fmt.Errorf("%s: layer %d would keep %d elements a token: the metadata are damaged", f.Path, i, elems))
@@ -122,6 +130,31 @@ func (c *Card) readMetadata(f *gguf.File, tensors int) error {
 		c.Vocab = int(min(r.uintOr(arch+".vocab_size", 0), 1<<30))
 	}
 	return r.err
+}
+
+// recurrent returns which layers have a gated delta net, and what its state takes in bytes: the last inputs of a convolution
+// over queries, keys and values, and a matrix for each value head.
+func (r *reader) recurrent(arch string, layers int) (tail int64, which []bool) {
+	which = make([]bool, layers)
+	inner := r.uintOr(arch+".ssm.inner_size", 0)
+	if inner == 0 {
+		return 0, which
+	}
+	kernel, keys, dim := r.uintOr(arch+".ssm.conv_kernel", 1), r.uintOr(arch+".ssm.group_count", 0), r.uintOr(arch+".ssm.state_size", 0)
+	if inner > 1<<20 || kernel < 1 || kernel > 1<<10 || keys > 1<<16 || dim > 1<<16 {
+		r.fail(fmt.Errorf("%s: %s.ssm: a state of %d heads of %d and a convolution over %d positions of %d: the metadata are damaged", r.f.Path, arch, keys, dim, kernel, inner))
+		return 0, which
+	}
+	tail = 4 * int64((kernel-1)*(2*keys*dim+inner)+inner*dim)
+	if said, err := r.f.Bools(arch + ".attention.recurrent_layers"); err == nil && len(said) >= layers {
+		copy(which, said)
+		return tail, which
+	}
+	interval := int(max(min(r.uintOr(arch+".full_attention_interval", 4), uint64(layers)+1), 1))
+	for i := range which {
+		which[i] = i%interval != interval-1
+	}
+	return tail, which
 }
 
 // readTensors fills what the tensor tables tell.

@@ -102,6 +102,26 @@ func TestCardMeta(t *testing.T) {
 	}
 }
 
+// A model with gated delta nets has rows in some layers and a state in the others, as its engine counts them.
+func TestCardTails(t *testing.T) {
+	path := filepath.Join("..", "..", "shared", "golden", "qwen3_5_moe", "model.gguf")
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("needs %s, which is not here", path)
+	}
+	set, err := gguf.OpenSet(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := NewCard(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const rows, state = 2 * 128, 4 * 4864 // elements from expected.json
+	if !reflect.DeepEqual(c.KVBytesPerToken, []int64{0, 0, 0, rows, 0, 0, 0, rows}) || !reflect.DeepEqual(c.TailBytes, []int64{state, state, state, 0, state, state, state, 0}) {
+		t.Errorf("%v bytes a token, tails of %v", c.KVBytesPerToken, c.TailBytes)
+	}
+}
+
 // A range's pieces have at most 3 % or one piece per run end more than the bytes it needs.
 func TestOverfetchSmolLM2(t *testing.T) {
 	set, err := gguf.OpenSet(smolLM2(t))

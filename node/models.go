@@ -328,6 +328,6 @@ func (n *Node) offer() {
 // planModel returns what the planner needs to know of a model.
 func planModel(c *artifacts.Card) route.Model {
 	return route.Model{Layers: c.Layers, LayerWeightBytes: c.LayerBytes, HeadBytes: c.HeadBytes, EmbedBytes: c.EmbedBytes,
-		LayerFlops: c.LayerFlops, HeadFlops: c.HeadFlops, KVBytesPerToken: c.KVBytesPerToken, SeamBytes: c.SeamBytesPerToken,
+		LayerFlops: c.LayerFlops, HeadFlops: c.HeadFlops, KVBytesPerToken: c.KVBytesPerToken, TailBytes: c.TailBytes, SeamBytes: c.SeamBytesPerToken,
 		Cuts: c.Cuts, Context: c.Context}
 }

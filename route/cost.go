@@ -80,12 +80,13 @@ func (in *instance) waitTime(s *setting, p, a, b int, compute float64) float64 {
 	return (compute + s.chunk*rows/in.net.rate[p][s.dec] + in.net.rtt[p][s.dec]) / 2
 }
 
-// rowBytes returns the cache bytes per token that the owner of [a, b) sends: 0 where none are handed over.
+// rowBytes returns the cache bytes per token that the owner of [a, b) sends, its tails spread over a chunk's tokens: 0 where
+// none are handed over.
 func (in *instance) rowBytes(s *setting, a, b int) float64 {
 	if !s.kv {
 		return 0
 	}
-	return in.kv[b] - in.kv[a]
+	return in.kv[b] - in.kv[a] + (in.tail[b]-in.tail[a])/s.chunk
 }
 
 // hopTime returns seconds from p to n for one chunk's seam: H.

@@ -16,7 +16,7 @@ type instance struct {
 	net    network
 
 	// Prefix sums: the entry at position x is the sum over layers before x.
-	flops, weight, kv []float64
+	flops, weight, kv, tail []float64
 
 	tokens  float64 // prompt + new: what cache memory must hold
 	context float64 // cached positions an average decoded token reads
@@ -35,6 +35,7 @@ func newInstance(m Model, peers []Peer, links []Link, r Request) *instance {
 		flops:   make([]float64, m.Layers+1),
 		weight:  make([]float64, m.Layers+1),
 		kv:      make([]float64, m.Layers+1),
+		tail:    make([]float64, m.Layers+1),
 		tokens:  float64(r.PromptTokens) + float64(r.NewTokens),
 		context: float64(r.PromptTokens) + float64(r.NewTokens)/2,
 		steps:   float64(max(r.NewTokens-1, 0)),
@@ -43,6 +44,10 @@ func newInstance(m Model, peers []Peer, links []Link, r Request) *instance {
 		in.flops[i+1] = in.flops[i] + m.LayerFlops[i]
 		in.weight[i+1] = in.weight[i] + float64(m.LayerWeightBytes[i])
 		in.kv[i+1] = in.kv[i] + float64(m.KVBytesPerToken[i])
+		in.tail[i+1] = in.tail[i]
+		if len(m.TailBytes) > 0 {
+			in.tail[i+1] += float64(m.TailBytes[i])
+		}
 	}
 	in.peers, in.times = distinct(peers)
 	in.barred, in.guessed = make([]string, len(in.peers)), make([]string, len(in.peers))
@@ -92,9 +97,12 @@ func (in *instance) bar(p *Peer) string {
 	return "holds no layers of this model"
 }
 
+// heldTails is how many positions of a layer's tail a session holds: the newest and the one before.
+const heldTails = 2
+
 // fits reports whether p can reserve the cache of layers [a, b) for the whole session.
 func (in *instance) fits(p *Peer, a, b int) bool {
-	return (in.kv[b]-in.kv[a])*in.tokens <= float64(p.KVFreeBytes)
+	return (in.kv[b]-in.kv[a])*in.tokens+heldTails*(in.tail[b]-in.tail[a]) <= float64(p.KVFreeBytes)
 }
 
 // index returns the index of a peer by name, or −1.

@@ -21,6 +21,9 @@ type Model struct {
 	HeadFlops float64 `json:"head_flops"`
 	// KVBytesPerToken is what one token adds to each layer's cache, in bytes. Length Layers.
 	KVBytesPerToken []int64 `json:"kv_bytes_per_token"`
+	// TailBytes is what each layer's cache has beside that, whatever the tokens: every token changes it, so it goes to the
+	// decoder anew with every chunk. Length Layers, or 0 where every layer's cache is append-only.
+	TailBytes []int64 `json:"tail_bytes,omitempty"`
 	// SeamBytes is one token's hidden state between two layers, in bytes.
 	SeamBytes int64 `json:"seam_bytes"`
 	// Cuts are the layer indexes before which the model may be cut, ascending, without 0 and Layers.
@@ -58,7 +61,10 @@ func (m *Model) check() error {
 			return bad("%d %s for %d layers", f.n, f.name, m.Layers)
 		}
 	}
-	for _, b := range slices.Concat(m.LayerWeightBytes, []int64{m.HeadBytes, m.EmbedBytes}) {
+	if n := len(m.TailBytes); n != 0 && n != m.Layers {
+		return bad("%d tails for %d layers", n, m.Layers)
+	}
+	for _, b := range slices.Concat(m.TailBytes, m.LayerWeightBytes, []int64{m.HeadBytes, m.EmbedBytes}) {
 		if b < 0 || b > maxBytes {
 			return bad("a size of %d bytes; 0 to %d are possible", b, int64(maxBytes))
 		}
