@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Makes a model of each weight type but F32 for compare.sh, all of whose matrices have that type: Q8_0, Q5_0, Q5_1, Q4_0, F16 and
-# BF16 from SmolLM2, a Q4_1 file, and Q4_K, Q5_K and Q6_K, which need rows of whole blocks of 256, from a made-up llama with
-# rows of 1024 and 2816. For Q4_1 SmolLM2 stays as it is, with its embedding table of Q8_0. They are for speed: what is
-# requantised says less than SmolLM2, and the made-up llama nothing.
+# Makes a model of each weight type for compare.sh but F32 and those that need an importance matrix, all of whose matrices
+# have that type: Q8_0, Q5_0, Q5_1, Q4_0, F16 and BF16 from SmolLM2, a Q4_1 file, and K types, IQ4_NL, IQ4_XS and MXFP4 from
+# a made-up llama with rows of 1024 and 2816, whole blocks of 256. For Q4_1 SmolLM2 stays as it is, with its embedding table
+# of Q8_0. They are for speed: what is requantised says less than SmolLM2, and the made-up llama nothing.
 #   bench/types.sh PEERS SMOLLM2.gguf
 # Writes PEERS/types/*.gguf. Then: bench/compare.sh --peers PEERS --models "$(ls -m PEERS/types/*.gguf | tr -d ' \n')"
 set -euo pipefail
@@ -12,10 +12,10 @@ small=$(realpath "$2")
 mkdir -p "$peers/types"
 
 # quantise makes OUT of FROM unless it is there.
-quantise() { # FROM OUT TYPE
+quantise() { # FROM OUT TYPE [FLAG]...
 	local log=${2%.gguf}.log
 	[ ! -f "$2" ] || return 0
-	if ! "$peers/build-llama/bin/llama-quantize" --allow-requantize --pure "$1" "$2.part" "$3" > "$log" 2>&1; then
+	if ! "$peers/build-llama/bin/llama-quantize" --allow-requantize --pure "${@:4}" "$1" "$2.part" "$3" > "$log" 2>&1; then
 		echo "types: llama-quantize $3; the end of $log:" >&2
 		tail -n 15 "$log" >&2
 		exit 1
@@ -32,6 +32,8 @@ if [ ! -f "$wide" ]; then
 	python3 "$(dirname "$0")/synth.py" "$small" "$wide.part"
 	mv "$wide.part" "$wide"
 fi
-for type in Q4_K Q5_K Q6_K; do
+for type in Q2_K Q3_K_S Q4_K Q5_K Q6_K IQ4_NL IQ4_XS; do
 	quantise "$wide" "$peers/types/synth-llama-${type,,}.gguf" "$type"
 done
+quantise "$wide" "$peers/types/synth-llama-mxfp4.gguf" Q4_0 --tensor-type attn=mxfp4 --tensor-type ffn=mxfp4 \
+	--output-tensor-type mxfp4 --token-embedding-type mxfp4

@@ -35,8 +35,6 @@ func MatMul(dst []float32, stride int, w *Matrix, a *Activations, first, last in
 	switch {
 	case a.form == Dense:
 		matMulDense(dst, stride, w, a, first, last, s)
-	case a.inRecords && active.group[w.Type] == nil:
-		matMulQuantised(dst, stride, w, a.fromRecords(), first, last)
 	case a.inRecords:
 		matMulGroups(dst, stride, w, a, first, last, s)
 	default:

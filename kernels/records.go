@@ -1,10 +1,6 @@
 package kernels
 
-import (
-	"encoding/binary"
-	"math"
-	"unsafe"
-)
+import "unsafe"
 
 // Assembly kernels read quantised activations as records, one for each row and superblock of 256 columns (the last one
 // may be shorter), in the order [superblock][row]. All numbers are little endian.
@@ -53,27 +49,4 @@ func (a *Activations) quantiseRecords(r int, x []float32) int {
 		return CheckFinite(x)
 	}
 	return -1
-}
-
-// fromRecords returns activations in records as blocks, for weights of a type that the variant has no kernel for.
-func (a *Activations) fromRecords() *Activations {
-	b := &Activations{rows: a.rows, cols: a.cols, form: a.form, blocks: make([]actBlock, a.rows*(a.cols/32))}
-	size := a.form.record()
-	for i := range b.blocks {
-		r, block := i/(a.cols/32), i%(a.cols/32)
-		rec, p := a.records[(block/8*a.rows+r)*size:][:size], &b.blocks[i]
-		var q [32]int64
-		for k := range q {
-			q[k] = int64(int8(rec[block%8*32+k]))
-			p.sum += int32(q[k])
-		}
-		p.pack(&q)
-		d := record256D
-		if a.form == Q8x32 {
-			d = record32D + block%8*4
-		}
-		p.d = math.Float32frombits(binary.LittleEndian.Uint32(rec[d:]))
-		p.dsum = float32(p.d * float32(p.sum))
-	}
-	return b
 }

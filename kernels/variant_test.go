@@ -49,6 +49,17 @@ func TestVariants(t *testing.T) {
 	}
 }
 
+// TestVariantTypes looks for a product with every quantised type in every variant that has products.
+func TestVariantTypes(t *testing.T) {
+	eachVariant(t, func(t *testing.T) {
+		for _, typ := range allTypes {
+			if active.variant != Generic && typ.Form() != Dense && active.group[typ] == nil {
+				t.Errorf("no product with %v", typ)
+			}
+		}
+	})
+}
+
 // TestUnproven gives an unproven variant wrong products: it must not be chosen, nor used if the environment asks for it.
 // With right ones it must be.
 func TestUnproven(t *testing.T) {
