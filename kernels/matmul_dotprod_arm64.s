@@ -6382,6 +6382,942 @@ TEXT ·groupQ2_KDotProd(SB), NOSPLIT, $0-8
 super137:
 	CMP $0, R4
 	BLE done139
+	MOVD groupArgs_rows(R0), R5
+	CMP $2, R5
+	BGT more140
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	MOVD $matmul_dotprod_extend0<>(SB), R19
+	WORD $0x3dc00278 // ldr q24, [x19, #0]
+	MOVD $matmul_dotprod_extend1<>(SB), R19
+	WORD $0x3dc00279 // ldr q25, [x19, #0]
+	MOVD $matmul_dotprod_extend2<>(SB), R19
+	WORD $0x3dc0027a // ldr q26, [x19, #0]
+	MOVD $matmul_dotprod_extend3<>(SB), R19
+	WORD $0x3dc0027b // ldr q27, [x19, #0]
+	MOVD $matmul_dotprod_words0<>(SB), R19
+	WORD $0x3dc00274 // ldr q20, [x19, #0]
+	MOVD $matmul_dotprod_words1<>(SB), R19
+	WORD $0x3dc00275 // ldr q21, [x19, #0]
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d840045 // str q5, [x2, #4096]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d841045 // str q5, [x2, #4160]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d842045 // str q5, [x2, #4224]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d843045 // str q5, [x2, #4288]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d860045 // str q5, [x2, #6144]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d860445 // str q5, [x2, #6160]
+	WORD $0x3dc01020 // ldr q0, [x1, #64]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d844045 // str q5, [x2, #4352]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d845045 // str q5, [x2, #4416]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d846045 // str q5, [x2, #4480]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d847045 // str q5, [x2, #4544]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d860845 // str q5, [x2, #6176]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d860c45 // str q5, [x2, #6192]
+	WORD $0x3dc02020 // ldr q0, [x1, #128]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d848045 // str q5, [x2, #4608]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d849045 // str q5, [x2, #4672]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d84a045 // str q5, [x2, #4736]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d84b045 // str q5, [x2, #4800]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d861045 // str q5, [x2, #6208]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d861445 // str q5, [x2, #6224]
+	WORD $0x3dc03020 // ldr q0, [x1, #192]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d84c045 // str q5, [x2, #4864]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d84d045 // str q5, [x2, #4928]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d84e045 // str q5, [x2, #4992]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d84f045 // str q5, [x2, #5056]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d861845 // str q5, [x2, #6240]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d861c45 // str q5, [x2, #6256]
+	WORD $0x3dc00420 // ldr q0, [x1, #16]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d840445 // str q5, [x2, #4112]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d841445 // str q5, [x2, #4176]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d842445 // str q5, [x2, #4240]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d843445 // str q5, [x2, #4304]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d862045 // str q5, [x2, #6272]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d862445 // str q5, [x2, #6288]
+	WORD $0x3dc01420 // ldr q0, [x1, #80]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d844445 // str q5, [x2, #4368]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d845445 // str q5, [x2, #4432]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d846445 // str q5, [x2, #4496]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d847445 // str q5, [x2, #4560]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d862845 // str q5, [x2, #6304]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d862c45 // str q5, [x2, #6320]
+	WORD $0x3dc02420 // ldr q0, [x1, #144]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d848445 // str q5, [x2, #4624]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d849445 // str q5, [x2, #4688]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d84a445 // str q5, [x2, #4752]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d84b445 // str q5, [x2, #4816]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d863045 // str q5, [x2, #6336]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d863445 // str q5, [x2, #6352]
+	WORD $0x3dc03420 // ldr q0, [x1, #208]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d84c445 // str q5, [x2, #4880]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d84d445 // str q5, [x2, #4944]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d84e445 // str q5, [x2, #5008]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d84f445 // str q5, [x2, #5072]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d863845 // str q5, [x2, #6368]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d863c45 // str q5, [x2, #6384]
+	WORD $0x3dc00820 // ldr q0, [x1, #32]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d840845 // str q5, [x2, #4128]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d841845 // str q5, [x2, #4192]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d842845 // str q5, [x2, #4256]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d843845 // str q5, [x2, #4320]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d864045 // str q5, [x2, #6400]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d864445 // str q5, [x2, #6416]
+	WORD $0x3dc01820 // ldr q0, [x1, #96]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d844845 // str q5, [x2, #4384]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d845845 // str q5, [x2, #4448]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d846845 // str q5, [x2, #4512]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d847845 // str q5, [x2, #4576]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d864845 // str q5, [x2, #6432]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d864c45 // str q5, [x2, #6448]
+	WORD $0x3dc02820 // ldr q0, [x1, #160]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d848845 // str q5, [x2, #4640]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d849845 // str q5, [x2, #4704]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d84a845 // str q5, [x2, #4768]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d84b845 // str q5, [x2, #4832]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d865045 // str q5, [x2, #6464]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d865445 // str q5, [x2, #6480]
+	WORD $0x3dc03820 // ldr q0, [x1, #224]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d84c845 // str q5, [x2, #4896]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d84d845 // str q5, [x2, #4960]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d84e845 // str q5, [x2, #5024]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d84f845 // str q5, [x2, #5088]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d865845 // str q5, [x2, #6496]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d865c45 // str q5, [x2, #6512]
+	WORD $0x3dc00c20 // ldr q0, [x1, #48]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d840c45 // str q5, [x2, #4144]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d841c45 // str q5, [x2, #4208]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d842c45 // str q5, [x2, #4272]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d843c45 // str q5, [x2, #4336]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d866045 // str q5, [x2, #6528]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d866445 // str q5, [x2, #6544]
+	WORD $0x3dc01c20 // ldr q0, [x1, #112]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d844c45 // str q5, [x2, #4400]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d845c45 // str q5, [x2, #4464]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d846c45 // str q5, [x2, #4528]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d847c45 // str q5, [x2, #4592]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d866845 // str q5, [x2, #6560]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d866c45 // str q5, [x2, #6576]
+	WORD $0x3dc02c20 // ldr q0, [x1, #176]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d848c45 // str q5, [x2, #4656]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d849c45 // str q5, [x2, #4720]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d84ac45 // str q5, [x2, #4784]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d84bc45 // str q5, [x2, #4848]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d867045 // str q5, [x2, #6592]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d867445 // str q5, [x2, #6608]
+	WORD $0x3dc03c20 // ldr q0, [x1, #240]
+	WORD $0x6f0c0401 // ushr v1.16b, v0.16b, #4
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4e180005 // tbl v5.16b, {v0.16b}, v24.16b
+	WORD $0x3d84cc45 // str q5, [x2, #4912]
+	WORD $0x4e190005 // tbl v5.16b, {v0.16b}, v25.16b
+	WORD $0x3d84dc45 // str q5, [x2, #4976]
+	WORD $0x4e1a0005 // tbl v5.16b, {v0.16b}, v26.16b
+	WORD $0x3d84ec45 // str q5, [x2, #5040]
+	WORD $0x4e1b0005 // tbl v5.16b, {v0.16b}, v27.16b
+	WORD $0x3d84fc45 // str q5, [x2, #5104]
+	WORD $0x4e140025 // tbl v5.16b, {v1.16b}, v20.16b
+	WORD $0x3d867845 // str q5, [x2, #6624]
+	WORD $0x4e150025 // tbl v5.16b, {v1.16b}, v21.16b
+	WORD $0x3d867c45 // str q5, [x2, #6640]
+	WORD $0x3dc14020 // ldr q0, [x1, #1280]
+	WORD $0x3dc14421 // ldr q1, [x1, #1296]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x0e217843 // fcvtl v3.4s, v2.4h
+	WORD $0x4e217844 // fcvtl2 v4.4s, v2.8h
+	WORD $0x3d868043 // str q3, [x2, #6656]
+	WORD $0x3d868444 // str q4, [x2, #6672]
+	WORD $0x4e415802 // uzp2 v2.8h, v0.8h, v1.8h
+	WORD $0x0e217843 // fcvtl v3.4s, v2.4h
+	WORD $0x4e217844 // fcvtl2 v4.4s, v2.8h
+	WORD $0x3d869043 // str q3, [x2, #6720]
+	WORD $0x3d869444 // str q4, [x2, #6736]
+	WORD $0x3dc14820 // ldr q0, [x1, #1312]
+	WORD $0x3dc14c21 // ldr q1, [x1, #1328]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x0e217843 // fcvtl v3.4s, v2.4h
+	WORD $0x4e217844 // fcvtl2 v4.4s, v2.8h
+	WORD $0x3d868843 // str q3, [x2, #6688]
+	WORD $0x3d868c44 // str q4, [x2, #6704]
+	WORD $0x4e415802 // uzp2 v2.8h, v0.8h, v1.8h
+	WORD $0x0e217843 // fcvtl v3.4s, v2.4h
+	WORD $0x4e217844 // fcvtl2 v4.4s, v2.8h
+	WORD $0x3d869843 // str q3, [x2, #6752]
+	WORD $0x3d869c44 // str q4, [x2, #6768]
+	ADD $0, R1, R20
+	ADD $1344, R1
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	CMP $2, R5
+	BNE rowsNext141
+	// 2 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $4, R24
+pass142:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e47f // movi v31.16b, #3
+	WORD $0x4f07e79e // movi v30.16b, #252
+	ADD $256, R21, R8
+	MOVD $2, R13
+block143:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00941 // ldr q1, [x10, #32]
+	WORD $0x3dc01142 // ldr q2, [x10, #64]
+	WORD $0x3dc01943 // ldr q3, [x10, #96]
+	WORD $0x3dc05144 // ldr q4, [x10, #320]
+	WORD $0x3dc05945 // ldr q5, [x10, #352]
+	WORD $0x3dc06146 // ldr q6, [x10, #384]
+	WORD $0x3dc06947 // ldr q7, [x10, #416]
+	PRFM 8192(R8), PLDL1KEEP
+	WORD $0x3dc00112 // ldr q18, [x8, #0]
+	WORD $0x4e3f1e56 // and v22.16b, v18.16b, v31.16b
+	WORD $0x6f0e0657 // ushr v23.16b, v18.16b, #2
+	WORD $0x4e3f1ef7 // and v23.16b, v23.16b, v31.16b
+	WORD $0x6f0c0658 // ushr v24.16b, v18.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x6f0a0659 // ushr v25.16b, v18.16b, #6
+	WORD $0x4e3f1f39 // and v25.16b, v25.16b, v31.16b
+	WORD $0x4f80e2c8 // sdot v8.4s, v22.16b, v0.4b[0]
+	WORD $0x4f81e2ea // sdot v10.4s, v23.16b, v1.4b[0]
+	WORD $0x4f82e30c // sdot v12.4s, v24.16b, v2.4b[0]
+	WORD $0x4f83e32e // sdot v14.4s, v25.16b, v3.4b[0]
+	WORD $0x4f84e2c9 // sdot v9.4s, v22.16b, v4.4b[0]
+	WORD $0x4f85e2eb // sdot v11.4s, v23.16b, v5.4b[0]
+	WORD $0x4f86e30d // sdot v13.4s, v24.16b, v6.4b[0]
+	WORD $0x4f87e32f // sdot v15.4s, v25.16b, v7.4b[0]
+	PRFM 8256(R8), PLDL1KEEP
+	WORD $0x3dc01112 // ldr q18, [x8, #64]
+	WORD $0x4e3f1e56 // and v22.16b, v18.16b, v31.16b
+	WORD $0x6f0e0657 // ushr v23.16b, v18.16b, #2
+	WORD $0x4e3f1ef7 // and v23.16b, v23.16b, v31.16b
+	WORD $0x6f0c0658 // ushr v24.16b, v18.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x6f0a0659 // ushr v25.16b, v18.16b, #6
+	WORD $0x4e3f1f39 // and v25.16b, v25.16b, v31.16b
+	WORD $0x4fa0e2c8 // sdot v8.4s, v22.16b, v0.4b[1]
+	WORD $0x4fa1e2ea // sdot v10.4s, v23.16b, v1.4b[1]
+	WORD $0x4fa2e30c // sdot v12.4s, v24.16b, v2.4b[1]
+	WORD $0x4fa3e32e // sdot v14.4s, v25.16b, v3.4b[1]
+	WORD $0x4fa4e2c9 // sdot v9.4s, v22.16b, v4.4b[1]
+	WORD $0x4fa5e2eb // sdot v11.4s, v23.16b, v5.4b[1]
+	WORD $0x4fa6e30d // sdot v13.4s, v24.16b, v6.4b[1]
+	WORD $0x4fa7e32f // sdot v15.4s, v25.16b, v7.4b[1]
+	PRFM 8320(R8), PLDL1KEEP
+	WORD $0x3dc02112 // ldr q18, [x8, #128]
+	WORD $0x4e3f1e56 // and v22.16b, v18.16b, v31.16b
+	WORD $0x6f0e0657 // ushr v23.16b, v18.16b, #2
+	WORD $0x4e3f1ef7 // and v23.16b, v23.16b, v31.16b
+	WORD $0x6f0c0658 // ushr v24.16b, v18.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x6f0a0659 // ushr v25.16b, v18.16b, #6
+	WORD $0x4e3f1f39 // and v25.16b, v25.16b, v31.16b
+	WORD $0x4f80eac8 // sdot v8.4s, v22.16b, v0.4b[2]
+	WORD $0x4f81eaea // sdot v10.4s, v23.16b, v1.4b[2]
+	WORD $0x4f82eb0c // sdot v12.4s, v24.16b, v2.4b[2]
+	WORD $0x4f83eb2e // sdot v14.4s, v25.16b, v3.4b[2]
+	WORD $0x4f84eac9 // sdot v9.4s, v22.16b, v4.4b[2]
+	WORD $0x4f85eaeb // sdot v11.4s, v23.16b, v5.4b[2]
+	WORD $0x4f86eb0d // sdot v13.4s, v24.16b, v6.4b[2]
+	WORD $0x4f87eb2f // sdot v15.4s, v25.16b, v7.4b[2]
+	PRFM 8384(R8), PLDL1KEEP
+	WORD $0x3dc03112 // ldr q18, [x8, #192]
+	WORD $0x4e3f1e56 // and v22.16b, v18.16b, v31.16b
+	WORD $0x6f0e0657 // ushr v23.16b, v18.16b, #2
+	WORD $0x4e3f1ef7 // and v23.16b, v23.16b, v31.16b
+	WORD $0x6f0c0658 // ushr v24.16b, v18.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x6f0a0659 // ushr v25.16b, v18.16b, #6
+	WORD $0x4e3f1f39 // and v25.16b, v25.16b, v31.16b
+	WORD $0x4fa0eac8 // sdot v8.4s, v22.16b, v0.4b[3]
+	WORD $0x4fa1eaea // sdot v10.4s, v23.16b, v1.4b[3]
+	WORD $0x4fa2eb0c // sdot v12.4s, v24.16b, v2.4b[3]
+	WORD $0x4fa3eb2e // sdot v14.4s, v25.16b, v3.4b[3]
+	WORD $0x4fa4eac9 // sdot v9.4s, v22.16b, v4.4b[3]
+	WORD $0x4fa5eaeb // sdot v11.4s, v23.16b, v5.4b[3]
+	WORD $0x4fa6eb0d // sdot v13.4s, v24.16b, v6.4b[3]
+	WORD $0x4fa7eb2f // sdot v15.4s, v25.16b, v7.4b[3]
+	WORD $0x3dc40172 // ldr q18, [x11, #4096]
+	WORD $0x4eb29510 // mla v16.4s, v8.4s, v18.4s
+	WORD $0x4eb29531 // mla v17.4s, v9.4s, v18.4s
+	WORD $0x3dc42172 // ldr q18, [x11, #4224]
+	WORD $0x4eb29550 // mla v16.4s, v10.4s, v18.4s
+	WORD $0x4eb29571 // mla v17.4s, v11.4s, v18.4s
+	WORD $0x3dc44172 // ldr q18, [x11, #4352]
+	WORD $0x4eb29590 // mla v16.4s, v12.4s, v18.4s
+	WORD $0x4eb295b1 // mla v17.4s, v13.4s, v18.4s
+	WORD $0x3dc46172 // ldr q18, [x11, #4480]
+	WORD $0x4eb295d0 // mla v16.4s, v14.4s, v18.4s
+	WORD $0x4eb295f1 // mla v17.4s, v15.4s, v18.4s
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc00d41 // ldr q1, [x10, #48]
+	WORD $0x3dc01542 // ldr q2, [x10, #80]
+	WORD $0x3dc01d43 // ldr q3, [x10, #112]
+	WORD $0x3dc05544 // ldr q4, [x10, #336]
+	WORD $0x3dc05d45 // ldr q5, [x10, #368]
+	WORD $0x3dc06546 // ldr q6, [x10, #400]
+	WORD $0x3dc06d47 // ldr q7, [x10, #432]
+	PRFM 8448(R8), PLDL1KEEP
+	WORD $0x3dc04112 // ldr q18, [x8, #256]
+	WORD $0x4e3f1e56 // and v22.16b, v18.16b, v31.16b
+	WORD $0x6f0e0657 // ushr v23.16b, v18.16b, #2
+	WORD $0x4e3f1ef7 // and v23.16b, v23.16b, v31.16b
+	WORD $0x6f0c0658 // ushr v24.16b, v18.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x6f0a0659 // ushr v25.16b, v18.16b, #6
+	WORD $0x4e3f1f39 // and v25.16b, v25.16b, v31.16b
+	WORD $0x4f80e2c8 // sdot v8.4s, v22.16b, v0.4b[0]
+	WORD $0x4f81e2ea // sdot v10.4s, v23.16b, v1.4b[0]
+	WORD $0x4f82e30c // sdot v12.4s, v24.16b, v2.4b[0]
+	WORD $0x4f83e32e // sdot v14.4s, v25.16b, v3.4b[0]
+	WORD $0x4f84e2c9 // sdot v9.4s, v22.16b, v4.4b[0]
+	WORD $0x4f85e2eb // sdot v11.4s, v23.16b, v5.4b[0]
+	WORD $0x4f86e30d // sdot v13.4s, v24.16b, v6.4b[0]
+	WORD $0x4f87e32f // sdot v15.4s, v25.16b, v7.4b[0]
+	PRFM 8512(R8), PLDL1KEEP
+	WORD $0x3dc05112 // ldr q18, [x8, #320]
+	WORD $0x4e3f1e56 // and v22.16b, v18.16b, v31.16b
+	WORD $0x6f0e0657 // ushr v23.16b, v18.16b, #2
+	WORD $0x4e3f1ef7 // and v23.16b, v23.16b, v31.16b
+	WORD $0x6f0c0658 // ushr v24.16b, v18.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x6f0a0659 // ushr v25.16b, v18.16b, #6
+	WORD $0x4e3f1f39 // and v25.16b, v25.16b, v31.16b
+	WORD $0x4fa0e2c8 // sdot v8.4s, v22.16b, v0.4b[1]
+	WORD $0x4fa1e2ea // sdot v10.4s, v23.16b, v1.4b[1]
+	WORD $0x4fa2e30c // sdot v12.4s, v24.16b, v2.4b[1]
+	WORD $0x4fa3e32e // sdot v14.4s, v25.16b, v3.4b[1]
+	WORD $0x4fa4e2c9 // sdot v9.4s, v22.16b, v4.4b[1]
+	WORD $0x4fa5e2eb // sdot v11.4s, v23.16b, v5.4b[1]
+	WORD $0x4fa6e30d // sdot v13.4s, v24.16b, v6.4b[1]
+	WORD $0x4fa7e32f // sdot v15.4s, v25.16b, v7.4b[1]
+	PRFM 8576(R8), PLDL1KEEP
+	WORD $0x3dc06112 // ldr q18, [x8, #384]
+	WORD $0x4e3f1e56 // and v22.16b, v18.16b, v31.16b
+	WORD $0x6f0e0657 // ushr v23.16b, v18.16b, #2
+	WORD $0x4e3f1ef7 // and v23.16b, v23.16b, v31.16b
+	WORD $0x6f0c0658 // ushr v24.16b, v18.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x6f0a0659 // ushr v25.16b, v18.16b, #6
+	WORD $0x4e3f1f39 // and v25.16b, v25.16b, v31.16b
+	WORD $0x4f80eac8 // sdot v8.4s, v22.16b, v0.4b[2]
+	WORD $0x4f81eaea // sdot v10.4s, v23.16b, v1.4b[2]
+	WORD $0x4f82eb0c // sdot v12.4s, v24.16b, v2.4b[2]
+	WORD $0x4f83eb2e // sdot v14.4s, v25.16b, v3.4b[2]
+	WORD $0x4f84eac9 // sdot v9.4s, v22.16b, v4.4b[2]
+	WORD $0x4f85eaeb // sdot v11.4s, v23.16b, v5.4b[2]
+	WORD $0x4f86eb0d // sdot v13.4s, v24.16b, v6.4b[2]
+	WORD $0x4f87eb2f // sdot v15.4s, v25.16b, v7.4b[2]
+	PRFM 8640(R8), PLDL1KEEP
+	WORD $0x3dc07112 // ldr q18, [x8, #448]
+	WORD $0x4e3f1e56 // and v22.16b, v18.16b, v31.16b
+	WORD $0x6f0e0657 // ushr v23.16b, v18.16b, #2
+	WORD $0x4e3f1ef7 // and v23.16b, v23.16b, v31.16b
+	WORD $0x6f0c0658 // ushr v24.16b, v18.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x6f0a0659 // ushr v25.16b, v18.16b, #6
+	WORD $0x4e3f1f39 // and v25.16b, v25.16b, v31.16b
+	WORD $0x4fa0eac8 // sdot v8.4s, v22.16b, v0.4b[3]
+	WORD $0x4fa1eaea // sdot v10.4s, v23.16b, v1.4b[3]
+	WORD $0x4fa2eb0c // sdot v12.4s, v24.16b, v2.4b[3]
+	WORD $0x4fa3eb2e // sdot v14.4s, v25.16b, v3.4b[3]
+	WORD $0x4fa4eac9 // sdot v9.4s, v22.16b, v4.4b[3]
+	WORD $0x4fa5eaeb // sdot v11.4s, v23.16b, v5.4b[3]
+	WORD $0x4fa6eb0d // sdot v13.4s, v24.16b, v6.4b[3]
+	WORD $0x4fa7eb2f // sdot v15.4s, v25.16b, v7.4b[3]
+	WORD $0x3dc41172 // ldr q18, [x11, #4160]
+	WORD $0x4eb29510 // mla v16.4s, v8.4s, v18.4s
+	WORD $0x4eb29531 // mla v17.4s, v9.4s, v18.4s
+	WORD $0x3dc43172 // ldr q18, [x11, #4288]
+	WORD $0x4eb29550 // mla v16.4s, v10.4s, v18.4s
+	WORD $0x4eb29571 // mla v17.4s, v11.4s, v18.4s
+	WORD $0x3dc45172 // ldr q18, [x11, #4416]
+	WORD $0x4eb29590 // mla v16.4s, v12.4s, v18.4s
+	WORD $0x4eb295b1 // mla v17.4s, v13.4s, v18.4s
+	WORD $0x3dc47172 // ldr q18, [x11, #4544]
+	WORD $0x4eb295d0 // mla v16.4s, v14.4s, v18.4s
+	WORD $0x4eb295f1 // mla v17.4s, v15.4s, v18.4s
+	ADD $512, R8
+	ADD $128, R10
+	ADD $512, R11
+	SUB $1, R13
+	CBNZ R13, block143
+	WORD $0x3dc040c0 // ldr q0, [x6, #256]
+	WORD $0x3dc090c1 // ldr q1, [x6, #576]
+	WORD $0x3dc60322 // ldr q2, [x25, #6144]
+	WORD $0x0f40a043 // smull v3.4s, v2.4h, v0.h[0]
+	WORD $0x4f502043 // smlal2 v3.4s, v2.8h, v0.h[1]
+	WORD $0x0f41a044 // smull v4.4s, v2.4h, v1.h[0]
+	WORD $0x4f512044 // smlal2 v4.4s, v2.8h, v1.h[1]
+	WORD $0x3dc60722 // ldr q2, [x25, #6160]
+	WORD $0x0f602043 // smlal v3.4s, v2.4h, v0.h[2]
+	WORD $0x4f702043 // smlal2 v3.4s, v2.8h, v0.h[3]
+	WORD $0x0f612044 // smlal v4.4s, v2.4h, v1.h[2]
+	WORD $0x4f712044 // smlal2 v4.4s, v2.8h, v1.h[3]
+	WORD $0x3dc60b22 // ldr q2, [x25, #6176]
+	WORD $0x0f402843 // smlal v3.4s, v2.4h, v0.h[4]
+	WORD $0x4f502843 // smlal2 v3.4s, v2.8h, v0.h[5]
+	WORD $0x0f412844 // smlal v4.4s, v2.4h, v1.h[4]
+	WORD $0x4f512844 // smlal2 v4.4s, v2.8h, v1.h[5]
+	WORD $0x3dc60f22 // ldr q2, [x25, #6192]
+	WORD $0x0f602843 // smlal v3.4s, v2.4h, v0.h[6]
+	WORD $0x4f702843 // smlal2 v3.4s, v2.8h, v0.h[7]
+	WORD $0x0f612844 // smlal v4.4s, v2.4h, v1.h[6]
+	WORD $0x4f712844 // smlal2 v4.4s, v2.8h, v1.h[7]
+	WORD $0x3dc044c0 // ldr q0, [x6, #272]
+	WORD $0x3dc094c1 // ldr q1, [x6, #592]
+	WORD $0x3dc61322 // ldr q2, [x25, #6208]
+	WORD $0x0f402043 // smlal v3.4s, v2.4h, v0.h[0]
+	WORD $0x4f502043 // smlal2 v3.4s, v2.8h, v0.h[1]
+	WORD $0x0f412044 // smlal v4.4s, v2.4h, v1.h[0]
+	WORD $0x4f512044 // smlal2 v4.4s, v2.8h, v1.h[1]
+	WORD $0x3dc61722 // ldr q2, [x25, #6224]
+	WORD $0x0f602043 // smlal v3.4s, v2.4h, v0.h[2]
+	WORD $0x4f702043 // smlal2 v3.4s, v2.8h, v0.h[3]
+	WORD $0x0f612044 // smlal v4.4s, v2.4h, v1.h[2]
+	WORD $0x4f712044 // smlal2 v4.4s, v2.8h, v1.h[3]
+	WORD $0x3dc61b22 // ldr q2, [x25, #6240]
+	WORD $0x0f402843 // smlal v3.4s, v2.4h, v0.h[4]
+	WORD $0x4f502843 // smlal2 v3.4s, v2.8h, v0.h[5]
+	WORD $0x0f412844 // smlal v4.4s, v2.4h, v1.h[4]
+	WORD $0x4f512844 // smlal2 v4.4s, v2.8h, v1.h[5]
+	WORD $0x3dc61f22 // ldr q2, [x25, #6256]
+	WORD $0x0f602843 // smlal v3.4s, v2.4h, v0.h[6]
+	WORD $0x4f702843 // smlal2 v3.4s, v2.8h, v0.h[7]
+	WORD $0x0f612844 // smlal v4.4s, v2.4h, v1.h[6]
+	WORD $0x4f712844 // smlal2 v4.4s, v2.8h, v1.h[7]
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0x3dc682e2 // ldr q2, [x23, #6656]
+	WORD $0x3dc692e7 // ldr q7, [x23, #6720]
+	WORD $0x3dc002c6 // ldr q6, [x22, #0]
+	WORD $0x4f809045 // fmul v5.4s, v2.4s, v0.s[0]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e30cca6 // fmla v6.4s, v5.4s, v16.4s
+	WORD $0x4f8090e5 // fmul v5.4s, v7.4s, v0.s[0]
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4ea3cca6 // fmls v6.4s, v5.4s, v3.4s
+	WORD $0x3d8002c6 // str q6, [x22, #0]
+	WORD $0x3dc012c6 // ldr q6, [x22, #64]
+	WORD $0x4f819045 // fmul v5.4s, v2.4s, v1.s[0]
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4e31cca6 // fmla v6.4s, v5.4s, v17.4s
+	WORD $0x4f8190e5 // fmul v5.4s, v7.4s, v1.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4ea4cca6 // fmls v6.4s, v5.4s, v4.4s
+	WORD $0x3d8012c6 // str q6, [x22, #64]
+	ADD $16, R21
+	ADD $16, R22
+	ADD $16, R23
+	ADD $128, R25
+	ADD $16, R26
+	SUB $1, R24
+	CBNZ R24, pass142
+	JMP next138
+rowsNext141:
+	CMP $1, R5
+	BNE rowsNext144
+	// 1 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass145:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e47f // movi v31.16b, #3
+	WORD $0x4f07e79e // movi v30.16b, #252
+	ADD $256, R21, R8
+	MOVD $2, R13
+block146:
+	WORD $0x4f00e404 // movi v4.16b, #0
+	WORD $0x4f00e405 // movi v5.16b, #0
+	WORD $0x4f00e406 // movi v6.16b, #0
+	WORD $0x4f00e407 // movi v7.16b, #0
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00941 // ldr q1, [x10, #32]
+	WORD $0x3dc01142 // ldr q2, [x10, #64]
+	WORD $0x3dc01943 // ldr q3, [x10, #96]
+	PRFM 8192(R8), PLDL1KEEP
+	WORD $0x3dc0010e // ldr q14, [x8, #0]
+	WORD $0x4e3f1dd2 // and v18.16b, v14.16b, v31.16b
+	WORD $0x6f0e05d3 // ushr v19.16b, v14.16b, #2
+	WORD $0x4e3f1e73 // and v19.16b, v19.16b, v31.16b
+	WORD $0x6f0c05d4 // ushr v20.16b, v14.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x6f0a05d5 // ushr v21.16b, v14.16b, #6
+	WORD $0x4e3f1eb5 // and v21.16b, v21.16b, v31.16b
+	WORD $0x4f80e244 // sdot v4.4s, v18.16b, v0.4b[0]
+	WORD $0x4f81e266 // sdot v6.4s, v19.16b, v1.4b[0]
+	WORD $0x4f82e288 // sdot v8.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2aa // sdot v10.4s, v21.16b, v3.4b[0]
+	WORD $0x3dc0050e // ldr q14, [x8, #16]
+	WORD $0x4e3f1dd2 // and v18.16b, v14.16b, v31.16b
+	WORD $0x6f0e05d3 // ushr v19.16b, v14.16b, #2
+	WORD $0x4e3f1e73 // and v19.16b, v19.16b, v31.16b
+	WORD $0x6f0c05d4 // ushr v20.16b, v14.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x6f0a05d5 // ushr v21.16b, v14.16b, #6
+	WORD $0x4e3f1eb5 // and v21.16b, v21.16b, v31.16b
+	WORD $0x4f80e245 // sdot v5.4s, v18.16b, v0.4b[0]
+	WORD $0x4f81e267 // sdot v7.4s, v19.16b, v1.4b[0]
+	WORD $0x4f82e289 // sdot v9.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2ab // sdot v11.4s, v21.16b, v3.4b[0]
+	PRFM 8256(R8), PLDL1KEEP
+	WORD $0x3dc0110e // ldr q14, [x8, #64]
+	WORD $0x4e3f1dd2 // and v18.16b, v14.16b, v31.16b
+	WORD $0x6f0e05d3 // ushr v19.16b, v14.16b, #2
+	WORD $0x4e3f1e73 // and v19.16b, v19.16b, v31.16b
+	WORD $0x6f0c05d4 // ushr v20.16b, v14.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x6f0a05d5 // ushr v21.16b, v14.16b, #6
+	WORD $0x4e3f1eb5 // and v21.16b, v21.16b, v31.16b
+	WORD $0x4fa0e244 // sdot v4.4s, v18.16b, v0.4b[1]
+	WORD $0x4fa1e266 // sdot v6.4s, v19.16b, v1.4b[1]
+	WORD $0x4fa2e288 // sdot v8.4s, v20.16b, v2.4b[1]
+	WORD $0x4fa3e2aa // sdot v10.4s, v21.16b, v3.4b[1]
+	WORD $0x3dc0150e // ldr q14, [x8, #80]
+	WORD $0x4e3f1dd2 // and v18.16b, v14.16b, v31.16b
+	WORD $0x6f0e05d3 // ushr v19.16b, v14.16b, #2
+	WORD $0x4e3f1e73 // and v19.16b, v19.16b, v31.16b
+	WORD $0x6f0c05d4 // ushr v20.16b, v14.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x6f0a05d5 // ushr v21.16b, v14.16b, #6
+	WORD $0x4e3f1eb5 // and v21.16b, v21.16b, v31.16b
+	WORD $0x4fa0e245 // sdot v5.4s, v18.16b, v0.4b[1]
+	WORD $0x4fa1e267 // sdot v7.4s, v19.16b, v1.4b[1]
+	WORD $0x4fa2e289 // sdot v9.4s, v20.16b, v2.4b[1]
+	WORD $0x4fa3e2ab // sdot v11.4s, v21.16b, v3.4b[1]
+	PRFM 8320(R8), PLDL1KEEP
+	WORD $0x3dc0210e // ldr q14, [x8, #128]
+	WORD $0x4e3f1dd2 // and v18.16b, v14.16b, v31.16b
+	WORD $0x6f0e05d3 // ushr v19.16b, v14.16b, #2
+	WORD $0x4e3f1e73 // and v19.16b, v19.16b, v31.16b
+	WORD $0x6f0c05d4 // ushr v20.16b, v14.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x6f0a05d5 // ushr v21.16b, v14.16b, #6
+	WORD $0x4e3f1eb5 // and v21.16b, v21.16b, v31.16b
+	WORD $0x4f80ea44 // sdot v4.4s, v18.16b, v0.4b[2]
+	WORD $0x4f81ea66 // sdot v6.4s, v19.16b, v1.4b[2]
+	WORD $0x4f82ea88 // sdot v8.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaaa // sdot v10.4s, v21.16b, v3.4b[2]
+	WORD $0x3dc0250e // ldr q14, [x8, #144]
+	WORD $0x4e3f1dd2 // and v18.16b, v14.16b, v31.16b
+	WORD $0x6f0e05d3 // ushr v19.16b, v14.16b, #2
+	WORD $0x4e3f1e73 // and v19.16b, v19.16b, v31.16b
+	WORD $0x6f0c05d4 // ushr v20.16b, v14.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x6f0a05d5 // ushr v21.16b, v14.16b, #6
+	WORD $0x4e3f1eb5 // and v21.16b, v21.16b, v31.16b
+	WORD $0x4f80ea45 // sdot v5.4s, v18.16b, v0.4b[2]
+	WORD $0x4f81ea67 // sdot v7.4s, v19.16b, v1.4b[2]
+	WORD $0x4f82ea89 // sdot v9.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaab // sdot v11.4s, v21.16b, v3.4b[2]
+	PRFM 8384(R8), PLDL1KEEP
+	WORD $0x3dc0310e // ldr q14, [x8, #192]
+	WORD $0x4e3f1dd2 // and v18.16b, v14.16b, v31.16b
+	WORD $0x6f0e05d3 // ushr v19.16b, v14.16b, #2
+	WORD $0x4e3f1e73 // and v19.16b, v19.16b, v31.16b
+	WORD $0x6f0c05d4 // ushr v20.16b, v14.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x6f0a05d5 // ushr v21.16b, v14.16b, #6
+	WORD $0x4e3f1eb5 // and v21.16b, v21.16b, v31.16b
+	WORD $0x4fa0ea44 // sdot v4.4s, v18.16b, v0.4b[3]
+	WORD $0x4fa1ea66 // sdot v6.4s, v19.16b, v1.4b[3]
+	WORD $0x4fa2ea88 // sdot v8.4s, v20.16b, v2.4b[3]
+	WORD $0x4fa3eaaa // sdot v10.4s, v21.16b, v3.4b[3]
+	WORD $0x3dc0350e // ldr q14, [x8, #208]
+	WORD $0x4e3f1dd2 // and v18.16b, v14.16b, v31.16b
+	WORD $0x6f0e05d3 // ushr v19.16b, v14.16b, #2
+	WORD $0x4e3f1e73 // and v19.16b, v19.16b, v31.16b
+	WORD $0x6f0c05d4 // ushr v20.16b, v14.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x6f0a05d5 // ushr v21.16b, v14.16b, #6
+	WORD $0x4e3f1eb5 // and v21.16b, v21.16b, v31.16b
+	WORD $0x4fa0ea45 // sdot v5.4s, v18.16b, v0.4b[3]
+	WORD $0x4fa1ea67 // sdot v7.4s, v19.16b, v1.4b[3]
+	WORD $0x4fa2ea89 // sdot v9.4s, v20.16b, v2.4b[3]
+	WORD $0x4fa3eaab // sdot v11.4s, v21.16b, v3.4b[3]
+	WORD $0x3dc4016e // ldr q14, [x11, #4096]
+	WORD $0x4eae948c // mla v12.4s, v4.4s, v14.4s
+	WORD $0x3dc4056e // ldr q14, [x11, #4112]
+	WORD $0x4eae94ad // mla v13.4s, v5.4s, v14.4s
+	WORD $0x3dc4216e // ldr q14, [x11, #4224]
+	WORD $0x4eae94cc // mla v12.4s, v6.4s, v14.4s
+	WORD $0x3dc4256e // ldr q14, [x11, #4240]
+	WORD $0x4eae94ed // mla v13.4s, v7.4s, v14.4s
+	WORD $0x3dc4416e // ldr q14, [x11, #4352]
+	WORD $0x4eae950c // mla v12.4s, v8.4s, v14.4s
+	WORD $0x3dc4456e // ldr q14, [x11, #4368]
+	WORD $0x4eae952d // mla v13.4s, v9.4s, v14.4s
+	WORD $0x3dc4616e // ldr q14, [x11, #4480]
+	WORD $0x4eae954c // mla v12.4s, v10.4s, v14.4s
+	WORD $0x3dc4656e // ldr q14, [x11, #4496]
+	WORD $0x4eae956d // mla v13.4s, v11.4s, v14.4s
+	WORD $0x4f00e404 // movi v4.16b, #0
+	WORD $0x4f00e405 // movi v5.16b, #0
+	WORD $0x4f00e406 // movi v6.16b, #0
+	WORD $0x4f00e407 // movi v7.16b, #0
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc00d41 // ldr q1, [x10, #48]
+	WORD $0x3dc01542 // ldr q2, [x10, #80]
+	WORD $0x3dc01d43 // ldr q3, [x10, #112]
+	PRFM 8448(R8), PLDL1KEEP
+	WORD $0x3dc0410e // ldr q14, [x8, #256]
+	WORD $0x4e3f1dd2 // and v18.16b, v14.16b, v31.16b
+	WORD $0x6f0e05d3 // ushr v19.16b, v14.16b, #2
+	WORD $0x4e3f1e73 // and v19.16b, v19.16b, v31.16b
+	WORD $0x6f0c05d4 // ushr v20.16b, v14.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x6f0a05d5 // ushr v21.16b, v14.16b, #6
+	WORD $0x4e3f1eb5 // and v21.16b, v21.16b, v31.16b
+	WORD $0x4f80e244 // sdot v4.4s, v18.16b, v0.4b[0]
+	WORD $0x4f81e266 // sdot v6.4s, v19.16b, v1.4b[0]
+	WORD $0x4f82e288 // sdot v8.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2aa // sdot v10.4s, v21.16b, v3.4b[0]
+	WORD $0x3dc0450e // ldr q14, [x8, #272]
+	WORD $0x4e3f1dd2 // and v18.16b, v14.16b, v31.16b
+	WORD $0x6f0e05d3 // ushr v19.16b, v14.16b, #2
+	WORD $0x4e3f1e73 // and v19.16b, v19.16b, v31.16b
+	WORD $0x6f0c05d4 // ushr v20.16b, v14.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x6f0a05d5 // ushr v21.16b, v14.16b, #6
+	WORD $0x4e3f1eb5 // and v21.16b, v21.16b, v31.16b
+	WORD $0x4f80e245 // sdot v5.4s, v18.16b, v0.4b[0]
+	WORD $0x4f81e267 // sdot v7.4s, v19.16b, v1.4b[0]
+	WORD $0x4f82e289 // sdot v9.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2ab // sdot v11.4s, v21.16b, v3.4b[0]
+	PRFM 8512(R8), PLDL1KEEP
+	WORD $0x3dc0510e // ldr q14, [x8, #320]
+	WORD $0x4e3f1dd2 // and v18.16b, v14.16b, v31.16b
+	WORD $0x6f0e05d3 // ushr v19.16b, v14.16b, #2
+	WORD $0x4e3f1e73 // and v19.16b, v19.16b, v31.16b
+	WORD $0x6f0c05d4 // ushr v20.16b, v14.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x6f0a05d5 // ushr v21.16b, v14.16b, #6
+	WORD $0x4e3f1eb5 // and v21.16b, v21.16b, v31.16b
+	WORD $0x4fa0e244 // sdot v4.4s, v18.16b, v0.4b[1]
+	WORD $0x4fa1e266 // sdot v6.4s, v19.16b, v1.4b[1]
+	WORD $0x4fa2e288 // sdot v8.4s, v20.16b, v2.4b[1]
+	WORD $0x4fa3e2aa // sdot v10.4s, v21.16b, v3.4b[1]
+	WORD $0x3dc0550e // ldr q14, [x8, #336]
+	WORD $0x4e3f1dd2 // and v18.16b, v14.16b, v31.16b
+	WORD $0x6f0e05d3 // ushr v19.16b, v14.16b, #2
+	WORD $0x4e3f1e73 // and v19.16b, v19.16b, v31.16b
+	WORD $0x6f0c05d4 // ushr v20.16b, v14.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x6f0a05d5 // ushr v21.16b, v14.16b, #6
+	WORD $0x4e3f1eb5 // and v21.16b, v21.16b, v31.16b
+	WORD $0x4fa0e245 // sdot v5.4s, v18.16b, v0.4b[1]
+	WORD $0x4fa1e267 // sdot v7.4s, v19.16b, v1.4b[1]
+	WORD $0x4fa2e289 // sdot v9.4s, v20.16b, v2.4b[1]
+	WORD $0x4fa3e2ab // sdot v11.4s, v21.16b, v3.4b[1]
+	PRFM 8576(R8), PLDL1KEEP
+	WORD $0x3dc0610e // ldr q14, [x8, #384]
+	WORD $0x4e3f1dd2 // and v18.16b, v14.16b, v31.16b
+	WORD $0x6f0e05d3 // ushr v19.16b, v14.16b, #2
+	WORD $0x4e3f1e73 // and v19.16b, v19.16b, v31.16b
+	WORD $0x6f0c05d4 // ushr v20.16b, v14.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x6f0a05d5 // ushr v21.16b, v14.16b, #6
+	WORD $0x4e3f1eb5 // and v21.16b, v21.16b, v31.16b
+	WORD $0x4f80ea44 // sdot v4.4s, v18.16b, v0.4b[2]
+	WORD $0x4f81ea66 // sdot v6.4s, v19.16b, v1.4b[2]
+	WORD $0x4f82ea88 // sdot v8.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaaa // sdot v10.4s, v21.16b, v3.4b[2]
+	WORD $0x3dc0650e // ldr q14, [x8, #400]
+	WORD $0x4e3f1dd2 // and v18.16b, v14.16b, v31.16b
+	WORD $0x6f0e05d3 // ushr v19.16b, v14.16b, #2
+	WORD $0x4e3f1e73 // and v19.16b, v19.16b, v31.16b
+	WORD $0x6f0c05d4 // ushr v20.16b, v14.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x6f0a05d5 // ushr v21.16b, v14.16b, #6
+	WORD $0x4e3f1eb5 // and v21.16b, v21.16b, v31.16b
+	WORD $0x4f80ea45 // sdot v5.4s, v18.16b, v0.4b[2]
+	WORD $0x4f81ea67 // sdot v7.4s, v19.16b, v1.4b[2]
+	WORD $0x4f82ea89 // sdot v9.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaab // sdot v11.4s, v21.16b, v3.4b[2]
+	PRFM 8640(R8), PLDL1KEEP
+	WORD $0x3dc0710e // ldr q14, [x8, #448]
+	WORD $0x4e3f1dd2 // and v18.16b, v14.16b, v31.16b
+	WORD $0x6f0e05d3 // ushr v19.16b, v14.16b, #2
+	WORD $0x4e3f1e73 // and v19.16b, v19.16b, v31.16b
+	WORD $0x6f0c05d4 // ushr v20.16b, v14.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x6f0a05d5 // ushr v21.16b, v14.16b, #6
+	WORD $0x4e3f1eb5 // and v21.16b, v21.16b, v31.16b
+	WORD $0x4fa0ea44 // sdot v4.4s, v18.16b, v0.4b[3]
+	WORD $0x4fa1ea66 // sdot v6.4s, v19.16b, v1.4b[3]
+	WORD $0x4fa2ea88 // sdot v8.4s, v20.16b, v2.4b[3]
+	WORD $0x4fa3eaaa // sdot v10.4s, v21.16b, v3.4b[3]
+	WORD $0x3dc0750e // ldr q14, [x8, #464]
+	WORD $0x4e3f1dd2 // and v18.16b, v14.16b, v31.16b
+	WORD $0x6f0e05d3 // ushr v19.16b, v14.16b, #2
+	WORD $0x4e3f1e73 // and v19.16b, v19.16b, v31.16b
+	WORD $0x6f0c05d4 // ushr v20.16b, v14.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x6f0a05d5 // ushr v21.16b, v14.16b, #6
+	WORD $0x4e3f1eb5 // and v21.16b, v21.16b, v31.16b
+	WORD $0x4fa0ea45 // sdot v5.4s, v18.16b, v0.4b[3]
+	WORD $0x4fa1ea67 // sdot v7.4s, v19.16b, v1.4b[3]
+	WORD $0x4fa2ea89 // sdot v9.4s, v20.16b, v2.4b[3]
+	WORD $0x4fa3eaab // sdot v11.4s, v21.16b, v3.4b[3]
+	WORD $0x3dc4116e // ldr q14, [x11, #4160]
+	WORD $0x4eae948c // mla v12.4s, v4.4s, v14.4s
+	WORD $0x3dc4156e // ldr q14, [x11, #4176]
+	WORD $0x4eae94ad // mla v13.4s, v5.4s, v14.4s
+	WORD $0x3dc4316e // ldr q14, [x11, #4288]
+	WORD $0x4eae94cc // mla v12.4s, v6.4s, v14.4s
+	WORD $0x3dc4356e // ldr q14, [x11, #4304]
+	WORD $0x4eae94ed // mla v13.4s, v7.4s, v14.4s
+	WORD $0x3dc4516e // ldr q14, [x11, #4416]
+	WORD $0x4eae950c // mla v12.4s, v8.4s, v14.4s
+	WORD $0x3dc4556e // ldr q14, [x11, #4432]
+	WORD $0x4eae952d // mla v13.4s, v9.4s, v14.4s
+	WORD $0x3dc4716e // ldr q14, [x11, #4544]
+	WORD $0x4eae954c // mla v12.4s, v10.4s, v14.4s
+	WORD $0x3dc4756e // ldr q14, [x11, #4560]
+	WORD $0x4eae956d // mla v13.4s, v11.4s, v14.4s
+	ADD $512, R8
+	ADD $128, R10
+	ADD $512, R11
+	SUB $1, R13
+	CBNZ R13, block146
+	WORD $0x3dc040c0 // ldr q0, [x6, #256]
+	WORD $0x3dc60321 // ldr q1, [x25, #6144]
+	WORD $0x0f40a022 // smull v2.4s, v1.4h, v0.h[0]
+	WORD $0x4f502022 // smlal2 v2.4s, v1.8h, v0.h[1]
+	WORD $0x3dc62321 // ldr q1, [x25, #6272]
+	WORD $0x0f40a023 // smull v3.4s, v1.4h, v0.h[0]
+	WORD $0x4f502023 // smlal2 v3.4s, v1.8h, v0.h[1]
+	WORD $0x3dc60721 // ldr q1, [x25, #6160]
+	WORD $0x0f602022 // smlal v2.4s, v1.4h, v0.h[2]
+	WORD $0x4f702022 // smlal2 v2.4s, v1.8h, v0.h[3]
+	WORD $0x3dc62721 // ldr q1, [x25, #6288]
+	WORD $0x0f602023 // smlal v3.4s, v1.4h, v0.h[2]
+	WORD $0x4f702023 // smlal2 v3.4s, v1.8h, v0.h[3]
+	WORD $0x3dc60b21 // ldr q1, [x25, #6176]
+	WORD $0x0f402822 // smlal v2.4s, v1.4h, v0.h[4]
+	WORD $0x4f502822 // smlal2 v2.4s, v1.8h, v0.h[5]
+	WORD $0x3dc62b21 // ldr q1, [x25, #6304]
+	WORD $0x0f402823 // smlal v3.4s, v1.4h, v0.h[4]
+	WORD $0x4f502823 // smlal2 v3.4s, v1.8h, v0.h[5]
+	WORD $0x3dc60f21 // ldr q1, [x25, #6192]
+	WORD $0x0f602822 // smlal v2.4s, v1.4h, v0.h[6]
+	WORD $0x4f702822 // smlal2 v2.4s, v1.8h, v0.h[7]
+	WORD $0x3dc62f21 // ldr q1, [x25, #6320]
+	WORD $0x0f602823 // smlal v3.4s, v1.4h, v0.h[6]
+	WORD $0x4f702823 // smlal2 v3.4s, v1.8h, v0.h[7]
+	WORD $0x3dc044c0 // ldr q0, [x6, #272]
+	WORD $0x3dc61321 // ldr q1, [x25, #6208]
+	WORD $0x0f402022 // smlal v2.4s, v1.4h, v0.h[0]
+	WORD $0x4f502022 // smlal2 v2.4s, v1.8h, v0.h[1]
+	WORD $0x3dc63321 // ldr q1, [x25, #6336]
+	WORD $0x0f402023 // smlal v3.4s, v1.4h, v0.h[0]
+	WORD $0x4f502023 // smlal2 v3.4s, v1.8h, v0.h[1]
+	WORD $0x3dc61721 // ldr q1, [x25, #6224]
+	WORD $0x0f602022 // smlal v2.4s, v1.4h, v0.h[2]
+	WORD $0x4f702022 // smlal2 v2.4s, v1.8h, v0.h[3]
+	WORD $0x3dc63721 // ldr q1, [x25, #6352]
+	WORD $0x0f602023 // smlal v3.4s, v1.4h, v0.h[2]
+	WORD $0x4f702023 // smlal2 v3.4s, v1.8h, v0.h[3]
+	WORD $0x3dc61b21 // ldr q1, [x25, #6240]
+	WORD $0x0f402822 // smlal v2.4s, v1.4h, v0.h[4]
+	WORD $0x4f502822 // smlal2 v2.4s, v1.8h, v0.h[5]
+	WORD $0x3dc63b21 // ldr q1, [x25, #6368]
+	WORD $0x0f402823 // smlal v3.4s, v1.4h, v0.h[4]
+	WORD $0x4f502823 // smlal2 v3.4s, v1.8h, v0.h[5]
+	WORD $0x3dc61f21 // ldr q1, [x25, #6256]
+	WORD $0x0f602822 // smlal v2.4s, v1.4h, v0.h[6]
+	WORD $0x4f702822 // smlal2 v2.4s, v1.8h, v0.h[7]
+	WORD $0x3dc63f21 // ldr q1, [x25, #6384]
+	WORD $0x0f602823 // smlal v3.4s, v1.4h, v0.h[6]
+	WORD $0x4f702823 // smlal2 v3.4s, v1.8h, v0.h[7]
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
+	WORD $0x3dc692e6 // ldr q6, [x23, #6720]
+	WORD $0x3dc002c5 // ldr q5, [x22, #0]
+	WORD $0x4f809024 // fmul v4.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2ccc85 // fmla v5.4s, v4.4s, v12.4s
+	WORD $0x4f8090c4 // fmul v4.4s, v6.4s, v0.s[0]
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4ea2cc85 // fmls v5.4s, v4.4s, v2.4s
+	WORD $0x3d8002c5 // str q5, [x22, #0]
+	WORD $0x3dc686e1 // ldr q1, [x23, #6672]
+	WORD $0x3dc696e6 // ldr q6, [x23, #6736]
+	WORD $0x3dc006c5 // ldr q5, [x22, #16]
+	WORD $0x4f809024 // fmul v4.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dcc85 // fmla v5.4s, v4.4s, v13.4s
+	WORD $0x4f8090c4 // fmul v4.4s, v6.4s, v0.s[0]
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4ea3cc85 // fmls v5.4s, v4.4s, v3.4s
+	WORD $0x3d8006c5 // str q5, [x22, #16]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $256, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass145
+	JMP next138
+rowsNext144:
+more140:
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -6684,7 +7620,7 @@ super137:
 	ADD $256, R1, R9
 	MOVD $2, R13
 	WORD $0x4f00e47f // movi v31.16b, #3
-unpack140:
+unpack147:
 	WORD $0x3dc00130 // ldr q16, [x9, #0]
 	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
 	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
@@ -7072,14 +8008,14 @@ unpack140:
 	ADD $2048, R8
 	ADD $512, R9
 	SUB $1, R13
-	CBNZ R13, unpack140
+	CBNZ R13, unpack147
 	ADD $1344, R1
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_142:
+rows4_149:
 	CMP $4, R5
-	BLT rowsNext141
+	BLT rowsNext148
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -7087,7 +8023,7 @@ rows4_142:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass143:
+pass150:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -7100,7 +8036,7 @@ pass143:
 	WORD $0x4f00e415 // movi v21.16b, #0
 	WORD $0x4f00e416 // movi v22.16b, #0
 	WORD $0x4f00e417 // movi v23.16b, #0
-block144:
+block151:
 	WORD $0x4f00e408 // movi v8.16b, #0
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
@@ -7229,7 +8165,7 @@ block144:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block144
+	CBNZ R13, block151
 	WORD $0x3dc040c0 // ldr q0, [x6, #256]
 	WORD $0x3dc090c1 // ldr q1, [x6, #576]
 	WORD $0x3dc0e0c2 // ldr q2, [x6, #896]
@@ -7460,15 +8396,15 @@ block144:
 	ADD $256, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass143
+	CBNZ R24, pass150
 	ADD $1280, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_142
-rowsNext141:
-rows2_146:
+	JMP rows4_149
+rowsNext148:
+rows2_153:
 	CMP $2, R5
-	BLT rowsNext145
+	BLT rowsNext152
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -7487,7 +8423,7 @@ rows2_146:
 	WORD $0x4f00e417 // movi v23.16b, #0
 	WORD $0x4f00e418 // movi v24.16b, #0
 	WORD $0x4f00e419 // movi v25.16b, #0
-block148:
+block155:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
@@ -7632,7 +8568,7 @@ block148:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block148
+	CBNZ R13, block155
 	WORD $0x3dc040c0 // ldr q0, [x6, #256]
 	WORD $0x3dc090c1 // ldr q1, [x6, #576]
 	WORD $0x3dc60322 // ldr q2, [x25, #6144]
@@ -7874,11 +8810,11 @@ block148:
 	ADD $640, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_146
-rowsNext145:
-rows1_150:
+	JMP rows2_153
+rowsNext152:
+rows1_157:
 	CMP $1, R5
-	BLT rowsNext149
+	BLT rowsNext156
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -7893,7 +8829,7 @@ rows1_150:
 	WORD $0x4f00e40e // movi v14.16b, #0
 	WORD $0x4f00e40f // movi v15.16b, #0
 	WORD $0x4f00e410 // movi v16.16b, #0
-block152:
+block159:
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
@@ -7988,7 +8924,7 @@ block152:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block152
+	CBNZ R13, block159
 	WORD $0x3dc040c0 // ldr q0, [x6, #256]
 	WORD $0x3dc60321 // ldr q1, [x25, #6144]
 	WORD $0x0f40a022 // smull v2.4s, v1.4h, v0.h[0]
@@ -8131,7 +9067,7 @@ block152:
 	ADD $320, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext149:
+rowsNext156:
 next138:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
@@ -8147,9 +9083,1298 @@ TEXT ·groupQ3_KDotProd(SB), NOSPLIT, $0-8
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super153:
+super160:
 	CMP $0, R4
-	BLE done155
+	BLE done162
+	MOVD groupArgs_rows(R0), R5
+	CMP $2, R5
+	BGT more163
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d868041 // str q1, [x2, #6656]
+	WORD $0x3d868442 // str q2, [x2, #6672]
+	WORD $0x3dc00420 // ldr q0, [x1, #16]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d868841 // str q1, [x2, #6688]
+	WORD $0x3d868c42 // str q2, [x2, #6704]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	WORD $0x4f01e61e // movi v30.16b, #48
+	WORD $0x4f01e41d // movi v29.16b, #32
+	WORD $0x3dc1a822 // ldr q2, [x1, #1696]
+	WORD $0x3dc18820 // ldr q0, [x1, #1568]
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4f0c5443 // shl v3.16b, v2.16b, #4
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840041 // str q1, [x2, #4096]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841041 // str q1, [x2, #4160]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842041 // str q1, [x2, #4224]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843041 // str q1, [x2, #4288]
+	WORD $0x3dc19820 // ldr q0, [x1, #1632]
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4f0a5443 // shl v3.16b, v2.16b, #2
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844041 // str q1, [x2, #4352]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845041 // str q1, [x2, #4416]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846041 // str q1, [x2, #4480]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847041 // str q1, [x2, #4544]
+	WORD $0x3dc18820 // ldr q0, [x1, #1568]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, #4
+	WORD $0x4e3e1c43 // and v3.16b, v2.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848041 // str q1, [x2, #4608]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849041 // str q1, [x2, #4672]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84a041 // str q1, [x2, #4736]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84b041 // str q1, [x2, #4800]
+	WORD $0x3dc19820 // ldr q0, [x1, #1632]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, #4
+	WORD $0x6f0e0443 // ushr v3.16b, v2.16b, #2
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84c041 // str q1, [x2, #4864]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84d041 // str q1, [x2, #4928]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84e041 // str q1, [x2, #4992]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84f041 // str q1, [x2, #5056]
+	WORD $0x3dc1ac22 // ldr q2, [x1, #1712]
+	WORD $0x3dc18c20 // ldr q0, [x1, #1584]
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4f0c5443 // shl v3.16b, v2.16b, #4
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840441 // str q1, [x2, #4112]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841441 // str q1, [x2, #4176]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842441 // str q1, [x2, #4240]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843441 // str q1, [x2, #4304]
+	WORD $0x3dc19c20 // ldr q0, [x1, #1648]
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4f0a5443 // shl v3.16b, v2.16b, #2
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844441 // str q1, [x2, #4368]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845441 // str q1, [x2, #4432]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846441 // str q1, [x2, #4496]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847441 // str q1, [x2, #4560]
+	WORD $0x3dc18c20 // ldr q0, [x1, #1584]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, #4
+	WORD $0x4e3e1c43 // and v3.16b, v2.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848441 // str q1, [x2, #4624]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849441 // str q1, [x2, #4688]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84a441 // str q1, [x2, #4752]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84b441 // str q1, [x2, #4816]
+	WORD $0x3dc19c20 // ldr q0, [x1, #1648]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, #4
+	WORD $0x6f0e0443 // ushr v3.16b, v2.16b, #2
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84c441 // str q1, [x2, #4880]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84d441 // str q1, [x2, #4944]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84e441 // str q1, [x2, #5008]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84f441 // str q1, [x2, #5072]
+	WORD $0x3dc1b022 // ldr q2, [x1, #1728]
+	WORD $0x3dc19020 // ldr q0, [x1, #1600]
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4f0c5443 // shl v3.16b, v2.16b, #4
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840841 // str q1, [x2, #4128]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841841 // str q1, [x2, #4192]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842841 // str q1, [x2, #4256]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843841 // str q1, [x2, #4320]
+	WORD $0x3dc1a020 // ldr q0, [x1, #1664]
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4f0a5443 // shl v3.16b, v2.16b, #2
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844841 // str q1, [x2, #4384]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845841 // str q1, [x2, #4448]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846841 // str q1, [x2, #4512]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847841 // str q1, [x2, #4576]
+	WORD $0x3dc19020 // ldr q0, [x1, #1600]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, #4
+	WORD $0x4e3e1c43 // and v3.16b, v2.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848841 // str q1, [x2, #4640]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849841 // str q1, [x2, #4704]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84a841 // str q1, [x2, #4768]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84b841 // str q1, [x2, #4832]
+	WORD $0x3dc1a020 // ldr q0, [x1, #1664]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, #4
+	WORD $0x6f0e0443 // ushr v3.16b, v2.16b, #2
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84c841 // str q1, [x2, #4896]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84d841 // str q1, [x2, #4960]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84e841 // str q1, [x2, #5024]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84f841 // str q1, [x2, #5088]
+	WORD $0x3dc1b422 // ldr q2, [x1, #1744]
+	WORD $0x3dc19420 // ldr q0, [x1, #1616]
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4f0c5443 // shl v3.16b, v2.16b, #4
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d840c41 // str q1, [x2, #4144]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d841c41 // str q1, [x2, #4208]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d842c41 // str q1, [x2, #4272]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d843c41 // str q1, [x2, #4336]
+	WORD $0x3dc1a420 // ldr q0, [x1, #1680]
+	WORD $0x4e3f1c00 // and v0.16b, v0.16b, v31.16b
+	WORD $0x4f0a5443 // shl v3.16b, v2.16b, #2
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d844c41 // str q1, [x2, #4400]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d845c41 // str q1, [x2, #4464]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d846c41 // str q1, [x2, #4528]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d847c41 // str q1, [x2, #4592]
+	WORD $0x3dc19420 // ldr q0, [x1, #1616]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, #4
+	WORD $0x4e3e1c43 // and v3.16b, v2.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d848c41 // str q1, [x2, #4656]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d849c41 // str q1, [x2, #4720]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84ac41 // str q1, [x2, #4784]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84bc41 // str q1, [x2, #4848]
+	WORD $0x3dc1a420 // ldr q0, [x1, #1680]
+	WORD $0x6f0c0400 // ushr v0.16b, v0.16b, #4
+	WORD $0x6f0e0443 // ushr v3.16b, v2.16b, #2
+	WORD $0x4e3e1c63 // and v3.16b, v3.16b, v30.16b
+	WORD $0x4ea31c00 // orr v0.16b, v0.16b, v3.16b
+	WORD $0x6e3d8400 // sub v0.16b, v0.16b, v29.16b
+	WORD $0x4f385401 // shl v1.4s, v0.4s, #24
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84cc41 // str q1, [x2, #4912]
+	WORD $0x4f305401 // shl v1.4s, v0.4s, #16
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84dc41 // str q1, [x2, #4976]
+	WORD $0x4f285401 // shl v1.4s, v0.4s, #8
+	WORD $0x4f280421 // sshr v1.4s, v1.4s, #24
+	WORD $0x3d84ec41 // str q1, [x2, #5040]
+	WORD $0x4f280401 // sshr v1.4s, v0.4s, #24
+	WORD $0x3d84fc41 // str q1, [x2, #5104]
+	ADD $32, R1, R20
+	ADD $1760, R1
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	CMP $2, R5
+	BNE rowsNext164
+	// 2 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $4, R24
+pass165:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e47f // movi v31.16b, #3
+	WORD $0x4f07e79e // movi v30.16b, #252
+	WORD $0x4f00e43d // movi v29.16b, #1
+	MOVD R21, R9
+	ADD $512, R21, R8
+	MOVD $2, R13
+block166:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00941 // ldr q1, [x10, #32]
+	WORD $0x3dc01142 // ldr q2, [x10, #64]
+	WORD $0x3dc01943 // ldr q3, [x10, #96]
+	WORD $0x3dc05144 // ldr q4, [x10, #320]
+	WORD $0x3dc05945 // ldr q5, [x10, #352]
+	WORD $0x3dc06146 // ldr q6, [x10, #384]
+	WORD $0x3dc06947 // ldr q7, [x10, #416]
+	PRFM 8192(R8), PLDL1KEEP
+	PRFM 8192(R9), PLDL1KEEP
+	WORD $0x3dc00112 // ldr q18, [x8, #0]
+	WORD $0x3dc00133 // ldr q19, [x9, #0]
+	WORD $0x4ebd1fb4 // mov v20.16b, v29.16b
+	WORD $0x4e3f1e56 // and v22.16b, v18.16b, v31.16b
+	WORD $0x4e348e75 // cmtst v21.16b, v19.16b, v20.16b
+	WORD $0x4e751fd5 // bic v21.16b, v30.16b, v21.16b
+	WORD $0x4eb51ed6 // orr v22.16b, v22.16b, v21.16b
+	WORD $0x4f095694 // shl v20.16b, v20.16b, #1
+	WORD $0x6f0e0657 // ushr v23.16b, v18.16b, #2
+	WORD $0x4e3f1ef7 // and v23.16b, v23.16b, v31.16b
+	WORD $0x4e348e75 // cmtst v21.16b, v19.16b, v20.16b
+	WORD $0x4e751fd5 // bic v21.16b, v30.16b, v21.16b
+	WORD $0x4eb51ef7 // orr v23.16b, v23.16b, v21.16b
+	WORD $0x4f095694 // shl v20.16b, v20.16b, #1
+	WORD $0x6f0c0658 // ushr v24.16b, v18.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x4e348e75 // cmtst v21.16b, v19.16b, v20.16b
+	WORD $0x4e751fd5 // bic v21.16b, v30.16b, v21.16b
+	WORD $0x4eb51f18 // orr v24.16b, v24.16b, v21.16b
+	WORD $0x4f095694 // shl v20.16b, v20.16b, #1
+	WORD $0x6f0a0659 // ushr v25.16b, v18.16b, #6
+	WORD $0x4e3f1f39 // and v25.16b, v25.16b, v31.16b
+	WORD $0x4e348e75 // cmtst v21.16b, v19.16b, v20.16b
+	WORD $0x4e751fd5 // bic v21.16b, v30.16b, v21.16b
+	WORD $0x4eb51f39 // orr v25.16b, v25.16b, v21.16b
+	WORD $0x4f095694 // shl v20.16b, v20.16b, #1
+	WORD $0x4f80e2c8 // sdot v8.4s, v22.16b, v0.4b[0]
+	WORD $0x4f81e2ea // sdot v10.4s, v23.16b, v1.4b[0]
+	WORD $0x4f82e30c // sdot v12.4s, v24.16b, v2.4b[0]
+	WORD $0x4f83e32e // sdot v14.4s, v25.16b, v3.4b[0]
+	WORD $0x4f84e2c9 // sdot v9.4s, v22.16b, v4.4b[0]
+	WORD $0x4f85e2eb // sdot v11.4s, v23.16b, v5.4b[0]
+	WORD $0x4f86e30d // sdot v13.4s, v24.16b, v6.4b[0]
+	WORD $0x4f87e32f // sdot v15.4s, v25.16b, v7.4b[0]
+	PRFM 8256(R8), PLDL1KEEP
+	PRFM 8256(R9), PLDL1KEEP
+	WORD $0x3dc01112 // ldr q18, [x8, #64]
+	WORD $0x3dc01133 // ldr q19, [x9, #64]
+	WORD $0x4ebd1fb4 // mov v20.16b, v29.16b
+	WORD $0x4e3f1e56 // and v22.16b, v18.16b, v31.16b
+	WORD $0x4e348e75 // cmtst v21.16b, v19.16b, v20.16b
+	WORD $0x4e751fd5 // bic v21.16b, v30.16b, v21.16b
+	WORD $0x4eb51ed6 // orr v22.16b, v22.16b, v21.16b
+	WORD $0x4f095694 // shl v20.16b, v20.16b, #1
+	WORD $0x6f0e0657 // ushr v23.16b, v18.16b, #2
+	WORD $0x4e3f1ef7 // and v23.16b, v23.16b, v31.16b
+	WORD $0x4e348e75 // cmtst v21.16b, v19.16b, v20.16b
+	WORD $0x4e751fd5 // bic v21.16b, v30.16b, v21.16b
+	WORD $0x4eb51ef7 // orr v23.16b, v23.16b, v21.16b
+	WORD $0x4f095694 // shl v20.16b, v20.16b, #1
+	WORD $0x6f0c0658 // ushr v24.16b, v18.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x4e348e75 // cmtst v21.16b, v19.16b, v20.16b
+	WORD $0x4e751fd5 // bic v21.16b, v30.16b, v21.16b
+	WORD $0x4eb51f18 // orr v24.16b, v24.16b, v21.16b
+	WORD $0x4f095694 // shl v20.16b, v20.16b, #1
+	WORD $0x6f0a0659 // ushr v25.16b, v18.16b, #6
+	WORD $0x4e3f1f39 // and v25.16b, v25.16b, v31.16b
+	WORD $0x4e348e75 // cmtst v21.16b, v19.16b, v20.16b
+	WORD $0x4e751fd5 // bic v21.16b, v30.16b, v21.16b
+	WORD $0x4eb51f39 // orr v25.16b, v25.16b, v21.16b
+	WORD $0x4f095694 // shl v20.16b, v20.16b, #1
+	WORD $0x4fa0e2c8 // sdot v8.4s, v22.16b, v0.4b[1]
+	WORD $0x4fa1e2ea // sdot v10.4s, v23.16b, v1.4b[1]
+	WORD $0x4fa2e30c // sdot v12.4s, v24.16b, v2.4b[1]
+	WORD $0x4fa3e32e // sdot v14.4s, v25.16b, v3.4b[1]
+	WORD $0x4fa4e2c9 // sdot v9.4s, v22.16b, v4.4b[1]
+	WORD $0x4fa5e2eb // sdot v11.4s, v23.16b, v5.4b[1]
+	WORD $0x4fa6e30d // sdot v13.4s, v24.16b, v6.4b[1]
+	WORD $0x4fa7e32f // sdot v15.4s, v25.16b, v7.4b[1]
+	PRFM 8320(R8), PLDL1KEEP
+	PRFM 8320(R9), PLDL1KEEP
+	WORD $0x3dc02112 // ldr q18, [x8, #128]
+	WORD $0x3dc02133 // ldr q19, [x9, #128]
+	WORD $0x4ebd1fb4 // mov v20.16b, v29.16b
+	WORD $0x4e3f1e56 // and v22.16b, v18.16b, v31.16b
+	WORD $0x4e348e75 // cmtst v21.16b, v19.16b, v20.16b
+	WORD $0x4e751fd5 // bic v21.16b, v30.16b, v21.16b
+	WORD $0x4eb51ed6 // orr v22.16b, v22.16b, v21.16b
+	WORD $0x4f095694 // shl v20.16b, v20.16b, #1
+	WORD $0x6f0e0657 // ushr v23.16b, v18.16b, #2
+	WORD $0x4e3f1ef7 // and v23.16b, v23.16b, v31.16b
+	WORD $0x4e348e75 // cmtst v21.16b, v19.16b, v20.16b
+	WORD $0x4e751fd5 // bic v21.16b, v30.16b, v21.16b
+	WORD $0x4eb51ef7 // orr v23.16b, v23.16b, v21.16b
+	WORD $0x4f095694 // shl v20.16b, v20.16b, #1
+	WORD $0x6f0c0658 // ushr v24.16b, v18.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x4e348e75 // cmtst v21.16b, v19.16b, v20.16b
+	WORD $0x4e751fd5 // bic v21.16b, v30.16b, v21.16b
+	WORD $0x4eb51f18 // orr v24.16b, v24.16b, v21.16b
+	WORD $0x4f095694 // shl v20.16b, v20.16b, #1
+	WORD $0x6f0a0659 // ushr v25.16b, v18.16b, #6
+	WORD $0x4e3f1f39 // and v25.16b, v25.16b, v31.16b
+	WORD $0x4e348e75 // cmtst v21.16b, v19.16b, v20.16b
+	WORD $0x4e751fd5 // bic v21.16b, v30.16b, v21.16b
+	WORD $0x4eb51f39 // orr v25.16b, v25.16b, v21.16b
+	WORD $0x4f095694 // shl v20.16b, v20.16b, #1
+	WORD $0x4f80eac8 // sdot v8.4s, v22.16b, v0.4b[2]
+	WORD $0x4f81eaea // sdot v10.4s, v23.16b, v1.4b[2]
+	WORD $0x4f82eb0c // sdot v12.4s, v24.16b, v2.4b[2]
+	WORD $0x4f83eb2e // sdot v14.4s, v25.16b, v3.4b[2]
+	WORD $0x4f84eac9 // sdot v9.4s, v22.16b, v4.4b[2]
+	WORD $0x4f85eaeb // sdot v11.4s, v23.16b, v5.4b[2]
+	WORD $0x4f86eb0d // sdot v13.4s, v24.16b, v6.4b[2]
+	WORD $0x4f87eb2f // sdot v15.4s, v25.16b, v7.4b[2]
+	PRFM 8384(R8), PLDL1KEEP
+	PRFM 8384(R9), PLDL1KEEP
+	WORD $0x3dc03112 // ldr q18, [x8, #192]
+	WORD $0x3dc03133 // ldr q19, [x9, #192]
+	WORD $0x4ebd1fb4 // mov v20.16b, v29.16b
+	WORD $0x4e3f1e56 // and v22.16b, v18.16b, v31.16b
+	WORD $0x4e348e75 // cmtst v21.16b, v19.16b, v20.16b
+	WORD $0x4e751fd5 // bic v21.16b, v30.16b, v21.16b
+	WORD $0x4eb51ed6 // orr v22.16b, v22.16b, v21.16b
+	WORD $0x4f095694 // shl v20.16b, v20.16b, #1
+	WORD $0x6f0e0657 // ushr v23.16b, v18.16b, #2
+	WORD $0x4e3f1ef7 // and v23.16b, v23.16b, v31.16b
+	WORD $0x4e348e75 // cmtst v21.16b, v19.16b, v20.16b
+	WORD $0x4e751fd5 // bic v21.16b, v30.16b, v21.16b
+	WORD $0x4eb51ef7 // orr v23.16b, v23.16b, v21.16b
+	WORD $0x4f095694 // shl v20.16b, v20.16b, #1
+	WORD $0x6f0c0658 // ushr v24.16b, v18.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x4e348e75 // cmtst v21.16b, v19.16b, v20.16b
+	WORD $0x4e751fd5 // bic v21.16b, v30.16b, v21.16b
+	WORD $0x4eb51f18 // orr v24.16b, v24.16b, v21.16b
+	WORD $0x4f095694 // shl v20.16b, v20.16b, #1
+	WORD $0x6f0a0659 // ushr v25.16b, v18.16b, #6
+	WORD $0x4e3f1f39 // and v25.16b, v25.16b, v31.16b
+	WORD $0x4e348e75 // cmtst v21.16b, v19.16b, v20.16b
+	WORD $0x4e751fd5 // bic v21.16b, v30.16b, v21.16b
+	WORD $0x4eb51f39 // orr v25.16b, v25.16b, v21.16b
+	WORD $0x4f095694 // shl v20.16b, v20.16b, #1
+	WORD $0x4fa0eac8 // sdot v8.4s, v22.16b, v0.4b[3]
+	WORD $0x4fa1eaea // sdot v10.4s, v23.16b, v1.4b[3]
+	WORD $0x4fa2eb0c // sdot v12.4s, v24.16b, v2.4b[3]
+	WORD $0x4fa3eb2e // sdot v14.4s, v25.16b, v3.4b[3]
+	WORD $0x4fa4eac9 // sdot v9.4s, v22.16b, v4.4b[3]
+	WORD $0x4fa5eaeb // sdot v11.4s, v23.16b, v5.4b[3]
+	WORD $0x4fa6eb0d // sdot v13.4s, v24.16b, v6.4b[3]
+	WORD $0x4fa7eb2f // sdot v15.4s, v25.16b, v7.4b[3]
+	WORD $0x3dc40172 // ldr q18, [x11, #4096]
+	WORD $0x4eb29510 // mla v16.4s, v8.4s, v18.4s
+	WORD $0x4eb29531 // mla v17.4s, v9.4s, v18.4s
+	WORD $0x3dc42172 // ldr q18, [x11, #4224]
+	WORD $0x4eb29550 // mla v16.4s, v10.4s, v18.4s
+	WORD $0x4eb29571 // mla v17.4s, v11.4s, v18.4s
+	WORD $0x3dc44172 // ldr q18, [x11, #4352]
+	WORD $0x4eb29590 // mla v16.4s, v12.4s, v18.4s
+	WORD $0x4eb295b1 // mla v17.4s, v13.4s, v18.4s
+	WORD $0x3dc46172 // ldr q18, [x11, #4480]
+	WORD $0x4eb295d0 // mla v16.4s, v14.4s, v18.4s
+	WORD $0x4eb295f1 // mla v17.4s, v15.4s, v18.4s
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc00d41 // ldr q1, [x10, #48]
+	WORD $0x3dc01542 // ldr q2, [x10, #80]
+	WORD $0x3dc01d43 // ldr q3, [x10, #112]
+	WORD $0x3dc05544 // ldr q4, [x10, #336]
+	WORD $0x3dc05d45 // ldr q5, [x10, #368]
+	WORD $0x3dc06546 // ldr q6, [x10, #400]
+	WORD $0x3dc06d47 // ldr q7, [x10, #432]
+	PRFM 8448(R8), PLDL1KEEP
+	PRFM 8448(R9), PLDL1KEEP
+	WORD $0x3dc04112 // ldr q18, [x8, #256]
+	WORD $0x3dc04133 // ldr q19, [x9, #256]
+	WORD $0x4ebd1fb4 // mov v20.16b, v29.16b
+	WORD $0x4e3f1e56 // and v22.16b, v18.16b, v31.16b
+	WORD $0x4e348e75 // cmtst v21.16b, v19.16b, v20.16b
+	WORD $0x4e751fd5 // bic v21.16b, v30.16b, v21.16b
+	WORD $0x4eb51ed6 // orr v22.16b, v22.16b, v21.16b
+	WORD $0x4f095694 // shl v20.16b, v20.16b, #1
+	WORD $0x6f0e0657 // ushr v23.16b, v18.16b, #2
+	WORD $0x4e3f1ef7 // and v23.16b, v23.16b, v31.16b
+	WORD $0x4e348e75 // cmtst v21.16b, v19.16b, v20.16b
+	WORD $0x4e751fd5 // bic v21.16b, v30.16b, v21.16b
+	WORD $0x4eb51ef7 // orr v23.16b, v23.16b, v21.16b
+	WORD $0x4f095694 // shl v20.16b, v20.16b, #1
+	WORD $0x6f0c0658 // ushr v24.16b, v18.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x4e348e75 // cmtst v21.16b, v19.16b, v20.16b
+	WORD $0x4e751fd5 // bic v21.16b, v30.16b, v21.16b
+	WORD $0x4eb51f18 // orr v24.16b, v24.16b, v21.16b
+	WORD $0x4f095694 // shl v20.16b, v20.16b, #1
+	WORD $0x6f0a0659 // ushr v25.16b, v18.16b, #6
+	WORD $0x4e3f1f39 // and v25.16b, v25.16b, v31.16b
+	WORD $0x4e348e75 // cmtst v21.16b, v19.16b, v20.16b
+	WORD $0x4e751fd5 // bic v21.16b, v30.16b, v21.16b
+	WORD $0x4eb51f39 // orr v25.16b, v25.16b, v21.16b
+	WORD $0x4f095694 // shl v20.16b, v20.16b, #1
+	WORD $0x4f80e2c8 // sdot v8.4s, v22.16b, v0.4b[0]
+	WORD $0x4f81e2ea // sdot v10.4s, v23.16b, v1.4b[0]
+	WORD $0x4f82e30c // sdot v12.4s, v24.16b, v2.4b[0]
+	WORD $0x4f83e32e // sdot v14.4s, v25.16b, v3.4b[0]
+	WORD $0x4f84e2c9 // sdot v9.4s, v22.16b, v4.4b[0]
+	WORD $0x4f85e2eb // sdot v11.4s, v23.16b, v5.4b[0]
+	WORD $0x4f86e30d // sdot v13.4s, v24.16b, v6.4b[0]
+	WORD $0x4f87e32f // sdot v15.4s, v25.16b, v7.4b[0]
+	PRFM 8512(R8), PLDL1KEEP
+	PRFM 8512(R9), PLDL1KEEP
+	WORD $0x3dc05112 // ldr q18, [x8, #320]
+	WORD $0x3dc05133 // ldr q19, [x9, #320]
+	WORD $0x4ebd1fb4 // mov v20.16b, v29.16b
+	WORD $0x4e3f1e56 // and v22.16b, v18.16b, v31.16b
+	WORD $0x4e348e75 // cmtst v21.16b, v19.16b, v20.16b
+	WORD $0x4e751fd5 // bic v21.16b, v30.16b, v21.16b
+	WORD $0x4eb51ed6 // orr v22.16b, v22.16b, v21.16b
+	WORD $0x4f095694 // shl v20.16b, v20.16b, #1
+	WORD $0x6f0e0657 // ushr v23.16b, v18.16b, #2
+	WORD $0x4e3f1ef7 // and v23.16b, v23.16b, v31.16b
+	WORD $0x4e348e75 // cmtst v21.16b, v19.16b, v20.16b
+	WORD $0x4e751fd5 // bic v21.16b, v30.16b, v21.16b
+	WORD $0x4eb51ef7 // orr v23.16b, v23.16b, v21.16b
+	WORD $0x4f095694 // shl v20.16b, v20.16b, #1
+	WORD $0x6f0c0658 // ushr v24.16b, v18.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x4e348e75 // cmtst v21.16b, v19.16b, v20.16b
+	WORD $0x4e751fd5 // bic v21.16b, v30.16b, v21.16b
+	WORD $0x4eb51f18 // orr v24.16b, v24.16b, v21.16b
+	WORD $0x4f095694 // shl v20.16b, v20.16b, #1
+	WORD $0x6f0a0659 // ushr v25.16b, v18.16b, #6
+	WORD $0x4e3f1f39 // and v25.16b, v25.16b, v31.16b
+	WORD $0x4e348e75 // cmtst v21.16b, v19.16b, v20.16b
+	WORD $0x4e751fd5 // bic v21.16b, v30.16b, v21.16b
+	WORD $0x4eb51f39 // orr v25.16b, v25.16b, v21.16b
+	WORD $0x4f095694 // shl v20.16b, v20.16b, #1
+	WORD $0x4fa0e2c8 // sdot v8.4s, v22.16b, v0.4b[1]
+	WORD $0x4fa1e2ea // sdot v10.4s, v23.16b, v1.4b[1]
+	WORD $0x4fa2e30c // sdot v12.4s, v24.16b, v2.4b[1]
+	WORD $0x4fa3e32e // sdot v14.4s, v25.16b, v3.4b[1]
+	WORD $0x4fa4e2c9 // sdot v9.4s, v22.16b, v4.4b[1]
+	WORD $0x4fa5e2eb // sdot v11.4s, v23.16b, v5.4b[1]
+	WORD $0x4fa6e30d // sdot v13.4s, v24.16b, v6.4b[1]
+	WORD $0x4fa7e32f // sdot v15.4s, v25.16b, v7.4b[1]
+	PRFM 8576(R8), PLDL1KEEP
+	PRFM 8576(R9), PLDL1KEEP
+	WORD $0x3dc06112 // ldr q18, [x8, #384]
+	WORD $0x3dc06133 // ldr q19, [x9, #384]
+	WORD $0x4ebd1fb4 // mov v20.16b, v29.16b
+	WORD $0x4e3f1e56 // and v22.16b, v18.16b, v31.16b
+	WORD $0x4e348e75 // cmtst v21.16b, v19.16b, v20.16b
+	WORD $0x4e751fd5 // bic v21.16b, v30.16b, v21.16b
+	WORD $0x4eb51ed6 // orr v22.16b, v22.16b, v21.16b
+	WORD $0x4f095694 // shl v20.16b, v20.16b, #1
+	WORD $0x6f0e0657 // ushr v23.16b, v18.16b, #2
+	WORD $0x4e3f1ef7 // and v23.16b, v23.16b, v31.16b
+	WORD $0x4e348e75 // cmtst v21.16b, v19.16b, v20.16b
+	WORD $0x4e751fd5 // bic v21.16b, v30.16b, v21.16b
+	WORD $0x4eb51ef7 // orr v23.16b, v23.16b, v21.16b
+	WORD $0x4f095694 // shl v20.16b, v20.16b, #1
+	WORD $0x6f0c0658 // ushr v24.16b, v18.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x4e348e75 // cmtst v21.16b, v19.16b, v20.16b
+	WORD $0x4e751fd5 // bic v21.16b, v30.16b, v21.16b
+	WORD $0x4eb51f18 // orr v24.16b, v24.16b, v21.16b
+	WORD $0x4f095694 // shl v20.16b, v20.16b, #1
+	WORD $0x6f0a0659 // ushr v25.16b, v18.16b, #6
+	WORD $0x4e3f1f39 // and v25.16b, v25.16b, v31.16b
+	WORD $0x4e348e75 // cmtst v21.16b, v19.16b, v20.16b
+	WORD $0x4e751fd5 // bic v21.16b, v30.16b, v21.16b
+	WORD $0x4eb51f39 // orr v25.16b, v25.16b, v21.16b
+	WORD $0x4f095694 // shl v20.16b, v20.16b, #1
+	WORD $0x4f80eac8 // sdot v8.4s, v22.16b, v0.4b[2]
+	WORD $0x4f81eaea // sdot v10.4s, v23.16b, v1.4b[2]
+	WORD $0x4f82eb0c // sdot v12.4s, v24.16b, v2.4b[2]
+	WORD $0x4f83eb2e // sdot v14.4s, v25.16b, v3.4b[2]
+	WORD $0x4f84eac9 // sdot v9.4s, v22.16b, v4.4b[2]
+	WORD $0x4f85eaeb // sdot v11.4s, v23.16b, v5.4b[2]
+	WORD $0x4f86eb0d // sdot v13.4s, v24.16b, v6.4b[2]
+	WORD $0x4f87eb2f // sdot v15.4s, v25.16b, v7.4b[2]
+	PRFM 8640(R8), PLDL1KEEP
+	PRFM 8640(R9), PLDL1KEEP
+	WORD $0x3dc07112 // ldr q18, [x8, #448]
+	WORD $0x3dc07133 // ldr q19, [x9, #448]
+	WORD $0x4ebd1fb4 // mov v20.16b, v29.16b
+	WORD $0x4e3f1e56 // and v22.16b, v18.16b, v31.16b
+	WORD $0x4e348e75 // cmtst v21.16b, v19.16b, v20.16b
+	WORD $0x4e751fd5 // bic v21.16b, v30.16b, v21.16b
+	WORD $0x4eb51ed6 // orr v22.16b, v22.16b, v21.16b
+	WORD $0x4f095694 // shl v20.16b, v20.16b, #1
+	WORD $0x6f0e0657 // ushr v23.16b, v18.16b, #2
+	WORD $0x4e3f1ef7 // and v23.16b, v23.16b, v31.16b
+	WORD $0x4e348e75 // cmtst v21.16b, v19.16b, v20.16b
+	WORD $0x4e751fd5 // bic v21.16b, v30.16b, v21.16b
+	WORD $0x4eb51ef7 // orr v23.16b, v23.16b, v21.16b
+	WORD $0x4f095694 // shl v20.16b, v20.16b, #1
+	WORD $0x6f0c0658 // ushr v24.16b, v18.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x4e348e75 // cmtst v21.16b, v19.16b, v20.16b
+	WORD $0x4e751fd5 // bic v21.16b, v30.16b, v21.16b
+	WORD $0x4eb51f18 // orr v24.16b, v24.16b, v21.16b
+	WORD $0x4f095694 // shl v20.16b, v20.16b, #1
+	WORD $0x6f0a0659 // ushr v25.16b, v18.16b, #6
+	WORD $0x4e3f1f39 // and v25.16b, v25.16b, v31.16b
+	WORD $0x4e348e75 // cmtst v21.16b, v19.16b, v20.16b
+	WORD $0x4e751fd5 // bic v21.16b, v30.16b, v21.16b
+	WORD $0x4eb51f39 // orr v25.16b, v25.16b, v21.16b
+	WORD $0x4f095694 // shl v20.16b, v20.16b, #1
+	WORD $0x4fa0eac8 // sdot v8.4s, v22.16b, v0.4b[3]
+	WORD $0x4fa1eaea // sdot v10.4s, v23.16b, v1.4b[3]
+	WORD $0x4fa2eb0c // sdot v12.4s, v24.16b, v2.4b[3]
+	WORD $0x4fa3eb2e // sdot v14.4s, v25.16b, v3.4b[3]
+	WORD $0x4fa4eac9 // sdot v9.4s, v22.16b, v4.4b[3]
+	WORD $0x4fa5eaeb // sdot v11.4s, v23.16b, v5.4b[3]
+	WORD $0x4fa6eb0d // sdot v13.4s, v24.16b, v6.4b[3]
+	WORD $0x4fa7eb2f // sdot v15.4s, v25.16b, v7.4b[3]
+	WORD $0x3dc41172 // ldr q18, [x11, #4160]
+	WORD $0x4eb29510 // mla v16.4s, v8.4s, v18.4s
+	WORD $0x4eb29531 // mla v17.4s, v9.4s, v18.4s
+	WORD $0x3dc43172 // ldr q18, [x11, #4288]
+	WORD $0x4eb29550 // mla v16.4s, v10.4s, v18.4s
+	WORD $0x4eb29571 // mla v17.4s, v11.4s, v18.4s
+	WORD $0x3dc45172 // ldr q18, [x11, #4416]
+	WORD $0x4eb29590 // mla v16.4s, v12.4s, v18.4s
+	WORD $0x4eb295b1 // mla v17.4s, v13.4s, v18.4s
+	WORD $0x3dc47172 // ldr q18, [x11, #4544]
+	WORD $0x4eb295d0 // mla v16.4s, v14.4s, v18.4s
+	WORD $0x4eb295f1 // mla v17.4s, v15.4s, v18.4s
+	ADD $512, R8
+	WORD $0x4f0c57bd // shl v29.16b, v29.16b, #4
+	ADD $128, R10
+	ADD $512, R11
+	SUB $1, R13
+	CBNZ R13, block166
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0x3dc682e2 // ldr q2, [x23, #6656]
+	WORD $0x3dc002c4 // ldr q4, [x22, #0]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e30cc64 // fmla v4.4s, v3.4s, v16.4s
+	WORD $0x3d8002c4 // str q4, [x22, #0]
+	WORD $0x3dc012c4 // ldr q4, [x22, #64]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4e31cc64 // fmla v4.4s, v3.4s, v17.4s
+	WORD $0x3d8012c4 // str q4, [x22, #64]
+	ADD $16, R21
+	ADD $16, R22
+	ADD $16, R23
+	ADD $128, R25
+	ADD $16, R26
+	SUB $1, R24
+	CBNZ R24, pass165
+	JMP next161
+rowsNext164:
+	CMP $1, R5
+	BNE rowsNext167
+	// 1 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass168:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e47f // movi v31.16b, #3
+	WORD $0x4f07e79e // movi v30.16b, #252
+	WORD $0x4f00e43d // movi v29.16b, #1
+	MOVD R21, R9
+	ADD $512, R21, R8
+	MOVD $2, R13
+block169:
+	WORD $0x4f00e404 // movi v4.16b, #0
+	WORD $0x4f00e405 // movi v5.16b, #0
+	WORD $0x4f00e406 // movi v6.16b, #0
+	WORD $0x4f00e407 // movi v7.16b, #0
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00941 // ldr q1, [x10, #32]
+	WORD $0x3dc01142 // ldr q2, [x10, #64]
+	WORD $0x3dc01943 // ldr q3, [x10, #96]
+	PRFM 8192(R8), PLDL1KEEP
+	PRFM 8192(R9), PLDL1KEEP
+	WORD $0x3dc0010e // ldr q14, [x8, #0]
+	WORD $0x3dc0012f // ldr q15, [x9, #0]
+	WORD $0x4ebd1fb0 // mov v16.16b, v29.16b
+	WORD $0x4e3f1dd2 // and v18.16b, v14.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e52 // orr v18.16b, v18.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0e05d3 // ushr v19.16b, v14.16b, #2
+	WORD $0x4e3f1e73 // and v19.16b, v19.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e73 // orr v19.16b, v19.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0c05d4 // ushr v20.16b, v14.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e94 // orr v20.16b, v20.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0a05d5 // ushr v21.16b, v14.16b, #6
+	WORD $0x4e3f1eb5 // and v21.16b, v21.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11eb5 // orr v21.16b, v21.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x4f80e244 // sdot v4.4s, v18.16b, v0.4b[0]
+	WORD $0x4f81e266 // sdot v6.4s, v19.16b, v1.4b[0]
+	WORD $0x4f82e288 // sdot v8.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2aa // sdot v10.4s, v21.16b, v3.4b[0]
+	WORD $0x3dc0050e // ldr q14, [x8, #16]
+	WORD $0x3dc0052f // ldr q15, [x9, #16]
+	WORD $0x4ebd1fb0 // mov v16.16b, v29.16b
+	WORD $0x4e3f1dd2 // and v18.16b, v14.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e52 // orr v18.16b, v18.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0e05d3 // ushr v19.16b, v14.16b, #2
+	WORD $0x4e3f1e73 // and v19.16b, v19.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e73 // orr v19.16b, v19.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0c05d4 // ushr v20.16b, v14.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e94 // orr v20.16b, v20.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0a05d5 // ushr v21.16b, v14.16b, #6
+	WORD $0x4e3f1eb5 // and v21.16b, v21.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11eb5 // orr v21.16b, v21.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x4f80e245 // sdot v5.4s, v18.16b, v0.4b[0]
+	WORD $0x4f81e267 // sdot v7.4s, v19.16b, v1.4b[0]
+	WORD $0x4f82e289 // sdot v9.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2ab // sdot v11.4s, v21.16b, v3.4b[0]
+	PRFM 8256(R8), PLDL1KEEP
+	PRFM 8256(R9), PLDL1KEEP
+	WORD $0x3dc0110e // ldr q14, [x8, #64]
+	WORD $0x3dc0112f // ldr q15, [x9, #64]
+	WORD $0x4ebd1fb0 // mov v16.16b, v29.16b
+	WORD $0x4e3f1dd2 // and v18.16b, v14.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e52 // orr v18.16b, v18.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0e05d3 // ushr v19.16b, v14.16b, #2
+	WORD $0x4e3f1e73 // and v19.16b, v19.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e73 // orr v19.16b, v19.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0c05d4 // ushr v20.16b, v14.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e94 // orr v20.16b, v20.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0a05d5 // ushr v21.16b, v14.16b, #6
+	WORD $0x4e3f1eb5 // and v21.16b, v21.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11eb5 // orr v21.16b, v21.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x4fa0e244 // sdot v4.4s, v18.16b, v0.4b[1]
+	WORD $0x4fa1e266 // sdot v6.4s, v19.16b, v1.4b[1]
+	WORD $0x4fa2e288 // sdot v8.4s, v20.16b, v2.4b[1]
+	WORD $0x4fa3e2aa // sdot v10.4s, v21.16b, v3.4b[1]
+	WORD $0x3dc0150e // ldr q14, [x8, #80]
+	WORD $0x3dc0152f // ldr q15, [x9, #80]
+	WORD $0x4ebd1fb0 // mov v16.16b, v29.16b
+	WORD $0x4e3f1dd2 // and v18.16b, v14.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e52 // orr v18.16b, v18.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0e05d3 // ushr v19.16b, v14.16b, #2
+	WORD $0x4e3f1e73 // and v19.16b, v19.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e73 // orr v19.16b, v19.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0c05d4 // ushr v20.16b, v14.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e94 // orr v20.16b, v20.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0a05d5 // ushr v21.16b, v14.16b, #6
+	WORD $0x4e3f1eb5 // and v21.16b, v21.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11eb5 // orr v21.16b, v21.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x4fa0e245 // sdot v5.4s, v18.16b, v0.4b[1]
+	WORD $0x4fa1e267 // sdot v7.4s, v19.16b, v1.4b[1]
+	WORD $0x4fa2e289 // sdot v9.4s, v20.16b, v2.4b[1]
+	WORD $0x4fa3e2ab // sdot v11.4s, v21.16b, v3.4b[1]
+	PRFM 8320(R8), PLDL1KEEP
+	PRFM 8320(R9), PLDL1KEEP
+	WORD $0x3dc0210e // ldr q14, [x8, #128]
+	WORD $0x3dc0212f // ldr q15, [x9, #128]
+	WORD $0x4ebd1fb0 // mov v16.16b, v29.16b
+	WORD $0x4e3f1dd2 // and v18.16b, v14.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e52 // orr v18.16b, v18.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0e05d3 // ushr v19.16b, v14.16b, #2
+	WORD $0x4e3f1e73 // and v19.16b, v19.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e73 // orr v19.16b, v19.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0c05d4 // ushr v20.16b, v14.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e94 // orr v20.16b, v20.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0a05d5 // ushr v21.16b, v14.16b, #6
+	WORD $0x4e3f1eb5 // and v21.16b, v21.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11eb5 // orr v21.16b, v21.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x4f80ea44 // sdot v4.4s, v18.16b, v0.4b[2]
+	WORD $0x4f81ea66 // sdot v6.4s, v19.16b, v1.4b[2]
+	WORD $0x4f82ea88 // sdot v8.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaaa // sdot v10.4s, v21.16b, v3.4b[2]
+	WORD $0x3dc0250e // ldr q14, [x8, #144]
+	WORD $0x3dc0252f // ldr q15, [x9, #144]
+	WORD $0x4ebd1fb0 // mov v16.16b, v29.16b
+	WORD $0x4e3f1dd2 // and v18.16b, v14.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e52 // orr v18.16b, v18.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0e05d3 // ushr v19.16b, v14.16b, #2
+	WORD $0x4e3f1e73 // and v19.16b, v19.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e73 // orr v19.16b, v19.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0c05d4 // ushr v20.16b, v14.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e94 // orr v20.16b, v20.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0a05d5 // ushr v21.16b, v14.16b, #6
+	WORD $0x4e3f1eb5 // and v21.16b, v21.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11eb5 // orr v21.16b, v21.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x4f80ea45 // sdot v5.4s, v18.16b, v0.4b[2]
+	WORD $0x4f81ea67 // sdot v7.4s, v19.16b, v1.4b[2]
+	WORD $0x4f82ea89 // sdot v9.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaab // sdot v11.4s, v21.16b, v3.4b[2]
+	PRFM 8384(R8), PLDL1KEEP
+	PRFM 8384(R9), PLDL1KEEP
+	WORD $0x3dc0310e // ldr q14, [x8, #192]
+	WORD $0x3dc0312f // ldr q15, [x9, #192]
+	WORD $0x4ebd1fb0 // mov v16.16b, v29.16b
+	WORD $0x4e3f1dd2 // and v18.16b, v14.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e52 // orr v18.16b, v18.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0e05d3 // ushr v19.16b, v14.16b, #2
+	WORD $0x4e3f1e73 // and v19.16b, v19.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e73 // orr v19.16b, v19.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0c05d4 // ushr v20.16b, v14.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e94 // orr v20.16b, v20.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0a05d5 // ushr v21.16b, v14.16b, #6
+	WORD $0x4e3f1eb5 // and v21.16b, v21.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11eb5 // orr v21.16b, v21.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x4fa0ea44 // sdot v4.4s, v18.16b, v0.4b[3]
+	WORD $0x4fa1ea66 // sdot v6.4s, v19.16b, v1.4b[3]
+	WORD $0x4fa2ea88 // sdot v8.4s, v20.16b, v2.4b[3]
+	WORD $0x4fa3eaaa // sdot v10.4s, v21.16b, v3.4b[3]
+	WORD $0x3dc0350e // ldr q14, [x8, #208]
+	WORD $0x3dc0352f // ldr q15, [x9, #208]
+	WORD $0x4ebd1fb0 // mov v16.16b, v29.16b
+	WORD $0x4e3f1dd2 // and v18.16b, v14.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e52 // orr v18.16b, v18.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0e05d3 // ushr v19.16b, v14.16b, #2
+	WORD $0x4e3f1e73 // and v19.16b, v19.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e73 // orr v19.16b, v19.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0c05d4 // ushr v20.16b, v14.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e94 // orr v20.16b, v20.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0a05d5 // ushr v21.16b, v14.16b, #6
+	WORD $0x4e3f1eb5 // and v21.16b, v21.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11eb5 // orr v21.16b, v21.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x4fa0ea45 // sdot v5.4s, v18.16b, v0.4b[3]
+	WORD $0x4fa1ea67 // sdot v7.4s, v19.16b, v1.4b[3]
+	WORD $0x4fa2ea89 // sdot v9.4s, v20.16b, v2.4b[3]
+	WORD $0x4fa3eaab // sdot v11.4s, v21.16b, v3.4b[3]
+	WORD $0x3dc4016e // ldr q14, [x11, #4096]
+	WORD $0x4eae948c // mla v12.4s, v4.4s, v14.4s
+	WORD $0x3dc4056e // ldr q14, [x11, #4112]
+	WORD $0x4eae94ad // mla v13.4s, v5.4s, v14.4s
+	WORD $0x3dc4216e // ldr q14, [x11, #4224]
+	WORD $0x4eae94cc // mla v12.4s, v6.4s, v14.4s
+	WORD $0x3dc4256e // ldr q14, [x11, #4240]
+	WORD $0x4eae94ed // mla v13.4s, v7.4s, v14.4s
+	WORD $0x3dc4416e // ldr q14, [x11, #4352]
+	WORD $0x4eae950c // mla v12.4s, v8.4s, v14.4s
+	WORD $0x3dc4456e // ldr q14, [x11, #4368]
+	WORD $0x4eae952d // mla v13.4s, v9.4s, v14.4s
+	WORD $0x3dc4616e // ldr q14, [x11, #4480]
+	WORD $0x4eae954c // mla v12.4s, v10.4s, v14.4s
+	WORD $0x3dc4656e // ldr q14, [x11, #4496]
+	WORD $0x4eae956d // mla v13.4s, v11.4s, v14.4s
+	WORD $0x4f00e404 // movi v4.16b, #0
+	WORD $0x4f00e405 // movi v5.16b, #0
+	WORD $0x4f00e406 // movi v6.16b, #0
+	WORD $0x4f00e407 // movi v7.16b, #0
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00540 // ldr q0, [x10, #16]
+	WORD $0x3dc00d41 // ldr q1, [x10, #48]
+	WORD $0x3dc01542 // ldr q2, [x10, #80]
+	WORD $0x3dc01d43 // ldr q3, [x10, #112]
+	PRFM 8448(R8), PLDL1KEEP
+	PRFM 8448(R9), PLDL1KEEP
+	WORD $0x3dc0410e // ldr q14, [x8, #256]
+	WORD $0x3dc0412f // ldr q15, [x9, #256]
+	WORD $0x4ebd1fb0 // mov v16.16b, v29.16b
+	WORD $0x4e3f1dd2 // and v18.16b, v14.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e52 // orr v18.16b, v18.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0e05d3 // ushr v19.16b, v14.16b, #2
+	WORD $0x4e3f1e73 // and v19.16b, v19.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e73 // orr v19.16b, v19.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0c05d4 // ushr v20.16b, v14.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e94 // orr v20.16b, v20.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0a05d5 // ushr v21.16b, v14.16b, #6
+	WORD $0x4e3f1eb5 // and v21.16b, v21.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11eb5 // orr v21.16b, v21.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x4f80e244 // sdot v4.4s, v18.16b, v0.4b[0]
+	WORD $0x4f81e266 // sdot v6.4s, v19.16b, v1.4b[0]
+	WORD $0x4f82e288 // sdot v8.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2aa // sdot v10.4s, v21.16b, v3.4b[0]
+	WORD $0x3dc0450e // ldr q14, [x8, #272]
+	WORD $0x3dc0452f // ldr q15, [x9, #272]
+	WORD $0x4ebd1fb0 // mov v16.16b, v29.16b
+	WORD $0x4e3f1dd2 // and v18.16b, v14.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e52 // orr v18.16b, v18.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0e05d3 // ushr v19.16b, v14.16b, #2
+	WORD $0x4e3f1e73 // and v19.16b, v19.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e73 // orr v19.16b, v19.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0c05d4 // ushr v20.16b, v14.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e94 // orr v20.16b, v20.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0a05d5 // ushr v21.16b, v14.16b, #6
+	WORD $0x4e3f1eb5 // and v21.16b, v21.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11eb5 // orr v21.16b, v21.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x4f80e245 // sdot v5.4s, v18.16b, v0.4b[0]
+	WORD $0x4f81e267 // sdot v7.4s, v19.16b, v1.4b[0]
+	WORD $0x4f82e289 // sdot v9.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2ab // sdot v11.4s, v21.16b, v3.4b[0]
+	PRFM 8512(R8), PLDL1KEEP
+	PRFM 8512(R9), PLDL1KEEP
+	WORD $0x3dc0510e // ldr q14, [x8, #320]
+	WORD $0x3dc0512f // ldr q15, [x9, #320]
+	WORD $0x4ebd1fb0 // mov v16.16b, v29.16b
+	WORD $0x4e3f1dd2 // and v18.16b, v14.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e52 // orr v18.16b, v18.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0e05d3 // ushr v19.16b, v14.16b, #2
+	WORD $0x4e3f1e73 // and v19.16b, v19.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e73 // orr v19.16b, v19.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0c05d4 // ushr v20.16b, v14.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e94 // orr v20.16b, v20.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0a05d5 // ushr v21.16b, v14.16b, #6
+	WORD $0x4e3f1eb5 // and v21.16b, v21.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11eb5 // orr v21.16b, v21.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x4fa0e244 // sdot v4.4s, v18.16b, v0.4b[1]
+	WORD $0x4fa1e266 // sdot v6.4s, v19.16b, v1.4b[1]
+	WORD $0x4fa2e288 // sdot v8.4s, v20.16b, v2.4b[1]
+	WORD $0x4fa3e2aa // sdot v10.4s, v21.16b, v3.4b[1]
+	WORD $0x3dc0550e // ldr q14, [x8, #336]
+	WORD $0x3dc0552f // ldr q15, [x9, #336]
+	WORD $0x4ebd1fb0 // mov v16.16b, v29.16b
+	WORD $0x4e3f1dd2 // and v18.16b, v14.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e52 // orr v18.16b, v18.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0e05d3 // ushr v19.16b, v14.16b, #2
+	WORD $0x4e3f1e73 // and v19.16b, v19.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e73 // orr v19.16b, v19.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0c05d4 // ushr v20.16b, v14.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e94 // orr v20.16b, v20.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0a05d5 // ushr v21.16b, v14.16b, #6
+	WORD $0x4e3f1eb5 // and v21.16b, v21.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11eb5 // orr v21.16b, v21.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x4fa0e245 // sdot v5.4s, v18.16b, v0.4b[1]
+	WORD $0x4fa1e267 // sdot v7.4s, v19.16b, v1.4b[1]
+	WORD $0x4fa2e289 // sdot v9.4s, v20.16b, v2.4b[1]
+	WORD $0x4fa3e2ab // sdot v11.4s, v21.16b, v3.4b[1]
+	PRFM 8576(R8), PLDL1KEEP
+	PRFM 8576(R9), PLDL1KEEP
+	WORD $0x3dc0610e // ldr q14, [x8, #384]
+	WORD $0x3dc0612f // ldr q15, [x9, #384]
+	WORD $0x4ebd1fb0 // mov v16.16b, v29.16b
+	WORD $0x4e3f1dd2 // and v18.16b, v14.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e52 // orr v18.16b, v18.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0e05d3 // ushr v19.16b, v14.16b, #2
+	WORD $0x4e3f1e73 // and v19.16b, v19.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e73 // orr v19.16b, v19.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0c05d4 // ushr v20.16b, v14.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e94 // orr v20.16b, v20.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0a05d5 // ushr v21.16b, v14.16b, #6
+	WORD $0x4e3f1eb5 // and v21.16b, v21.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11eb5 // orr v21.16b, v21.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x4f80ea44 // sdot v4.4s, v18.16b, v0.4b[2]
+	WORD $0x4f81ea66 // sdot v6.4s, v19.16b, v1.4b[2]
+	WORD $0x4f82ea88 // sdot v8.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaaa // sdot v10.4s, v21.16b, v3.4b[2]
+	WORD $0x3dc0650e // ldr q14, [x8, #400]
+	WORD $0x3dc0652f // ldr q15, [x9, #400]
+	WORD $0x4ebd1fb0 // mov v16.16b, v29.16b
+	WORD $0x4e3f1dd2 // and v18.16b, v14.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e52 // orr v18.16b, v18.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0e05d3 // ushr v19.16b, v14.16b, #2
+	WORD $0x4e3f1e73 // and v19.16b, v19.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e73 // orr v19.16b, v19.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0c05d4 // ushr v20.16b, v14.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e94 // orr v20.16b, v20.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0a05d5 // ushr v21.16b, v14.16b, #6
+	WORD $0x4e3f1eb5 // and v21.16b, v21.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11eb5 // orr v21.16b, v21.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x4f80ea45 // sdot v5.4s, v18.16b, v0.4b[2]
+	WORD $0x4f81ea67 // sdot v7.4s, v19.16b, v1.4b[2]
+	WORD $0x4f82ea89 // sdot v9.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaab // sdot v11.4s, v21.16b, v3.4b[2]
+	PRFM 8640(R8), PLDL1KEEP
+	PRFM 8640(R9), PLDL1KEEP
+	WORD $0x3dc0710e // ldr q14, [x8, #448]
+	WORD $0x3dc0712f // ldr q15, [x9, #448]
+	WORD $0x4ebd1fb0 // mov v16.16b, v29.16b
+	WORD $0x4e3f1dd2 // and v18.16b, v14.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e52 // orr v18.16b, v18.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0e05d3 // ushr v19.16b, v14.16b, #2
+	WORD $0x4e3f1e73 // and v19.16b, v19.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e73 // orr v19.16b, v19.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0c05d4 // ushr v20.16b, v14.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e94 // orr v20.16b, v20.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0a05d5 // ushr v21.16b, v14.16b, #6
+	WORD $0x4e3f1eb5 // and v21.16b, v21.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11eb5 // orr v21.16b, v21.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x4fa0ea44 // sdot v4.4s, v18.16b, v0.4b[3]
+	WORD $0x4fa1ea66 // sdot v6.4s, v19.16b, v1.4b[3]
+	WORD $0x4fa2ea88 // sdot v8.4s, v20.16b, v2.4b[3]
+	WORD $0x4fa3eaaa // sdot v10.4s, v21.16b, v3.4b[3]
+	WORD $0x3dc0750e // ldr q14, [x8, #464]
+	WORD $0x3dc0752f // ldr q15, [x9, #464]
+	WORD $0x4ebd1fb0 // mov v16.16b, v29.16b
+	WORD $0x4e3f1dd2 // and v18.16b, v14.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e52 // orr v18.16b, v18.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0e05d3 // ushr v19.16b, v14.16b, #2
+	WORD $0x4e3f1e73 // and v19.16b, v19.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e73 // orr v19.16b, v19.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0c05d4 // ushr v20.16b, v14.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11e94 // orr v20.16b, v20.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x6f0a05d5 // ushr v21.16b, v14.16b, #6
+	WORD $0x4e3f1eb5 // and v21.16b, v21.16b, v31.16b
+	WORD $0x4e308df1 // cmtst v17.16b, v15.16b, v16.16b
+	WORD $0x4e711fd1 // bic v17.16b, v30.16b, v17.16b
+	WORD $0x4eb11eb5 // orr v21.16b, v21.16b, v17.16b
+	WORD $0x4f095610 // shl v16.16b, v16.16b, #1
+	WORD $0x4fa0ea45 // sdot v5.4s, v18.16b, v0.4b[3]
+	WORD $0x4fa1ea67 // sdot v7.4s, v19.16b, v1.4b[3]
+	WORD $0x4fa2ea89 // sdot v9.4s, v20.16b, v2.4b[3]
+	WORD $0x4fa3eaab // sdot v11.4s, v21.16b, v3.4b[3]
+	WORD $0x3dc4116e // ldr q14, [x11, #4160]
+	WORD $0x4eae948c // mla v12.4s, v4.4s, v14.4s
+	WORD $0x3dc4156e // ldr q14, [x11, #4176]
+	WORD $0x4eae94ad // mla v13.4s, v5.4s, v14.4s
+	WORD $0x3dc4316e // ldr q14, [x11, #4288]
+	WORD $0x4eae94cc // mla v12.4s, v6.4s, v14.4s
+	WORD $0x3dc4356e // ldr q14, [x11, #4304]
+	WORD $0x4eae94ed // mla v13.4s, v7.4s, v14.4s
+	WORD $0x3dc4516e // ldr q14, [x11, #4416]
+	WORD $0x4eae950c // mla v12.4s, v8.4s, v14.4s
+	WORD $0x3dc4556e // ldr q14, [x11, #4432]
+	WORD $0x4eae952d // mla v13.4s, v9.4s, v14.4s
+	WORD $0x3dc4716e // ldr q14, [x11, #4544]
+	WORD $0x4eae954c // mla v12.4s, v10.4s, v14.4s
+	WORD $0x3dc4756e // ldr q14, [x11, #4560]
+	WORD $0x4eae956d // mla v13.4s, v11.4s, v14.4s
+	ADD $512, R8
+	WORD $0x4f0c57bd // shl v29.16b, v29.16b, #4
+	ADD $128, R10
+	ADD $512, R11
+	SUB $1, R13
+	CBNZ R13, block169
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
+	WORD $0x3dc002c3 // ldr q3, [x22, #0]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2ccc43 // fmla v3.4s, v2.4s, v12.4s
+	WORD $0x3d8002c3 // str q3, [x22, #0]
+	WORD $0x3dc686e1 // ldr q1, [x23, #6672]
+	WORD $0x3dc006c3 // ldr q3, [x22, #16]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dcc43 // fmla v3.4s, v2.4s, v13.4s
+	WORD $0x3d8006c3 // str q3, [x22, #16]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $256, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass168
+	JMP next161
+rowsNext167:
+more163:
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -8473,7 +10698,7 @@ super153:
 	WORD $0x4f00e459 // movi v25.16b, #2
 	WORD $0x4f00e49a // movi v26.16b, #4
 	WORD $0x4f00e51b // movi v27.16b, #8
-unpack156:
+unpack170:
 	WORD $0x3dc00130 // ldr q16, [x9, #0]
 	WORD $0x3dc00151 // ldr q17, [x10, #0]
 	WORD $0x4e3f1e00 // and v0.16b, v16.16b, v31.16b
@@ -9281,14 +11506,14 @@ unpack156:
 	ADD $2048, R8
 	ADD $512, R9
 	SUB $1, R13
-	CBNZ R13, unpack156
+	CBNZ R13, unpack170
 	ADD $1760, R1
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_158:
+rows4_172:
 	CMP $4, R5
-	BLT rowsNext157
+	BLT rowsNext171
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -9296,7 +11521,7 @@ rows4_158:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass159:
+pass173:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -9309,7 +11534,7 @@ pass159:
 	WORD $0x4f00e415 // movi v21.16b, #0
 	WORD $0x4f00e416 // movi v22.16b, #0
 	WORD $0x4f00e417 // movi v23.16b, #0
-block160:
+block174:
 	WORD $0x4f00e408 // movi v8.16b, #0
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
@@ -9438,7 +11663,7 @@ block160:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block160
+	CBNZ R13, block174
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
@@ -9491,15 +11716,15 @@ block160:
 	ADD $256, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass159
+	CBNZ R24, pass173
 	ADD $1280, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_158
-rowsNext157:
-rows2_162:
+	JMP rows4_172
+rowsNext171:
+rows2_176:
 	CMP $2, R5
-	BLT rowsNext161
+	BLT rowsNext175
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -9518,7 +11743,7 @@ rows2_162:
 	WORD $0x4f00e417 // movi v23.16b, #0
 	WORD $0x4f00e418 // movi v24.16b, #0
 	WORD $0x4f00e419 // movi v25.16b, #0
-block164:
+block178:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
@@ -9663,7 +11888,7 @@ block164:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block164
+	CBNZ R13, block178
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0x3dc682e2 // ldr q2, [x23, #6656]
@@ -9713,11 +11938,11 @@ block164:
 	ADD $640, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_162
-rowsNext161:
-rows1_166:
+	JMP rows2_176
+rowsNext175:
+rows1_180:
 	CMP $1, R5
-	BLT rowsNext165
+	BLT rowsNext179
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -9732,7 +11957,7 @@ rows1_166:
 	WORD $0x4f00e40e // movi v14.16b, #0
 	WORD $0x4f00e40f // movi v15.16b, #0
 	WORD $0x4f00e410 // movi v16.16b, #0
-block168:
+block182:
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
@@ -9827,7 +12052,7 @@ block168:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block168
+	CBNZ R13, block182
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
 	WORD $0x3dc002c3 // ldr q3, [x22, #0]
@@ -9856,13 +12081,13 @@ block168:
 	ADD $320, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext165:
-next154:
+rowsNext179:
+next161:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $1, R4
-	JMP super153
-done155:
+	JMP super160
+done162:
 	RET
 
 // func groupQ4_KDotProd(a *groupArgs)
@@ -9872,12 +12097,12 @@ TEXT ·groupQ4_KDotProd(SB), NOSPLIT, $0-8
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super169:
+super183:
 	CMP $0, R4
-	BLE done171
+	BLE done185
 	MOVD groupArgs_rows(R0), R5
 	CMP $4, R5
-	BGT more172
+	BGT more186
 	WORD $0x3dc00020 // ldr q0, [x1, #0]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
@@ -10066,7 +12291,7 @@ super169:
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	CMP $4, R5
-	BNE rowsNext173
+	BNE rowsNext187
 	// 4 rows
 	MOVD R20, R21
 	MOVD R7, R22
@@ -10074,7 +12299,7 @@ super169:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $4, R24
-pass174:
+pass188:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -10085,7 +12310,7 @@ pass174:
 	WORD $0x4f00e5ff // movi v31.16b, #15
 	ADD $192, R21, R8
 	MOVD $4, R13
-block175:
+block189:
 	WORD $0x4f00e408 // movi v8.16b, #0
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
@@ -10220,7 +12445,7 @@ block175:
 	ADD $64, R10
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block175
+	CBNZ R13, block189
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
 	WORD $0x3dc0e8c2 // ldr q2, [x6, #928]
@@ -10305,11 +12530,11 @@ block175:
 	ADD $64, R25
 	ADD $16, R26
 	SUB $1, R24
-	CBNZ R24, pass174
-	JMP next170
-rowsNext173:
+	CBNZ R24, pass188
+	JMP next184
+rowsNext187:
 	CMP $3, R5
-	BNE rowsNext176
+	BNE rowsNext190
 	// 3 rows
 	MOVD R20, R21
 	MOVD R7, R22
@@ -10317,7 +12542,7 @@ rowsNext173:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $4, R24
-pass177:
+pass191:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -10327,7 +12552,7 @@ pass177:
 	WORD $0x4f00e5ff // movi v31.16b, #15
 	ADD $192, R21, R8
 	MOVD $4, R13
-block178:
+block192:
 	WORD $0x4f00e406 // movi v6.16b, #0
 	WORD $0x4f00e407 // movi v7.16b, #0
 	WORD $0x4f00e408 // movi v8.16b, #0
@@ -10438,7 +12663,7 @@ block178:
 	ADD $64, R10
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block178
+	CBNZ R13, block192
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
 	WORD $0x3dc0e8c2 // ldr q2, [x6, #928]
@@ -10505,11 +12730,11 @@ block178:
 	ADD $64, R25
 	ADD $16, R26
 	SUB $1, R24
-	CBNZ R24, pass177
-	JMP next170
-rowsNext176:
+	CBNZ R24, pass191
+	JMP next184
+rowsNext190:
 	CMP $2, R5
-	BNE rowsNext179
+	BNE rowsNext193
 	// 2 rows
 	MOVD R20, R21
 	MOVD R7, R22
@@ -10517,7 +12742,7 @@ rowsNext176:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass180:
+pass194:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -10528,7 +12753,7 @@ pass180:
 	WORD $0x4f00e5ff // movi v31.16b, #15
 	ADD $192, R21, R8
 	MOVD $4, R13
-block181:
+block195:
 	WORD $0x4f00e404 // movi v4.16b, #0
 	WORD $0x4f00e405 // movi v5.16b, #0
 	WORD $0x4f00e406 // movi v6.16b, #0
@@ -10681,7 +12906,7 @@ block181:
 	ADD $64, R10
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block181
+	CBNZ R13, block195
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
 	WORD $0x3dc60322 // ldr q2, [x25, #6144]
@@ -10768,11 +12993,11 @@ block181:
 	ADD $128, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass180
-	JMP next170
-rowsNext179:
+	CBNZ R24, pass194
+	JMP next184
+rowsNext193:
 	CMP $1, R5
-	BNE rowsNext182
+	BNE rowsNext196
 	// 1 rows
 	MOVD R20, R21
 	MOVD R7, R22
@@ -10789,7 +13014,7 @@ rowsNext179:
 	WORD $0x4f00e5ff // movi v31.16b, #15
 	ADD $192, R21, R8
 	MOVD $4, R13
-block184:
+block198:
 	WORD $0x4f00e402 // movi v2.16b, #0
 	WORD $0x4f00e403 // movi v3.16b, #0
 	WORD $0x4f00e404 // movi v4.16b, #0
@@ -10990,7 +13215,7 @@ block184:
 	ADD $64, R10
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block184
+	CBNZ R13, block198
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc60321 // ldr q1, [x25, #6144]
 	WORD $0x0f40a022 // smull v2.4s, v1.4h, v0.h[0]
@@ -11081,9 +13306,9 @@ block184:
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
 	WORD $0x4ea5ccc7 // fmls v7.4s, v6.4s, v5.4s
 	WORD $0x3d800ec7 // str q7, [x22, #48]
-	JMP next170
-rowsNext182:
-more172:
+	JMP next184
+rowsNext196:
+more186:
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -11306,7 +13531,7 @@ more172:
 	MOVD R2, R8
 	ADD $256, R1, R9
 	MOVD $4, R13
-unpack185:
+unpack199:
 	WORD $0x3dc00125 // ldr q5, [x9, #0]
 	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
 	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
@@ -11470,14 +13695,14 @@ unpack185:
 	ADD $1024, R8
 	ADD $512, R9
 	SUB $1, R13
-	CBNZ R13, unpack185
+	CBNZ R13, unpack199
 	ADD $2304, R1
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_187:
+rows4_201:
 	CMP $4, R5
-	BLT rowsNext186
+	BLT rowsNext200
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -11485,7 +13710,7 @@ rows4_187:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass188:
+pass202:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -11498,7 +13723,7 @@ pass188:
 	WORD $0x4f00e415 // movi v21.16b, #0
 	WORD $0x4f00e416 // movi v22.16b, #0
 	WORD $0x4f00e417 // movi v23.16b, #0
-block189:
+block203:
 	WORD $0x4f00e408 // movi v8.16b, #0
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
@@ -11609,7 +13834,7 @@ block189:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block189
+	CBNZ R13, block203
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
 	WORD $0x3dc0e8c2 // ldr q2, [x6, #928]
@@ -11764,15 +13989,15 @@ block189:
 	ADD $128, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass188
+	CBNZ R24, pass202
 	ADD $1280, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_187
-rowsNext186:
-rows2_191:
+	JMP rows4_201
+rowsNext200:
+rows2_205:
 	CMP $2, R5
-	BLT rowsNext190
+	BLT rowsNext204
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -11791,7 +14016,7 @@ rows2_191:
 	WORD $0x4f00e417 // movi v23.16b, #0
 	WORD $0x4f00e418 // movi v24.16b, #0
 	WORD $0x4f00e419 // movi v25.16b, #0
-block193:
+block207:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
@@ -11916,7 +14141,7 @@ block193:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block193
+	CBNZ R13, block207
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
 	WORD $0x3dc60322 // ldr q2, [x25, #6144]
@@ -12076,11 +14301,11 @@ block193:
 	ADD $640, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_191
-rowsNext190:
-rows1_195:
+	JMP rows2_205
+rowsNext204:
+rows1_209:
 	CMP $1, R5
-	BLT rowsNext194
+	BLT rowsNext208
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -12095,7 +14320,7 @@ rows1_195:
 	WORD $0x4f00e40e // movi v14.16b, #0
 	WORD $0x4f00e40f // movi v15.16b, #0
 	WORD $0x4f00e410 // movi v16.16b, #0
-block197:
+block211:
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
@@ -12178,7 +14403,7 @@ block197:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block197
+	CBNZ R13, block211
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc60321 // ldr q1, [x25, #6144]
 	WORD $0x0f40a022 // smull v2.4s, v1.4h, v0.h[0]
@@ -12272,13 +14497,13 @@ block197:
 	ADD $320, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext194:
-next170:
+rowsNext208:
+next184:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $1, R4
-	JMP super169
-done171:
+	JMP super183
+done185:
 	RET
 
 // func groupQ5_KDotProd(a *groupArgs)
@@ -12288,12 +14513,12 @@ TEXT ·groupQ5_KDotProd(SB), NOSPLIT, $0-8
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super198:
+super212:
 	CMP $0, R4
-	BLE done200
+	BLE done214
 	MOVD groupArgs_rows(R0), R5
 	CMP $4, R5
-	BGT more201
+	BGT more215
 	WORD $0x3dc00020 // ldr q0, [x1, #0]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
@@ -12482,7 +14707,7 @@ super198:
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	CMP $4, R5
-	BNE rowsNext202
+	BNE rowsNext216
 	// 4 rows
 	MOVD R20, R21
 	MOVD R7, R22
@@ -12490,7 +14715,7 @@ super198:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $4, R24
-pass203:
+pass217:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -12505,7 +14730,7 @@ pass203:
 	ADD $192, R21, R9
 	ADD $704, R21, R8
 	MOVD $4, R13
-block204:
+block218:
 	WORD $0x4f00e408 // movi v8.16b, #0
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
@@ -12682,7 +14907,7 @@ block204:
 	WORD $0x4f0a57bd // shl v29.16b, v29.16b, #2
 	WORD $0x4f0a579c // shl v28.16b, v28.16b, #2
 	SUB $1, R13
-	CBNZ R13, block204
+	CBNZ R13, block218
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
 	WORD $0x3dc0e8c2 // ldr q2, [x6, #928]
@@ -12767,11 +14992,11 @@ block204:
 	ADD $64, R25
 	ADD $16, R26
 	SUB $1, R24
-	CBNZ R24, pass203
-	JMP next199
-rowsNext202:
+	CBNZ R24, pass217
+	JMP next213
+rowsNext216:
 	CMP $3, R5
-	BNE rowsNext205
+	BNE rowsNext219
 	// 3 rows
 	MOVD R20, R21
 	MOVD R7, R22
@@ -12779,7 +15004,7 @@ rowsNext202:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $4, R24
-pass206:
+pass220:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -12793,7 +15018,7 @@ pass206:
 	ADD $192, R21, R9
 	ADD $704, R21, R8
 	MOVD $4, R13
-block207:
+block221:
 	WORD $0x4f00e406 // movi v6.16b, #0
 	WORD $0x4f00e407 // movi v7.16b, #0
 	WORD $0x4f00e408 // movi v8.16b, #0
@@ -12946,7 +15171,7 @@ block207:
 	WORD $0x4f0a57bd // shl v29.16b, v29.16b, #2
 	WORD $0x4f0a579c // shl v28.16b, v28.16b, #2
 	SUB $1, R13
-	CBNZ R13, block207
+	CBNZ R13, block221
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
 	WORD $0x3dc0e8c2 // ldr q2, [x6, #928]
@@ -13013,11 +15238,11 @@ block207:
 	ADD $64, R25
 	ADD $16, R26
 	SUB $1, R24
-	CBNZ R24, pass206
-	JMP next199
-rowsNext205:
+	CBNZ R24, pass220
+	JMP next213
+rowsNext219:
 	CMP $2, R5
-	BNE rowsNext208
+	BNE rowsNext222
 	// 2 rows
 	MOVD R20, R21
 	MOVD R7, R22
@@ -13025,7 +15250,7 @@ rowsNext205:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass209:
+pass223:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -13040,7 +15265,7 @@ pass209:
 	ADD $192, R21, R9
 	ADD $704, R21, R8
 	MOVD $4, R13
-block210:
+block224:
 	WORD $0x4f00e404 // movi v4.16b, #0
 	WORD $0x4f00e405 // movi v5.16b, #0
 	WORD $0x4f00e406 // movi v6.16b, #0
@@ -13275,7 +15500,7 @@ block210:
 	WORD $0x4f0a57bd // shl v29.16b, v29.16b, #2
 	WORD $0x4f0a579c // shl v28.16b, v28.16b, #2
 	SUB $1, R13
-	CBNZ R13, block210
+	CBNZ R13, block224
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
 	WORD $0x3dc60322 // ldr q2, [x25, #6144]
@@ -13362,11 +15587,11 @@ block210:
 	ADD $128, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass209
-	JMP next199
-rowsNext208:
+	CBNZ R24, pass223
+	JMP next213
+rowsNext222:
 	CMP $1, R5
-	BNE rowsNext211
+	BNE rowsNext225
 	// 1 rows
 	MOVD R20, R21
 	MOVD R7, R22
@@ -13387,7 +15612,7 @@ rowsNext208:
 	ADD $192, R21, R9
 	ADD $704, R21, R8
 	MOVD $4, R13
-block213:
+block227:
 	WORD $0x4f00e402 // movi v2.16b, #0
 	WORD $0x4f00e403 // movi v3.16b, #0
 	WORD $0x4f00e404 // movi v4.16b, #0
@@ -13750,7 +15975,7 @@ block213:
 	WORD $0x4f0a57bd // shl v29.16b, v29.16b, #2
 	WORD $0x4f0a579c // shl v28.16b, v28.16b, #2
 	SUB $1, R13
-	CBNZ R13, block213
+	CBNZ R13, block227
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc60321 // ldr q1, [x25, #6144]
 	WORD $0x0f40a022 // smull v2.4s, v1.4h, v0.h[0]
@@ -13841,9 +16066,9 @@ block213:
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
 	WORD $0x4ea5ccc7 // fmls v7.4s, v6.4s, v5.4s
 	WORD $0x3d800ec7 // str q7, [x22, #48]
-	JMP next199
-rowsNext211:
-more201:
+	JMP next213
+rowsNext225:
+more215:
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -14079,7 +16304,7 @@ more201:
 	WORD $0x4f00e439 // movi v25.16b, #1
 	WORD $0x4f00e45a // movi v26.16b, #2
 	MOVD $4, R13
-unpack214:
+unpack228:
 	WORD $0x3dc00125 // ldr q5, [x9, #0]
 	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
 	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
@@ -14405,14 +16630,14 @@ unpack214:
 	ADD $1024, R8
 	ADD $512, R9
 	SUB $1, R13
-	CBNZ R13, unpack214
+	CBNZ R13, unpack228
 	ADD $2816, R1
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_216:
+rows4_230:
 	CMP $4, R5
-	BLT rowsNext215
+	BLT rowsNext229
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -14420,7 +16645,7 @@ rows4_216:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass217:
+pass231:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -14433,7 +16658,7 @@ pass217:
 	WORD $0x4f00e415 // movi v21.16b, #0
 	WORD $0x4f00e416 // movi v22.16b, #0
 	WORD $0x4f00e417 // movi v23.16b, #0
-block218:
+block232:
 	WORD $0x4f00e408 // movi v8.16b, #0
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
@@ -14544,7 +16769,7 @@ block218:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block218
+	CBNZ R13, block232
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
 	WORD $0x3dc0e8c2 // ldr q2, [x6, #928]
@@ -14699,15 +16924,15 @@ block218:
 	ADD $128, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass217
+	CBNZ R24, pass231
 	ADD $1280, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_216
-rowsNext215:
-rows2_220:
+	JMP rows4_230
+rowsNext229:
+rows2_234:
 	CMP $2, R5
-	BLT rowsNext219
+	BLT rowsNext233
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -14726,7 +16951,7 @@ rows2_220:
 	WORD $0x4f00e417 // movi v23.16b, #0
 	WORD $0x4f00e418 // movi v24.16b, #0
 	WORD $0x4f00e419 // movi v25.16b, #0
-block222:
+block236:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
@@ -14851,7 +17076,7 @@ block222:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block222
+	CBNZ R13, block236
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc098c1 // ldr q1, [x6, #608]
 	WORD $0x3dc60322 // ldr q2, [x25, #6144]
@@ -15011,11 +17236,11 @@ block222:
 	ADD $640, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_220
-rowsNext219:
-rows1_224:
+	JMP rows2_234
+rowsNext233:
+rows1_238:
 	CMP $1, R5
-	BLT rowsNext223
+	BLT rowsNext237
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -15030,7 +17255,7 @@ rows1_224:
 	WORD $0x4f00e40e // movi v14.16b, #0
 	WORD $0x4f00e40f // movi v15.16b, #0
 	WORD $0x4f00e410 // movi v16.16b, #0
-block226:
+block240:
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
@@ -15113,7 +17338,7 @@ block226:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block226
+	CBNZ R13, block240
 	WORD $0x3dc048c0 // ldr q0, [x6, #288]
 	WORD $0x3dc60321 // ldr q1, [x25, #6144]
 	WORD $0x0f40a022 // smull v2.4s, v1.4h, v0.h[0]
@@ -15207,13 +17432,13 @@ block226:
 	ADD $320, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext223:
-next199:
+rowsNext237:
+next213:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $1, R4
-	JMP super198
-done200:
+	JMP super212
+done214:
 	RET
 
 // func groupQ6_KDotProd(a *groupArgs)
@@ -15223,12 +17448,12 @@ TEXT ·groupQ6_KDotProd(SB), NOSPLIT, $0-8
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super227:
+super241:
 	CMP $0, R4
-	BLE done229
+	BLE done243
 	MOVD groupArgs_rows(R0), R5
 	CMP $2, R5
-	BGT more230
+	BGT more244
 	WORD $0x3dc00020 // ldr q0, [x1, #0]
 	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
@@ -15437,7 +17662,7 @@ super227:
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	CMP $2, R5
-	BNE rowsNext231
+	BNE rowsNext245
 	// 2 rows
 	MOVD R20, R21
 	MOVD R7, R22
@@ -15445,7 +17670,7 @@ super227:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $4, R24
-pass232:
+pass246:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -15453,10 +17678,10 @@ pass232:
 	WORD $0x4f00e411 // movi v17.16b, #0
 	WORD $0x4f05e55f // movi v31.16b, #170
 	WORD $0x4f07e61e // movi v30.16b, #240
-	MOVD R21, R8
 	ADD $2048, R21, R9
+	ADD $0, R21, R8
 	MOVD $2, R13
-block233:
+block247:
 	WORD $0x4f00e408 // movi v8.16b, #0
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
@@ -15726,7 +17951,7 @@ block233:
 	ADD $128, R10
 	ADD $512, R11
 	SUB $1, R13
-	CBNZ R13, block233
+	CBNZ R13, block247
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0x3dc682e2 // ldr q2, [x23, #6656]
@@ -15746,11 +17971,11 @@ block233:
 	ADD $128, R25
 	ADD $16, R26
 	SUB $1, R24
-	CBNZ R24, pass232
-	JMP next228
-rowsNext231:
+	CBNZ R24, pass246
+	JMP next242
+rowsNext245:
 	CMP $1, R5
-	BNE rowsNext234
+	BNE rowsNext248
 	// 1 rows
 	MOVD R20, R21
 	MOVD R7, R22
@@ -15758,7 +17983,7 @@ rowsNext231:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass235:
+pass249:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -15766,10 +17991,10 @@ pass235:
 	WORD $0x4f00e40d // movi v13.16b, #0
 	WORD $0x4f05e55f // movi v31.16b, #170
 	WORD $0x4f07e61e // movi v30.16b, #240
-	MOVD R21, R8
 	ADD $2048, R21, R9
+	ADD $0, R21, R8
 	MOVD $2, R13
-block236:
+block250:
 	WORD $0x4f00e404 // movi v4.16b, #0
 	WORD $0x4f00e405 // movi v5.16b, #0
 	WORD $0x4f00e406 // movi v6.16b, #0
@@ -16159,7 +18384,7 @@ block236:
 	ADD $128, R10
 	ADD $512, R11
 	SUB $1, R13
-	CBNZ R13, block236
+	CBNZ R13, block250
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
 	WORD $0x3dc002c3 // ldr q3, [x22, #0]
@@ -16179,10 +18404,10 @@ block236:
 	ADD $256, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass235
-	JMP next228
-rowsNext234:
-more230:
+	CBNZ R24, pass249
+	JMP next242
+rowsNext248:
+more244:
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -16445,7 +18670,7 @@ more230:
 	MOVD $2, R13
 	WORD $0x4f07e61e // movi v30.16b, #240
 	WORD $0x4f05e55d // movi v29.16b, #170
-unpack237:
+unpack251:
 	WORD $0x3dc00130 // ldr q16, [x9, #0]
 	WORD $0x3dc08131 // ldr q17, [x9, #512]
 	WORD $0x3dc00152 // ldr q18, [x10, #0]
@@ -17058,14 +19283,14 @@ unpack237:
 	ADD $1024, R9
 	ADD $512, R10
 	SUB $1, R13
-	CBNZ R13, unpack237
+	CBNZ R13, unpack251
 	ADD $3360, R1
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_239:
+rows4_253:
 	CMP $4, R5
-	BLT rowsNext238
+	BLT rowsNext252
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -17073,7 +19298,7 @@ rows4_239:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass240:
+pass254:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -17086,7 +19311,7 @@ pass240:
 	WORD $0x4f00e415 // movi v21.16b, #0
 	WORD $0x4f00e416 // movi v22.16b, #0
 	WORD $0x4f00e417 // movi v23.16b, #0
-block241:
+block255:
 	WORD $0x4f00e408 // movi v8.16b, #0
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
@@ -17215,7 +19440,7 @@ block241:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block241
+	CBNZ R13, block255
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
@@ -17268,15 +19493,15 @@ block241:
 	ADD $256, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass240
+	CBNZ R24, pass254
 	ADD $1280, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_239
-rowsNext238:
-rows2_243:
+	JMP rows4_253
+rowsNext252:
+rows2_257:
 	CMP $2, R5
-	BLT rowsNext242
+	BLT rowsNext256
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -17295,7 +19520,7 @@ rows2_243:
 	WORD $0x4f00e417 // movi v23.16b, #0
 	WORD $0x4f00e418 // movi v24.16b, #0
 	WORD $0x4f00e419 // movi v25.16b, #0
-block245:
+block259:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
@@ -17440,7 +19665,7 @@ block245:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block245
+	CBNZ R13, block259
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0x3dc682e2 // ldr q2, [x23, #6656]
@@ -17490,11 +19715,11 @@ block245:
 	ADD $640, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_243
-rowsNext242:
-rows1_247:
+	JMP rows2_257
+rowsNext256:
+rows1_261:
 	CMP $1, R5
-	BLT rowsNext246
+	BLT rowsNext260
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -17509,7 +19734,7 @@ rows1_247:
 	WORD $0x4f00e40e // movi v14.16b, #0
 	WORD $0x4f00e40f // movi v15.16b, #0
 	WORD $0x4f00e410 // movi v16.16b, #0
-block249:
+block263:
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
@@ -17604,7 +19829,7 @@ block249:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block249
+	CBNZ R13, block263
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
 	WORD $0x3dc002c3 // ldr q3, [x22, #0]
@@ -17633,13 +19858,13 @@ block249:
 	ADD $320, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext246:
-next228:
+rowsNext260:
+next242:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $1, R4
-	JMP super227
-done229:
+	JMP super241
+done243:
 	RET
 
 // func groupIQ4_NLDotProd(a *groupArgs)
@@ -17649,19 +19874,817 @@ TEXT ·groupIQ4_NLDotProd(SB), NOSPLIT, $0-8
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super250:
+super264:
 	CMP $0, R4
-	BLE done252
+	BLE done266
 	MOVD $8, R15
 	CMP R15, R4
 	CSEL LT, R4, R15, R15
+	MOVD groupArgs_rows(R0), R5
+	CMP $4, R5
+	BGT more267
+	MOVD R15, R13
+	MOVD R2, R8
+	MOVD R2, R11
+	ADD $32, R1, R20
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	MOVD $matmul_dotprod_codesIQ4_NL<>(SB), R19
+	WORD $0x3dc0027e // ldr q30, [x19, #0]
+unpack268:
+	PRFM 8192(R1), PLDL1KEEP
+	PRFM 8256(R1), PLDL1KEEP
+	PRFM 8320(R1), PLDL1KEEP
+	PRFM 8384(R1), PLDL1KEEP
+	PRFM 8448(R1), PLDL1KEEP
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d840161 // str q1, [x11, #4096]
+	WORD $0x3d840562 // str q2, [x11, #4112]
+	WORD $0x3dc00420 // ldr q0, [x1, #16]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d840961 // str q1, [x11, #4128]
+	WORD $0x3d840d62 // str q2, [x11, #4144]
+	ADD $288, R1
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, unpack268
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	CMP $4, R5
+	BNE rowsNext269
+	// 4 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass270:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002d0 // ldr q16, [x22, #0]
+	WORD $0x3dc006d1 // ldr q17, [x22, #16]
+	WORD $0x3dc012d2 // ldr q18, [x22, #64]
+	WORD $0x3dc016d3 // ldr q19, [x22, #80]
+	WORD $0x3dc022d4 // ldr q20, [x22, #128]
+	WORD $0x3dc026d5 // ldr q21, [x22, #144]
+	WORD $0x3dc032d6 // ldr q22, [x22, #192]
+	WORD $0x3dc036d7 // ldr q23, [x22, #208]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	MOVD $matmul_dotprod_codesIQ4_NL<>(SB), R19
+	WORD $0x3dc0027e // ldr q30, [x19, #0]
+block271:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x3dc05942 // ldr q2, [x10, #352]
+	WORD $0x3dc05d43 // ldr q3, [x10, #368]
+	WORD $0x3dc0b144 // ldr q4, [x10, #704]
+	WORD $0x3dc0b545 // ldr q5, [x10, #720]
+	WORD $0x3dc10946 // ldr q6, [x10, #1056]
+	WORD $0x3dc10d47 // ldr q7, [x10, #1072]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00118 // ldr q24, [x8, #0]
+	WORD $0x6f0c0719 // ushr v25.16b, v24.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x4e1803d8 // tbl v24.16b, {v30.16b}, v24.16b
+	WORD $0x4e1903d9 // tbl v25.16b, {v30.16b}, v25.16b
+	WORD $0x4f80e308 // sdot v8.4s, v24.16b, v0.4b[0]
+	WORD $0x4f81e328 // sdot v8.4s, v25.16b, v1.4b[0]
+	WORD $0x4f82e30a // sdot v10.4s, v24.16b, v2.4b[0]
+	WORD $0x4f83e32a // sdot v10.4s, v25.16b, v3.4b[0]
+	WORD $0x4f84e30c // sdot v12.4s, v24.16b, v4.4b[0]
+	WORD $0x4f85e32c // sdot v12.4s, v25.16b, v5.4b[0]
+	WORD $0x4f86e30e // sdot v14.4s, v24.16b, v6.4b[0]
+	WORD $0x4f87e32e // sdot v14.4s, v25.16b, v7.4b[0]
+	WORD $0x3dc0111a // ldr q26, [x8, #64]
+	WORD $0x6f0c075b // ushr v27.16b, v26.16b, #4
+	WORD $0x4e3f1f5a // and v26.16b, v26.16b, v31.16b
+	WORD $0x4e1a03da // tbl v26.16b, {v30.16b}, v26.16b
+	WORD $0x4e1b03db // tbl v27.16b, {v30.16b}, v27.16b
+	WORD $0x4fa0e348 // sdot v8.4s, v26.16b, v0.4b[1]
+	WORD $0x4fa1e368 // sdot v8.4s, v27.16b, v1.4b[1]
+	WORD $0x4fa2e34a // sdot v10.4s, v26.16b, v2.4b[1]
+	WORD $0x4fa3e36a // sdot v10.4s, v27.16b, v3.4b[1]
+	WORD $0x4fa4e34c // sdot v12.4s, v26.16b, v4.4b[1]
+	WORD $0x4fa5e36c // sdot v12.4s, v27.16b, v5.4b[1]
+	WORD $0x4fa6e34e // sdot v14.4s, v26.16b, v6.4b[1]
+	WORD $0x4fa7e36e // sdot v14.4s, v27.16b, v7.4b[1]
+	WORD $0x3dc02118 // ldr q24, [x8, #128]
+	WORD $0x6f0c0719 // ushr v25.16b, v24.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x4e1803d8 // tbl v24.16b, {v30.16b}, v24.16b
+	WORD $0x4e1903d9 // tbl v25.16b, {v30.16b}, v25.16b
+	WORD $0x4f80eb08 // sdot v8.4s, v24.16b, v0.4b[2]
+	WORD $0x4f81eb28 // sdot v8.4s, v25.16b, v1.4b[2]
+	WORD $0x4f82eb0a // sdot v10.4s, v24.16b, v2.4b[2]
+	WORD $0x4f83eb2a // sdot v10.4s, v25.16b, v3.4b[2]
+	WORD $0x4f84eb0c // sdot v12.4s, v24.16b, v4.4b[2]
+	WORD $0x4f85eb2c // sdot v12.4s, v25.16b, v5.4b[2]
+	WORD $0x4f86eb0e // sdot v14.4s, v24.16b, v6.4b[2]
+	WORD $0x4f87eb2e // sdot v14.4s, v25.16b, v7.4b[2]
+	WORD $0x3dc0311a // ldr q26, [x8, #192]
+	WORD $0x6f0c075b // ushr v27.16b, v26.16b, #4
+	WORD $0x4e3f1f5a // and v26.16b, v26.16b, v31.16b
+	WORD $0x4e1a03da // tbl v26.16b, {v30.16b}, v26.16b
+	WORD $0x4e1b03db // tbl v27.16b, {v30.16b}, v27.16b
+	WORD $0x4fa0eb48 // sdot v8.4s, v26.16b, v0.4b[3]
+	WORD $0x4fa1eb68 // sdot v8.4s, v27.16b, v1.4b[3]
+	WORD $0x4fa2eb4a // sdot v10.4s, v26.16b, v2.4b[3]
+	WORD $0x4fa3eb6a // sdot v10.4s, v27.16b, v3.4b[3]
+	WORD $0x4fa4eb4c // sdot v12.4s, v26.16b, v4.4b[3]
+	WORD $0x4fa5eb6c // sdot v12.4s, v27.16b, v5.4b[3]
+	WORD $0x4fa6eb4e // sdot v14.4s, v26.16b, v6.4b[3]
+	WORD $0x4fa7eb6e // sdot v14.4s, v27.16b, v7.4b[3]
+	WORD $0x3dc00518 // ldr q24, [x8, #16]
+	WORD $0x6f0c0719 // ushr v25.16b, v24.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x4e1803d8 // tbl v24.16b, {v30.16b}, v24.16b
+	WORD $0x4e1903d9 // tbl v25.16b, {v30.16b}, v25.16b
+	WORD $0x4f80e309 // sdot v9.4s, v24.16b, v0.4b[0]
+	WORD $0x4f81e329 // sdot v9.4s, v25.16b, v1.4b[0]
+	WORD $0x4f82e30b // sdot v11.4s, v24.16b, v2.4b[0]
+	WORD $0x4f83e32b // sdot v11.4s, v25.16b, v3.4b[0]
+	WORD $0x4f84e30d // sdot v13.4s, v24.16b, v4.4b[0]
+	WORD $0x4f85e32d // sdot v13.4s, v25.16b, v5.4b[0]
+	WORD $0x4f86e30f // sdot v15.4s, v24.16b, v6.4b[0]
+	WORD $0x4f87e32f // sdot v15.4s, v25.16b, v7.4b[0]
+	WORD $0x3dc0151a // ldr q26, [x8, #80]
+	WORD $0x6f0c075b // ushr v27.16b, v26.16b, #4
+	WORD $0x4e3f1f5a // and v26.16b, v26.16b, v31.16b
+	WORD $0x4e1a03da // tbl v26.16b, {v30.16b}, v26.16b
+	WORD $0x4e1b03db // tbl v27.16b, {v30.16b}, v27.16b
+	WORD $0x4fa0e349 // sdot v9.4s, v26.16b, v0.4b[1]
+	WORD $0x4fa1e369 // sdot v9.4s, v27.16b, v1.4b[1]
+	WORD $0x4fa2e34b // sdot v11.4s, v26.16b, v2.4b[1]
+	WORD $0x4fa3e36b // sdot v11.4s, v27.16b, v3.4b[1]
+	WORD $0x4fa4e34d // sdot v13.4s, v26.16b, v4.4b[1]
+	WORD $0x4fa5e36d // sdot v13.4s, v27.16b, v5.4b[1]
+	WORD $0x4fa6e34f // sdot v15.4s, v26.16b, v6.4b[1]
+	WORD $0x4fa7e36f // sdot v15.4s, v27.16b, v7.4b[1]
+	WORD $0x3dc02518 // ldr q24, [x8, #144]
+	WORD $0x6f0c0719 // ushr v25.16b, v24.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x4e1803d8 // tbl v24.16b, {v30.16b}, v24.16b
+	WORD $0x4e1903d9 // tbl v25.16b, {v30.16b}, v25.16b
+	WORD $0x4f80eb09 // sdot v9.4s, v24.16b, v0.4b[2]
+	WORD $0x4f81eb29 // sdot v9.4s, v25.16b, v1.4b[2]
+	WORD $0x4f82eb0b // sdot v11.4s, v24.16b, v2.4b[2]
+	WORD $0x4f83eb2b // sdot v11.4s, v25.16b, v3.4b[2]
+	WORD $0x4f84eb0d // sdot v13.4s, v24.16b, v4.4b[2]
+	WORD $0x4f85eb2d // sdot v13.4s, v25.16b, v5.4b[2]
+	WORD $0x4f86eb0f // sdot v15.4s, v24.16b, v6.4b[2]
+	WORD $0x4f87eb2f // sdot v15.4s, v25.16b, v7.4b[2]
+	WORD $0x3dc0351a // ldr q26, [x8, #208]
+	WORD $0x6f0c075b // ushr v27.16b, v26.16b, #4
+	WORD $0x4e3f1f5a // and v26.16b, v26.16b, v31.16b
+	WORD $0x4e1a03da // tbl v26.16b, {v30.16b}, v26.16b
+	WORD $0x4e1b03db // tbl v27.16b, {v30.16b}, v27.16b
+	WORD $0x4fa0eb49 // sdot v9.4s, v26.16b, v0.4b[3]
+	WORD $0x4fa1eb69 // sdot v9.4s, v27.16b, v1.4b[3]
+	WORD $0x4fa2eb4b // sdot v11.4s, v26.16b, v2.4b[3]
+	WORD $0x4fa3eb6b // sdot v11.4s, v27.16b, v3.4b[3]
+	WORD $0x4fa4eb4d // sdot v13.4s, v26.16b, v4.4b[3]
+	WORD $0x4fa5eb6d // sdot v13.4s, v27.16b, v5.4b[3]
+	WORD $0x4fa6eb4f // sdot v15.4s, v26.16b, v6.4b[3]
+	WORD $0x4fa7eb6f // sdot v15.4s, v27.16b, v7.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd426181 // ldr s1, [x12, #608]
+	WORD $0xbd43c182 // ldr s2, [x12, #960]
+	WORD $0xbd452183 // ldr s3, [x12, #1312]
+	WORD $0x3dc40178 // ldr q24, [x11, #4096]
+	WORD $0x4f809319 // fmul v25.4s, v24.4s, v0.s[0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4e28cf30 // fmla v16.4s, v25.4s, v8.4s
+	WORD $0x4f819319 // fmul v25.4s, v24.4s, v1.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2acf32 // fmla v18.4s, v25.4s, v10.4s
+	WORD $0x4f829319 // fmul v25.4s, v24.4s, v2.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2ccf34 // fmla v20.4s, v25.4s, v12.4s
+	WORD $0x4f839319 // fmul v25.4s, v24.4s, v3.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2ecf36 // fmla v22.4s, v25.4s, v14.4s
+	WORD $0x3dc40578 // ldr q24, [x11, #4112]
+	WORD $0x4f809319 // fmul v25.4s, v24.4s, v0.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4e29cf31 // fmla v17.4s, v25.4s, v9.4s
+	WORD $0x4f819319 // fmul v25.4s, v24.4s, v1.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bcf33 // fmla v19.4s, v25.4s, v11.4s
+	WORD $0x4f829319 // fmul v25.4s, v24.4s, v2.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dcf35 // fmla v21.4s, v25.4s, v13.4s
+	WORD $0x4f839319 // fmul v25.4s, v24.4s, v3.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fcf37 // fmla v23.4s, v25.4s, v15.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $288, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block271
+	WORD $0x3d8002d0 // str q16, [x22, #0]
+	WORD $0x3d8006d1 // str q17, [x22, #16]
+	WORD $0x3d8012d2 // str q18, [x22, #64]
+	WORD $0x3d8016d3 // str q19, [x22, #80]
+	WORD $0x3d8022d4 // str q20, [x22, #128]
+	WORD $0x3d8026d5 // str q21, [x22, #144]
+	WORD $0x3d8032d6 // str q22, [x22, #192]
+	WORD $0x3d8036d7 // str q23, [x22, #208]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $128, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass270
+	JMP next265
+rowsNext269:
+	CMP $3, R5
+	BNE rowsNext272
+	// 3 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass273:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002cc // ldr q12, [x22, #0]
+	WORD $0x3dc006cd // ldr q13, [x22, #16]
+	WORD $0x3dc012ce // ldr q14, [x22, #64]
+	WORD $0x3dc016cf // ldr q15, [x22, #80]
+	WORD $0x3dc022d0 // ldr q16, [x22, #128]
+	WORD $0x3dc026d1 // ldr q17, [x22, #144]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	MOVD $matmul_dotprod_codesIQ4_NL<>(SB), R19
+	WORD $0x3dc0027e // ldr q30, [x19, #0]
+block274:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x3dc05942 // ldr q2, [x10, #352]
+	WORD $0x3dc05d43 // ldr q3, [x10, #368]
+	WORD $0x3dc0b144 // ldr q4, [x10, #704]
+	WORD $0x3dc0b545 // ldr q5, [x10, #720]
+	WORD $0x4f00e406 // movi v6.16b, #0
+	WORD $0x4f00e407 // movi v7.16b, #0
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00112 // ldr q18, [x8, #0]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4e1203d2 // tbl v18.16b, {v30.16b}, v18.16b
+	WORD $0x4e1303d3 // tbl v19.16b, {v30.16b}, v19.16b
+	WORD $0x4f80e246 // sdot v6.4s, v18.16b, v0.4b[0]
+	WORD $0x4f81e266 // sdot v6.4s, v19.16b, v1.4b[0]
+	WORD $0x4f82e248 // sdot v8.4s, v18.16b, v2.4b[0]
+	WORD $0x4f83e268 // sdot v8.4s, v19.16b, v3.4b[0]
+	WORD $0x4f84e24a // sdot v10.4s, v18.16b, v4.4b[0]
+	WORD $0x4f85e26a // sdot v10.4s, v19.16b, v5.4b[0]
+	WORD $0x3dc01114 // ldr q20, [x8, #64]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4fa0e286 // sdot v6.4s, v20.16b, v0.4b[1]
+	WORD $0x4fa1e2a6 // sdot v6.4s, v21.16b, v1.4b[1]
+	WORD $0x4fa2e288 // sdot v8.4s, v20.16b, v2.4b[1]
+	WORD $0x4fa3e2a8 // sdot v8.4s, v21.16b, v3.4b[1]
+	WORD $0x4fa4e28a // sdot v10.4s, v20.16b, v4.4b[1]
+	WORD $0x4fa5e2aa // sdot v10.4s, v21.16b, v5.4b[1]
+	WORD $0x3dc02112 // ldr q18, [x8, #128]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4e1203d2 // tbl v18.16b, {v30.16b}, v18.16b
+	WORD $0x4e1303d3 // tbl v19.16b, {v30.16b}, v19.16b
+	WORD $0x4f80ea46 // sdot v6.4s, v18.16b, v0.4b[2]
+	WORD $0x4f81ea66 // sdot v6.4s, v19.16b, v1.4b[2]
+	WORD $0x4f82ea48 // sdot v8.4s, v18.16b, v2.4b[2]
+	WORD $0x4f83ea68 // sdot v8.4s, v19.16b, v3.4b[2]
+	WORD $0x4f84ea4a // sdot v10.4s, v18.16b, v4.4b[2]
+	WORD $0x4f85ea6a // sdot v10.4s, v19.16b, v5.4b[2]
+	WORD $0x3dc03114 // ldr q20, [x8, #192]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4fa0ea86 // sdot v6.4s, v20.16b, v0.4b[3]
+	WORD $0x4fa1eaa6 // sdot v6.4s, v21.16b, v1.4b[3]
+	WORD $0x4fa2ea88 // sdot v8.4s, v20.16b, v2.4b[3]
+	WORD $0x4fa3eaa8 // sdot v8.4s, v21.16b, v3.4b[3]
+	WORD $0x4fa4ea8a // sdot v10.4s, v20.16b, v4.4b[3]
+	WORD $0x4fa5eaaa // sdot v10.4s, v21.16b, v5.4b[3]
+	WORD $0x3dc00512 // ldr q18, [x8, #16]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4e1203d2 // tbl v18.16b, {v30.16b}, v18.16b
+	WORD $0x4e1303d3 // tbl v19.16b, {v30.16b}, v19.16b
+	WORD $0x4f80e247 // sdot v7.4s, v18.16b, v0.4b[0]
+	WORD $0x4f81e267 // sdot v7.4s, v19.16b, v1.4b[0]
+	WORD $0x4f82e249 // sdot v9.4s, v18.16b, v2.4b[0]
+	WORD $0x4f83e269 // sdot v9.4s, v19.16b, v3.4b[0]
+	WORD $0x4f84e24b // sdot v11.4s, v18.16b, v4.4b[0]
+	WORD $0x4f85e26b // sdot v11.4s, v19.16b, v5.4b[0]
+	WORD $0x3dc01514 // ldr q20, [x8, #80]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4fa0e287 // sdot v7.4s, v20.16b, v0.4b[1]
+	WORD $0x4fa1e2a7 // sdot v7.4s, v21.16b, v1.4b[1]
+	WORD $0x4fa2e289 // sdot v9.4s, v20.16b, v2.4b[1]
+	WORD $0x4fa3e2a9 // sdot v9.4s, v21.16b, v3.4b[1]
+	WORD $0x4fa4e28b // sdot v11.4s, v20.16b, v4.4b[1]
+	WORD $0x4fa5e2ab // sdot v11.4s, v21.16b, v5.4b[1]
+	WORD $0x3dc02512 // ldr q18, [x8, #144]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4e1203d2 // tbl v18.16b, {v30.16b}, v18.16b
+	WORD $0x4e1303d3 // tbl v19.16b, {v30.16b}, v19.16b
+	WORD $0x4f80ea47 // sdot v7.4s, v18.16b, v0.4b[2]
+	WORD $0x4f81ea67 // sdot v7.4s, v19.16b, v1.4b[2]
+	WORD $0x4f82ea49 // sdot v9.4s, v18.16b, v2.4b[2]
+	WORD $0x4f83ea69 // sdot v9.4s, v19.16b, v3.4b[2]
+	WORD $0x4f84ea4b // sdot v11.4s, v18.16b, v4.4b[2]
+	WORD $0x4f85ea6b // sdot v11.4s, v19.16b, v5.4b[2]
+	WORD $0x3dc03514 // ldr q20, [x8, #208]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4fa0ea87 // sdot v7.4s, v20.16b, v0.4b[3]
+	WORD $0x4fa1eaa7 // sdot v7.4s, v21.16b, v1.4b[3]
+	WORD $0x4fa2ea89 // sdot v9.4s, v20.16b, v2.4b[3]
+	WORD $0x4fa3eaa9 // sdot v9.4s, v21.16b, v3.4b[3]
+	WORD $0x4fa4ea8b // sdot v11.4s, v20.16b, v4.4b[3]
+	WORD $0x4fa5eaab // sdot v11.4s, v21.16b, v5.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd426181 // ldr s1, [x12, #608]
+	WORD $0xbd43c182 // ldr s2, [x12, #960]
+	WORD $0x3dc40172 // ldr q18, [x11, #4096]
+	WORD $0x4f809253 // fmul v19.4s, v18.4s, v0.s[0]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4e26ce6c // fmla v12.4s, v19.4s, v6.4s
+	WORD $0x4f819253 // fmul v19.4s, v18.4s, v1.s[0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4e28ce6e // fmla v14.4s, v19.4s, v8.4s
+	WORD $0x4f829253 // fmul v19.4s, v18.4s, v2.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2ace70 // fmla v16.4s, v19.4s, v10.4s
+	WORD $0x3dc40572 // ldr q18, [x11, #4112]
+	WORD $0x4f809253 // fmul v19.4s, v18.4s, v0.s[0]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4e27ce6d // fmla v13.4s, v19.4s, v7.4s
+	WORD $0x4f819253 // fmul v19.4s, v18.4s, v1.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4e29ce6f // fmla v15.4s, v19.4s, v9.4s
+	WORD $0x4f829253 // fmul v19.4s, v18.4s, v2.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bce71 // fmla v17.4s, v19.4s, v11.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $288, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block274
+	WORD $0x3d8002cc // str q12, [x22, #0]
+	WORD $0x3d8006cd // str q13, [x22, #16]
+	WORD $0x3d8012ce // str q14, [x22, #64]
+	WORD $0x3d8016cf // str q15, [x22, #80]
+	WORD $0x3d8022d0 // str q16, [x22, #128]
+	WORD $0x3d8026d1 // str q17, [x22, #144]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $128, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass273
+	JMP next265
+rowsNext272:
+	CMP $2, R5
+	BNE rowsNext275
+	// 2 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002cc // ldr q12, [x22, #0]
+	WORD $0x3dc006cd // ldr q13, [x22, #16]
+	WORD $0x3dc00ace // ldr q14, [x22, #32]
+	WORD $0x3dc00ecf // ldr q15, [x22, #48]
+	WORD $0x3dc012d0 // ldr q16, [x22, #64]
+	WORD $0x3dc016d1 // ldr q17, [x22, #80]
+	WORD $0x3dc01ad2 // ldr q18, [x22, #96]
+	WORD $0x3dc01ed3 // ldr q19, [x22, #112]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	MOVD $matmul_dotprod_codesIQ4_NL<>(SB), R19
+	WORD $0x3dc0027e // ldr q30, [x19, #0]
+block277:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x3dc05942 // ldr q2, [x10, #352]
+	WORD $0x3dc05d43 // ldr q3, [x10, #368]
+	WORD $0x4f00e404 // movi v4.16b, #0
+	WORD $0x4f00e405 // movi v5.16b, #0
+	WORD $0x4f00e406 // movi v6.16b, #0
+	WORD $0x4f00e407 // movi v7.16b, #0
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00114 // ldr q20, [x8, #0]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4f80e284 // sdot v4.4s, v20.16b, v0.4b[0]
+	WORD $0x4f81e2a4 // sdot v4.4s, v21.16b, v1.4b[0]
+	WORD $0x4f82e288 // sdot v8.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2a8 // sdot v8.4s, v21.16b, v3.4b[0]
+	WORD $0x3dc01116 // ldr q22, [x8, #64]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4e1603d6 // tbl v22.16b, {v30.16b}, v22.16b
+	WORD $0x4e1703d7 // tbl v23.16b, {v30.16b}, v23.16b
+	WORD $0x4fa0e2c4 // sdot v4.4s, v22.16b, v0.4b[1]
+	WORD $0x4fa1e2e4 // sdot v4.4s, v23.16b, v1.4b[1]
+	WORD $0x4fa2e2c8 // sdot v8.4s, v22.16b, v2.4b[1]
+	WORD $0x4fa3e2e8 // sdot v8.4s, v23.16b, v3.4b[1]
+	WORD $0x3dc02114 // ldr q20, [x8, #128]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4f80ea84 // sdot v4.4s, v20.16b, v0.4b[2]
+	WORD $0x4f81eaa4 // sdot v4.4s, v21.16b, v1.4b[2]
+	WORD $0x4f82ea88 // sdot v8.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaa8 // sdot v8.4s, v21.16b, v3.4b[2]
+	WORD $0x3dc03116 // ldr q22, [x8, #192]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4e1603d6 // tbl v22.16b, {v30.16b}, v22.16b
+	WORD $0x4e1703d7 // tbl v23.16b, {v30.16b}, v23.16b
+	WORD $0x4fa0eac4 // sdot v4.4s, v22.16b, v0.4b[3]
+	WORD $0x4fa1eae4 // sdot v4.4s, v23.16b, v1.4b[3]
+	WORD $0x4fa2eac8 // sdot v8.4s, v22.16b, v2.4b[3]
+	WORD $0x4fa3eae8 // sdot v8.4s, v23.16b, v3.4b[3]
+	WORD $0x3dc00514 // ldr q20, [x8, #16]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4f80e285 // sdot v5.4s, v20.16b, v0.4b[0]
+	WORD $0x4f81e2a5 // sdot v5.4s, v21.16b, v1.4b[0]
+	WORD $0x4f82e289 // sdot v9.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2a9 // sdot v9.4s, v21.16b, v3.4b[0]
+	WORD $0x3dc01516 // ldr q22, [x8, #80]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4e1603d6 // tbl v22.16b, {v30.16b}, v22.16b
+	WORD $0x4e1703d7 // tbl v23.16b, {v30.16b}, v23.16b
+	WORD $0x4fa0e2c5 // sdot v5.4s, v22.16b, v0.4b[1]
+	WORD $0x4fa1e2e5 // sdot v5.4s, v23.16b, v1.4b[1]
+	WORD $0x4fa2e2c9 // sdot v9.4s, v22.16b, v2.4b[1]
+	WORD $0x4fa3e2e9 // sdot v9.4s, v23.16b, v3.4b[1]
+	WORD $0x3dc02514 // ldr q20, [x8, #144]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4f80ea85 // sdot v5.4s, v20.16b, v0.4b[2]
+	WORD $0x4f81eaa5 // sdot v5.4s, v21.16b, v1.4b[2]
+	WORD $0x4f82ea89 // sdot v9.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaa9 // sdot v9.4s, v21.16b, v3.4b[2]
+	WORD $0x3dc03516 // ldr q22, [x8, #208]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4e1603d6 // tbl v22.16b, {v30.16b}, v22.16b
+	WORD $0x4e1703d7 // tbl v23.16b, {v30.16b}, v23.16b
+	WORD $0x4fa0eac5 // sdot v5.4s, v22.16b, v0.4b[3]
+	WORD $0x4fa1eae5 // sdot v5.4s, v23.16b, v1.4b[3]
+	WORD $0x4fa2eac9 // sdot v9.4s, v22.16b, v2.4b[3]
+	WORD $0x4fa3eae9 // sdot v9.4s, v23.16b, v3.4b[3]
+	WORD $0x3dc00914 // ldr q20, [x8, #32]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4f80e286 // sdot v6.4s, v20.16b, v0.4b[0]
+	WORD $0x4f81e2a6 // sdot v6.4s, v21.16b, v1.4b[0]
+	WORD $0x4f82e28a // sdot v10.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2aa // sdot v10.4s, v21.16b, v3.4b[0]
+	WORD $0x3dc01916 // ldr q22, [x8, #96]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4e1603d6 // tbl v22.16b, {v30.16b}, v22.16b
+	WORD $0x4e1703d7 // tbl v23.16b, {v30.16b}, v23.16b
+	WORD $0x4fa0e2c6 // sdot v6.4s, v22.16b, v0.4b[1]
+	WORD $0x4fa1e2e6 // sdot v6.4s, v23.16b, v1.4b[1]
+	WORD $0x4fa2e2ca // sdot v10.4s, v22.16b, v2.4b[1]
+	WORD $0x4fa3e2ea // sdot v10.4s, v23.16b, v3.4b[1]
+	WORD $0x3dc02914 // ldr q20, [x8, #160]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4f80ea86 // sdot v6.4s, v20.16b, v0.4b[2]
+	WORD $0x4f81eaa6 // sdot v6.4s, v21.16b, v1.4b[2]
+	WORD $0x4f82ea8a // sdot v10.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaaa // sdot v10.4s, v21.16b, v3.4b[2]
+	WORD $0x3dc03916 // ldr q22, [x8, #224]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4e1603d6 // tbl v22.16b, {v30.16b}, v22.16b
+	WORD $0x4e1703d7 // tbl v23.16b, {v30.16b}, v23.16b
+	WORD $0x4fa0eac6 // sdot v6.4s, v22.16b, v0.4b[3]
+	WORD $0x4fa1eae6 // sdot v6.4s, v23.16b, v1.4b[3]
+	WORD $0x4fa2eaca // sdot v10.4s, v22.16b, v2.4b[3]
+	WORD $0x4fa3eaea // sdot v10.4s, v23.16b, v3.4b[3]
+	WORD $0x3dc00d14 // ldr q20, [x8, #48]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4f80e287 // sdot v7.4s, v20.16b, v0.4b[0]
+	WORD $0x4f81e2a7 // sdot v7.4s, v21.16b, v1.4b[0]
+	WORD $0x4f82e28b // sdot v11.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2ab // sdot v11.4s, v21.16b, v3.4b[0]
+	WORD $0x3dc01d16 // ldr q22, [x8, #112]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4e1603d6 // tbl v22.16b, {v30.16b}, v22.16b
+	WORD $0x4e1703d7 // tbl v23.16b, {v30.16b}, v23.16b
+	WORD $0x4fa0e2c7 // sdot v7.4s, v22.16b, v0.4b[1]
+	WORD $0x4fa1e2e7 // sdot v7.4s, v23.16b, v1.4b[1]
+	WORD $0x4fa2e2cb // sdot v11.4s, v22.16b, v2.4b[1]
+	WORD $0x4fa3e2eb // sdot v11.4s, v23.16b, v3.4b[1]
+	WORD $0x3dc02d14 // ldr q20, [x8, #176]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4f80ea87 // sdot v7.4s, v20.16b, v0.4b[2]
+	WORD $0x4f81eaa7 // sdot v7.4s, v21.16b, v1.4b[2]
+	WORD $0x4f82ea8b // sdot v11.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaab // sdot v11.4s, v21.16b, v3.4b[2]
+	WORD $0x3dc03d16 // ldr q22, [x8, #240]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4e1603d6 // tbl v22.16b, {v30.16b}, v22.16b
+	WORD $0x4e1703d7 // tbl v23.16b, {v30.16b}, v23.16b
+	WORD $0x4fa0eac7 // sdot v7.4s, v22.16b, v0.4b[3]
+	WORD $0x4fa1eae7 // sdot v7.4s, v23.16b, v1.4b[3]
+	WORD $0x4fa2eacb // sdot v11.4s, v22.16b, v2.4b[3]
+	WORD $0x4fa3eaeb // sdot v11.4s, v23.16b, v3.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd426181 // ldr s1, [x12, #608]
+	WORD $0x3dc40174 // ldr q20, [x11, #4096]
+	WORD $0x4f809295 // fmul v21.4s, v20.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e24ceac // fmla v12.4s, v21.4s, v4.4s
+	WORD $0x4f819295 // fmul v21.4s, v20.4s, v1.s[0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4e28ceb0 // fmla v16.4s, v21.4s, v8.4s
+	WORD $0x3dc40574 // ldr q20, [x11, #4112]
+	WORD $0x4f809295 // fmul v21.4s, v20.4s, v0.s[0]
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e25cead // fmla v13.4s, v21.4s, v5.4s
+	WORD $0x4f819295 // fmul v21.4s, v20.4s, v1.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4e29ceb1 // fmla v17.4s, v21.4s, v9.4s
+	WORD $0x3dc40974 // ldr q20, [x11, #4128]
+	WORD $0x4f809295 // fmul v21.4s, v20.4s, v0.s[0]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4e26ceae // fmla v14.4s, v21.4s, v6.4s
+	WORD $0x4f819295 // fmul v21.4s, v20.4s, v1.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2aceb2 // fmla v18.4s, v21.4s, v10.4s
+	WORD $0x3dc40d74 // ldr q20, [x11, #4144]
+	WORD $0x4f809295 // fmul v21.4s, v20.4s, v0.s[0]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4e27ceaf // fmla v15.4s, v21.4s, v7.4s
+	WORD $0x4f819295 // fmul v21.4s, v20.4s, v1.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bceb3 // fmla v19.4s, v21.4s, v11.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $288, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block277
+	WORD $0x3d8002cc // str q12, [x22, #0]
+	WORD $0x3d8006cd // str q13, [x22, #16]
+	WORD $0x3d800ace // str q14, [x22, #32]
+	WORD $0x3d800ecf // str q15, [x22, #48]
+	WORD $0x3d8012d0 // str q16, [x22, #64]
+	WORD $0x3d8016d1 // str q17, [x22, #80]
+	WORD $0x3d801ad2 // str q18, [x22, #96]
+	WORD $0x3d801ed3 // str q19, [x22, #112]
+	JMP next265
+rowsNext275:
+	CMP $1, R5
+	BNE rowsNext278
+	// 1 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002c6 // ldr q6, [x22, #0]
+	WORD $0x3dc006c7 // ldr q7, [x22, #16]
+	WORD $0x3dc00ac8 // ldr q8, [x22, #32]
+	WORD $0x3dc00ec9 // ldr q9, [x22, #48]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	MOVD $matmul_dotprod_codesIQ4_NL<>(SB), R19
+	WORD $0x3dc0027e // ldr q30, [x19, #0]
+block280:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x4f00e402 // movi v2.16b, #0
+	WORD $0x4f00e403 // movi v3.16b, #0
+	WORD $0x4f00e404 // movi v4.16b, #0
+	WORD $0x4f00e405 // movi v5.16b, #0
+	WORD $0x3dc0010a // ldr q10, [x8, #0]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4e0a03ca // tbl v10.16b, {v30.16b}, v10.16b
+	WORD $0x4e0b03cb // tbl v11.16b, {v30.16b}, v11.16b
+	WORD $0x4f80e142 // sdot v2.4s, v10.16b, v0.4b[0]
+	WORD $0x4f81e162 // sdot v2.4s, v11.16b, v1.4b[0]
+	WORD $0x3dc0110c // ldr q12, [x8, #64]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4fa0e182 // sdot v2.4s, v12.16b, v0.4b[1]
+	WORD $0x4fa1e1a2 // sdot v2.4s, v13.16b, v1.4b[1]
+	WORD $0x3dc0210a // ldr q10, [x8, #128]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4e0a03ca // tbl v10.16b, {v30.16b}, v10.16b
+	WORD $0x4e0b03cb // tbl v11.16b, {v30.16b}, v11.16b
+	WORD $0x4f80e942 // sdot v2.4s, v10.16b, v0.4b[2]
+	WORD $0x4f81e962 // sdot v2.4s, v11.16b, v1.4b[2]
+	WORD $0x3dc0310c // ldr q12, [x8, #192]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4fa0e982 // sdot v2.4s, v12.16b, v0.4b[3]
+	WORD $0x4fa1e9a2 // sdot v2.4s, v13.16b, v1.4b[3]
+	WORD $0x3dc0050a // ldr q10, [x8, #16]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4e0a03ca // tbl v10.16b, {v30.16b}, v10.16b
+	WORD $0x4e0b03cb // tbl v11.16b, {v30.16b}, v11.16b
+	WORD $0x4f80e143 // sdot v3.4s, v10.16b, v0.4b[0]
+	WORD $0x4f81e163 // sdot v3.4s, v11.16b, v1.4b[0]
+	WORD $0x3dc0150c // ldr q12, [x8, #80]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4fa0e183 // sdot v3.4s, v12.16b, v0.4b[1]
+	WORD $0x4fa1e1a3 // sdot v3.4s, v13.16b, v1.4b[1]
+	WORD $0x3dc0250a // ldr q10, [x8, #144]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4e0a03ca // tbl v10.16b, {v30.16b}, v10.16b
+	WORD $0x4e0b03cb // tbl v11.16b, {v30.16b}, v11.16b
+	WORD $0x4f80e943 // sdot v3.4s, v10.16b, v0.4b[2]
+	WORD $0x4f81e963 // sdot v3.4s, v11.16b, v1.4b[2]
+	WORD $0x3dc0350c // ldr q12, [x8, #208]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4fa0e983 // sdot v3.4s, v12.16b, v0.4b[3]
+	WORD $0x4fa1e9a3 // sdot v3.4s, v13.16b, v1.4b[3]
+	WORD $0x3dc0090a // ldr q10, [x8, #32]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4e0a03ca // tbl v10.16b, {v30.16b}, v10.16b
+	WORD $0x4e0b03cb // tbl v11.16b, {v30.16b}, v11.16b
+	WORD $0x4f80e144 // sdot v4.4s, v10.16b, v0.4b[0]
+	WORD $0x4f81e164 // sdot v4.4s, v11.16b, v1.4b[0]
+	WORD $0x3dc0190c // ldr q12, [x8, #96]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4fa0e184 // sdot v4.4s, v12.16b, v0.4b[1]
+	WORD $0x4fa1e1a4 // sdot v4.4s, v13.16b, v1.4b[1]
+	WORD $0x3dc0290a // ldr q10, [x8, #160]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4e0a03ca // tbl v10.16b, {v30.16b}, v10.16b
+	WORD $0x4e0b03cb // tbl v11.16b, {v30.16b}, v11.16b
+	WORD $0x4f80e944 // sdot v4.4s, v10.16b, v0.4b[2]
+	WORD $0x4f81e964 // sdot v4.4s, v11.16b, v1.4b[2]
+	WORD $0x3dc0390c // ldr q12, [x8, #224]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4fa0e984 // sdot v4.4s, v12.16b, v0.4b[3]
+	WORD $0x4fa1e9a4 // sdot v4.4s, v13.16b, v1.4b[3]
+	WORD $0x3dc00d0a // ldr q10, [x8, #48]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4e0a03ca // tbl v10.16b, {v30.16b}, v10.16b
+	WORD $0x4e0b03cb // tbl v11.16b, {v30.16b}, v11.16b
+	WORD $0x4f80e145 // sdot v5.4s, v10.16b, v0.4b[0]
+	WORD $0x4f81e165 // sdot v5.4s, v11.16b, v1.4b[0]
+	WORD $0x3dc01d0c // ldr q12, [x8, #112]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4fa0e185 // sdot v5.4s, v12.16b, v0.4b[1]
+	WORD $0x4fa1e1a5 // sdot v5.4s, v13.16b, v1.4b[1]
+	WORD $0x3dc02d0a // ldr q10, [x8, #176]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4e0a03ca // tbl v10.16b, {v30.16b}, v10.16b
+	WORD $0x4e0b03cb // tbl v11.16b, {v30.16b}, v11.16b
+	WORD $0x4f80e945 // sdot v5.4s, v10.16b, v0.4b[2]
+	WORD $0x4f81e965 // sdot v5.4s, v11.16b, v1.4b[2]
+	WORD $0x3dc03d0c // ldr q12, [x8, #240]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4fa0e985 // sdot v5.4s, v12.16b, v0.4b[3]
+	WORD $0x4fa1e9a5 // sdot v5.4s, v13.16b, v1.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0x3dc4016a // ldr q10, [x11, #4096]
+	WORD $0x4f80914b // fmul v11.4s, v10.4s, v0.s[0]
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4e22cd66 // fmla v6.4s, v11.4s, v2.4s
+	WORD $0x3dc4056a // ldr q10, [x11, #4112]
+	WORD $0x4f80914b // fmul v11.4s, v10.4s, v0.s[0]
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4e23cd67 // fmla v7.4s, v11.4s, v3.4s
+	WORD $0x3dc4096a // ldr q10, [x11, #4128]
+	WORD $0x4f80914b // fmul v11.4s, v10.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e24cd68 // fmla v8.4s, v11.4s, v4.4s
+	WORD $0x3dc40d6a // ldr q10, [x11, #4144]
+	WORD $0x4f80914b // fmul v11.4s, v10.4s, v0.s[0]
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e25cd69 // fmla v9.4s, v11.4s, v5.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $288, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block280
+	WORD $0x3d8002c6 // str q6, [x22, #0]
+	WORD $0x3d8006c7 // str q7, [x22, #16]
+	WORD $0x3d800ac8 // str q8, [x22, #32]
+	WORD $0x3d800ec9 // str q9, [x22, #48]
+	JMP next265
+rowsNext278:
+more267:
 	MOVD R15, R13
 	MOVD R2, R8
 	MOVD R2, R11
 	WORD $0x4f00e5ff // movi v31.16b, #15
 	MOVD $matmul_dotprod_codesIQ4_NL<>(SB), R19
 	WORD $0x3dc0027e // ldr q30, [x19, #0]
-unpack253:
+unpack281:
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -17793,13 +20816,13 @@ unpack253:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, unpack253
+	CBNZ R13, unpack281
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_255:
+rows4_283:
 	CMP $4, R5
-	BLT rowsNext254
+	BLT rowsNext282
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -17807,7 +20830,7 @@ rows4_255:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass256:
+pass284:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R6, R12
@@ -17821,7 +20844,7 @@ pass256:
 	WORD $0x3dc026d5 // ldr q21, [x22, #144]
 	WORD $0x3dc032d6 // ldr q22, [x22, #192]
 	WORD $0x3dc036d7 // ldr q23, [x22, #208]
-block257:
+block285:
 	WORD $0x4f00e408 // movi v8.16b, #0
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
@@ -17953,7 +20976,7 @@ block257:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block257
+	CBNZ R13, block285
 	WORD $0x3d8002d0 // str q16, [x22, #0]
 	WORD $0x3d8006d1 // str q17, [x22, #16]
 	WORD $0x3d8012d2 // str q18, [x22, #64]
@@ -17968,15 +20991,15 @@ block257:
 	ADD $128, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass256
+	CBNZ R24, pass284
 	ADD $1408, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_255
-rowsNext254:
-rows2_259:
+	JMP rows4_283
+rowsNext282:
+rows2_287:
 	CMP $2, R5
-	BLT rowsNext258
+	BLT rowsNext286
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -17996,7 +21019,7 @@ rows2_259:
 	WORD $0x3dc016d7 // ldr q23, [x22, #80]
 	WORD $0x3dc01ad8 // ldr q24, [x22, #96]
 	WORD $0x3dc01ed9 // ldr q25, [x22, #112]
-block261:
+block289:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
@@ -18140,7 +21163,7 @@ block261:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block261
+	CBNZ R13, block289
 	WORD $0x3d8002d2 // str q18, [x22, #0]
 	WORD $0x3d8006d3 // str q19, [x22, #16]
 	WORD $0x3d800ad4 // str q20, [x22, #32]
@@ -18152,11 +21175,11 @@ block261:
 	ADD $704, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_259
-rowsNext258:
-rows1_263:
+	JMP rows2_287
+rowsNext286:
+rows1_291:
 	CMP $1, R5
-	BLT rowsNext262
+	BLT rowsNext290
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -18172,7 +21195,7 @@ rows1_263:
 	WORD $0x3dc006ce // ldr q14, [x22, #16]
 	WORD $0x3dc00acf // ldr q15, [x22, #32]
 	WORD $0x3dc00ed0 // ldr q16, [x22, #48]
-block265:
+block293:
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
@@ -18265,7 +21288,7 @@ block265:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block265
+	CBNZ R13, block293
 	WORD $0x3d8002cd // str q13, [x22, #0]
 	WORD $0x3d8006ce // str q14, [x22, #16]
 	WORD $0x3d800acf // str q15, [x22, #32]
@@ -18273,13 +21296,13 @@ block265:
 	ADD $352, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext262:
-next251:
+rowsNext290:
+next265:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $8, R4
-	JMP super250
-done252:
+	JMP super264
+done266:
 	RET
 
 // func groupIQ4_XSDotProd(a *groupArgs)
@@ -18289,9 +21312,1111 @@ TEXT ·groupIQ4_XSDotProd(SB), NOSPLIT, $0-8
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super266:
+super294:
 	CMP $0, R4
-	BLE done268
+	BLE done296
+	MOVD groupArgs_rows(R0), R5
+	CMP $4, R5
+	BGT more297
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d868041 // str q1, [x2, #6656]
+	WORD $0x3d868442 // str q2, [x2, #6672]
+	WORD $0x3dc00420 // ldr q0, [x1, #16]
+	WORD $0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD $0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD $0x3d868841 // str q1, [x2, #6688]
+	WORD $0x3d868c42 // str q2, [x2, #6704]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	WORD $0x4f0005fe // movi v30.4s, #15, lsl #0
+	WORD $0x4f01061d // movi v29.4s, #48, lsl #0
+	WORD $0x4f01041c // movi v28.4s, #32, lsl #0
+	WORD $0x3dc01020 // ldr q0, [x1, #64]
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x2f10a442 // ushll v2.4s, v2.4h, #0
+	WORD $0x4f245442 // shl v2.4s, v2.4s, #4
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d840041 // str q1, [x2, #4096]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d841041 // str q1, [x2, #4160]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d842041 // str q1, [x2, #4224]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d843041 // str q1, [x2, #4288]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d844041 // str q1, [x2, #4352]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d845041 // str q1, [x2, #4416]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d846041 // str q1, [x2, #4480]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d847041 // str q1, [x2, #4544]
+	WORD $0x3dc01420 // ldr q0, [x1, #80]
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x6f10a442 // ushll2 v2.4s, v2.8h, #0
+	WORD $0x4f245442 // shl v2.4s, v2.4s, #4
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d840441 // str q1, [x2, #4112]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d841441 // str q1, [x2, #4176]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d842441 // str q1, [x2, #4240]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d843441 // str q1, [x2, #4304]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d844441 // str q1, [x2, #4368]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d845441 // str q1, [x2, #4432]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d846441 // str q1, [x2, #4496]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d847441 // str q1, [x2, #4560]
+	WORD $0x3dc01820 // ldr q0, [x1, #96]
+	WORD $0x3dc00c22 // ldr q2, [x1, #48]
+	WORD $0x2f10a442 // ushll v2.4s, v2.4h, #0
+	WORD $0x4f245442 // shl v2.4s, v2.4s, #4
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d840841 // str q1, [x2, #4128]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d841841 // str q1, [x2, #4192]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d842841 // str q1, [x2, #4256]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d843841 // str q1, [x2, #4320]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d844841 // str q1, [x2, #4384]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d845841 // str q1, [x2, #4448]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d846841 // str q1, [x2, #4512]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d847841 // str q1, [x2, #4576]
+	WORD $0x3dc01c20 // ldr q0, [x1, #112]
+	WORD $0x3dc00c22 // ldr q2, [x1, #48]
+	WORD $0x6f10a442 // ushll2 v2.4s, v2.8h, #0
+	WORD $0x4f245442 // shl v2.4s, v2.4s, #4
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d840c41 // str q1, [x2, #4144]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d841c41 // str q1, [x2, #4208]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d842c41 // str q1, [x2, #4272]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d843c41 // str q1, [x2, #4336]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d844c41 // str q1, [x2, #4400]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d845c41 // str q1, [x2, #4464]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d846c41 // str q1, [x2, #4528]
+	WORD $0x4e3e1c01 // and v1.16b, v0.16b, v30.16b
+	WORD $0x4e3d1c43 // and v3.16b, v2.16b, v29.16b
+	WORD $0x4ea31c21 // orr v1.16b, v1.16b, v3.16b
+	WORD $0x6ebc8421 // sub v1.4s, v1.4s, v28.4s
+	WORD $0x6f3c0400 // ushr v0.4s, v0.4s, #4
+	WORD $0x6f3e0442 // ushr v2.4s, v2.4s, #2
+	WORD $0x3d847c41 // str q1, [x2, #4592]
+	ADD $64, R1, R20
+	ADD $2176, R1
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	CMP $4, R5
+	BNE rowsNext298
+	// 4 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass299:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	MOVD $matmul_dotprod_codesIQ4_XS<>(SB), R19
+	WORD $0x3dc0027e // ldr q30, [x19, #0]
+	ADD $64, R21, R8
+	MOVD $8, R13
+block300:
+	PRFM 8192(R8), PLDL1KEEP
+	PRFM 8256(R8), PLDL1KEEP
+	PRFM 8320(R8), PLDL1KEEP
+	PRFM 8384(R8), PLDL1KEEP
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x3dc05142 // ldr q2, [x10, #320]
+	WORD $0x3dc05543 // ldr q3, [x10, #336]
+	WORD $0x3dc0a144 // ldr q4, [x10, #640]
+	WORD $0x3dc0a545 // ldr q5, [x10, #656]
+	WORD $0x3dc0f146 // ldr q6, [x10, #960]
+	WORD $0x3dc0f547 // ldr q7, [x10, #976]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00118 // ldr q24, [x8, #0]
+	WORD $0x6f0c0719 // ushr v25.16b, v24.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x4e1803d8 // tbl v24.16b, {v30.16b}, v24.16b
+	WORD $0x4e1903d9 // tbl v25.16b, {v30.16b}, v25.16b
+	WORD $0x4f80e308 // sdot v8.4s, v24.16b, v0.4b[0]
+	WORD $0x4f81e328 // sdot v8.4s, v25.16b, v1.4b[0]
+	WORD $0x4f82e30a // sdot v10.4s, v24.16b, v2.4b[0]
+	WORD $0x4f83e32a // sdot v10.4s, v25.16b, v3.4b[0]
+	WORD $0x4f84e30c // sdot v12.4s, v24.16b, v4.4b[0]
+	WORD $0x4f85e32c // sdot v12.4s, v25.16b, v5.4b[0]
+	WORD $0x4f86e30e // sdot v14.4s, v24.16b, v6.4b[0]
+	WORD $0x4f87e32e // sdot v14.4s, v25.16b, v7.4b[0]
+	WORD $0x3dc0111a // ldr q26, [x8, #64]
+	WORD $0x6f0c075b // ushr v27.16b, v26.16b, #4
+	WORD $0x4e3f1f5a // and v26.16b, v26.16b, v31.16b
+	WORD $0x4e1a03da // tbl v26.16b, {v30.16b}, v26.16b
+	WORD $0x4e1b03db // tbl v27.16b, {v30.16b}, v27.16b
+	WORD $0x4fa0e348 // sdot v8.4s, v26.16b, v0.4b[1]
+	WORD $0x4fa1e368 // sdot v8.4s, v27.16b, v1.4b[1]
+	WORD $0x4fa2e34a // sdot v10.4s, v26.16b, v2.4b[1]
+	WORD $0x4fa3e36a // sdot v10.4s, v27.16b, v3.4b[1]
+	WORD $0x4fa4e34c // sdot v12.4s, v26.16b, v4.4b[1]
+	WORD $0x4fa5e36c // sdot v12.4s, v27.16b, v5.4b[1]
+	WORD $0x4fa6e34e // sdot v14.4s, v26.16b, v6.4b[1]
+	WORD $0x4fa7e36e // sdot v14.4s, v27.16b, v7.4b[1]
+	WORD $0x3dc02118 // ldr q24, [x8, #128]
+	WORD $0x6f0c0719 // ushr v25.16b, v24.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x4e1803d8 // tbl v24.16b, {v30.16b}, v24.16b
+	WORD $0x4e1903d9 // tbl v25.16b, {v30.16b}, v25.16b
+	WORD $0x4f80eb08 // sdot v8.4s, v24.16b, v0.4b[2]
+	WORD $0x4f81eb28 // sdot v8.4s, v25.16b, v1.4b[2]
+	WORD $0x4f82eb0a // sdot v10.4s, v24.16b, v2.4b[2]
+	WORD $0x4f83eb2a // sdot v10.4s, v25.16b, v3.4b[2]
+	WORD $0x4f84eb0c // sdot v12.4s, v24.16b, v4.4b[2]
+	WORD $0x4f85eb2c // sdot v12.4s, v25.16b, v5.4b[2]
+	WORD $0x4f86eb0e // sdot v14.4s, v24.16b, v6.4b[2]
+	WORD $0x4f87eb2e // sdot v14.4s, v25.16b, v7.4b[2]
+	WORD $0x3dc0311a // ldr q26, [x8, #192]
+	WORD $0x6f0c075b // ushr v27.16b, v26.16b, #4
+	WORD $0x4e3f1f5a // and v26.16b, v26.16b, v31.16b
+	WORD $0x4e1a03da // tbl v26.16b, {v30.16b}, v26.16b
+	WORD $0x4e1b03db // tbl v27.16b, {v30.16b}, v27.16b
+	WORD $0x4fa0eb48 // sdot v8.4s, v26.16b, v0.4b[3]
+	WORD $0x4fa1eb68 // sdot v8.4s, v27.16b, v1.4b[3]
+	WORD $0x4fa2eb4a // sdot v10.4s, v26.16b, v2.4b[3]
+	WORD $0x4fa3eb6a // sdot v10.4s, v27.16b, v3.4b[3]
+	WORD $0x4fa4eb4c // sdot v12.4s, v26.16b, v4.4b[3]
+	WORD $0x4fa5eb6c // sdot v12.4s, v27.16b, v5.4b[3]
+	WORD $0x4fa6eb4e // sdot v14.4s, v26.16b, v6.4b[3]
+	WORD $0x4fa7eb6e // sdot v14.4s, v27.16b, v7.4b[3]
+	WORD $0x3dc00518 // ldr q24, [x8, #16]
+	WORD $0x6f0c0719 // ushr v25.16b, v24.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x4e1803d8 // tbl v24.16b, {v30.16b}, v24.16b
+	WORD $0x4e1903d9 // tbl v25.16b, {v30.16b}, v25.16b
+	WORD $0x4f80e309 // sdot v9.4s, v24.16b, v0.4b[0]
+	WORD $0x4f81e329 // sdot v9.4s, v25.16b, v1.4b[0]
+	WORD $0x4f82e30b // sdot v11.4s, v24.16b, v2.4b[0]
+	WORD $0x4f83e32b // sdot v11.4s, v25.16b, v3.4b[0]
+	WORD $0x4f84e30d // sdot v13.4s, v24.16b, v4.4b[0]
+	WORD $0x4f85e32d // sdot v13.4s, v25.16b, v5.4b[0]
+	WORD $0x4f86e30f // sdot v15.4s, v24.16b, v6.4b[0]
+	WORD $0x4f87e32f // sdot v15.4s, v25.16b, v7.4b[0]
+	WORD $0x3dc0151a // ldr q26, [x8, #80]
+	WORD $0x6f0c075b // ushr v27.16b, v26.16b, #4
+	WORD $0x4e3f1f5a // and v26.16b, v26.16b, v31.16b
+	WORD $0x4e1a03da // tbl v26.16b, {v30.16b}, v26.16b
+	WORD $0x4e1b03db // tbl v27.16b, {v30.16b}, v27.16b
+	WORD $0x4fa0e349 // sdot v9.4s, v26.16b, v0.4b[1]
+	WORD $0x4fa1e369 // sdot v9.4s, v27.16b, v1.4b[1]
+	WORD $0x4fa2e34b // sdot v11.4s, v26.16b, v2.4b[1]
+	WORD $0x4fa3e36b // sdot v11.4s, v27.16b, v3.4b[1]
+	WORD $0x4fa4e34d // sdot v13.4s, v26.16b, v4.4b[1]
+	WORD $0x4fa5e36d // sdot v13.4s, v27.16b, v5.4b[1]
+	WORD $0x4fa6e34f // sdot v15.4s, v26.16b, v6.4b[1]
+	WORD $0x4fa7e36f // sdot v15.4s, v27.16b, v7.4b[1]
+	WORD $0x3dc02518 // ldr q24, [x8, #144]
+	WORD $0x6f0c0719 // ushr v25.16b, v24.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x4e1803d8 // tbl v24.16b, {v30.16b}, v24.16b
+	WORD $0x4e1903d9 // tbl v25.16b, {v30.16b}, v25.16b
+	WORD $0x4f80eb09 // sdot v9.4s, v24.16b, v0.4b[2]
+	WORD $0x4f81eb29 // sdot v9.4s, v25.16b, v1.4b[2]
+	WORD $0x4f82eb0b // sdot v11.4s, v24.16b, v2.4b[2]
+	WORD $0x4f83eb2b // sdot v11.4s, v25.16b, v3.4b[2]
+	WORD $0x4f84eb0d // sdot v13.4s, v24.16b, v4.4b[2]
+	WORD $0x4f85eb2d // sdot v13.4s, v25.16b, v5.4b[2]
+	WORD $0x4f86eb0f // sdot v15.4s, v24.16b, v6.4b[2]
+	WORD $0x4f87eb2f // sdot v15.4s, v25.16b, v7.4b[2]
+	WORD $0x3dc0351a // ldr q26, [x8, #208]
+	WORD $0x6f0c075b // ushr v27.16b, v26.16b, #4
+	WORD $0x4e3f1f5a // and v26.16b, v26.16b, v31.16b
+	WORD $0x4e1a03da // tbl v26.16b, {v30.16b}, v26.16b
+	WORD $0x4e1b03db // tbl v27.16b, {v30.16b}, v27.16b
+	WORD $0x4fa0eb49 // sdot v9.4s, v26.16b, v0.4b[3]
+	WORD $0x4fa1eb69 // sdot v9.4s, v27.16b, v1.4b[3]
+	WORD $0x4fa2eb4b // sdot v11.4s, v26.16b, v2.4b[3]
+	WORD $0x4fa3eb6b // sdot v11.4s, v27.16b, v3.4b[3]
+	WORD $0x4fa4eb4d // sdot v13.4s, v26.16b, v4.4b[3]
+	WORD $0x4fa5eb6d // sdot v13.4s, v27.16b, v5.4b[3]
+	WORD $0x4fa6eb4f // sdot v15.4s, v26.16b, v6.4b[3]
+	WORD $0x4fa7eb6f // sdot v15.4s, v27.16b, v7.4b[3]
+	WORD $0x3dc40178 // ldr q24, [x11, #4096]
+	WORD $0x4eb89510 // mla v16.4s, v8.4s, v24.4s
+	WORD $0x4eb89552 // mla v18.4s, v10.4s, v24.4s
+	WORD $0x4eb89594 // mla v20.4s, v12.4s, v24.4s
+	WORD $0x4eb895d6 // mla v22.4s, v14.4s, v24.4s
+	WORD $0x3dc40578 // ldr q24, [x11, #4112]
+	WORD $0x4eb89531 // mla v17.4s, v9.4s, v24.4s
+	WORD $0x4eb89573 // mla v19.4s, v11.4s, v24.4s
+	WORD $0x4eb895b5 // mla v21.4s, v13.4s, v24.4s
+	WORD $0x4eb895f7 // mla v23.4s, v15.4s, v24.4s
+	ADD $256, R8
+	ADD $32, R10
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block300
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
+	WORD $0xbd44f0c3 // ldr s3, [x6, #1264]
+	WORD $0x3dc682e4 // ldr q4, [x23, #6656]
+	WORD $0x3dc002c6 // ldr q6, [x22, #0]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e30cca6 // fmla v6.4s, v5.4s, v16.4s
+	WORD $0x3d8002c6 // str q6, [x22, #0]
+	WORD $0x3dc012c6 // ldr q6, [x22, #64]
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4e32cca6 // fmla v6.4s, v5.4s, v18.4s
+	WORD $0x3d8012c6 // str q6, [x22, #64]
+	WORD $0x3dc022c6 // ldr q6, [x22, #128]
+	WORD $0x4f829085 // fmul v5.4s, v4.4s, v2.s[0]
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x4e34cca6 // fmla v6.4s, v5.4s, v20.4s
+	WORD $0x3d8022c6 // str q6, [x22, #128]
+	WORD $0x3dc032c6 // ldr q6, [x22, #192]
+	WORD $0x4f839085 // fmul v5.4s, v4.4s, v3.s[0]
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x4e36cca6 // fmla v6.4s, v5.4s, v22.4s
+	WORD $0x3d8032c6 // str q6, [x22, #192]
+	WORD $0x3dc686e4 // ldr q4, [x23, #6672]
+	WORD $0x3dc006c6 // ldr q6, [x22, #16]
+	WORD $0x4f809085 // fmul v5.4s, v4.4s, v0.s[0]
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4e31cca6 // fmla v6.4s, v5.4s, v17.4s
+	WORD $0x3d8006c6 // str q6, [x22, #16]
+	WORD $0x3dc016c6 // ldr q6, [x22, #80]
+	WORD $0x4f819085 // fmul v5.4s, v4.4s, v1.s[0]
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4e33cca6 // fmla v6.4s, v5.4s, v19.4s
+	WORD $0x3d8016c6 // str q6, [x22, #80]
+	WORD $0x3dc026c6 // ldr q6, [x22, #144]
+	WORD $0x4f829085 // fmul v5.4s, v4.4s, v2.s[0]
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4e35cca6 // fmla v6.4s, v5.4s, v21.4s
+	WORD $0x3d8026c6 // str q6, [x22, #144]
+	WORD $0x3dc036c6 // ldr q6, [x22, #208]
+	WORD $0x4f839085 // fmul v5.4s, v4.4s, v3.s[0]
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x4e37cca6 // fmla v6.4s, v5.4s, v23.4s
+	WORD $0x3d8036c6 // str q6, [x22, #208]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $128, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass299
+	JMP next295
+rowsNext298:
+	CMP $3, R5
+	BNE rowsNext301
+	// 3 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass302:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	MOVD $matmul_dotprod_codesIQ4_XS<>(SB), R19
+	WORD $0x3dc0027e // ldr q30, [x19, #0]
+	ADD $64, R21, R8
+	MOVD $8, R13
+block303:
+	PRFM 8192(R8), PLDL1KEEP
+	PRFM 8256(R8), PLDL1KEEP
+	PRFM 8320(R8), PLDL1KEEP
+	PRFM 8384(R8), PLDL1KEEP
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x3dc05142 // ldr q2, [x10, #320]
+	WORD $0x3dc05543 // ldr q3, [x10, #336]
+	WORD $0x3dc0a144 // ldr q4, [x10, #640]
+	WORD $0x3dc0a545 // ldr q5, [x10, #656]
+	WORD $0x4f00e406 // movi v6.16b, #0
+	WORD $0x4f00e407 // movi v7.16b, #0
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00112 // ldr q18, [x8, #0]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4e1203d2 // tbl v18.16b, {v30.16b}, v18.16b
+	WORD $0x4e1303d3 // tbl v19.16b, {v30.16b}, v19.16b
+	WORD $0x4f80e246 // sdot v6.4s, v18.16b, v0.4b[0]
+	WORD $0x4f81e266 // sdot v6.4s, v19.16b, v1.4b[0]
+	WORD $0x4f82e248 // sdot v8.4s, v18.16b, v2.4b[0]
+	WORD $0x4f83e268 // sdot v8.4s, v19.16b, v3.4b[0]
+	WORD $0x4f84e24a // sdot v10.4s, v18.16b, v4.4b[0]
+	WORD $0x4f85e26a // sdot v10.4s, v19.16b, v5.4b[0]
+	WORD $0x3dc01114 // ldr q20, [x8, #64]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4fa0e286 // sdot v6.4s, v20.16b, v0.4b[1]
+	WORD $0x4fa1e2a6 // sdot v6.4s, v21.16b, v1.4b[1]
+	WORD $0x4fa2e288 // sdot v8.4s, v20.16b, v2.4b[1]
+	WORD $0x4fa3e2a8 // sdot v8.4s, v21.16b, v3.4b[1]
+	WORD $0x4fa4e28a // sdot v10.4s, v20.16b, v4.4b[1]
+	WORD $0x4fa5e2aa // sdot v10.4s, v21.16b, v5.4b[1]
+	WORD $0x3dc02112 // ldr q18, [x8, #128]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4e1203d2 // tbl v18.16b, {v30.16b}, v18.16b
+	WORD $0x4e1303d3 // tbl v19.16b, {v30.16b}, v19.16b
+	WORD $0x4f80ea46 // sdot v6.4s, v18.16b, v0.4b[2]
+	WORD $0x4f81ea66 // sdot v6.4s, v19.16b, v1.4b[2]
+	WORD $0x4f82ea48 // sdot v8.4s, v18.16b, v2.4b[2]
+	WORD $0x4f83ea68 // sdot v8.4s, v19.16b, v3.4b[2]
+	WORD $0x4f84ea4a // sdot v10.4s, v18.16b, v4.4b[2]
+	WORD $0x4f85ea6a // sdot v10.4s, v19.16b, v5.4b[2]
+	WORD $0x3dc03114 // ldr q20, [x8, #192]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4fa0ea86 // sdot v6.4s, v20.16b, v0.4b[3]
+	WORD $0x4fa1eaa6 // sdot v6.4s, v21.16b, v1.4b[3]
+	WORD $0x4fa2ea88 // sdot v8.4s, v20.16b, v2.4b[3]
+	WORD $0x4fa3eaa8 // sdot v8.4s, v21.16b, v3.4b[3]
+	WORD $0x4fa4ea8a // sdot v10.4s, v20.16b, v4.4b[3]
+	WORD $0x4fa5eaaa // sdot v10.4s, v21.16b, v5.4b[3]
+	WORD $0x3dc00512 // ldr q18, [x8, #16]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4e1203d2 // tbl v18.16b, {v30.16b}, v18.16b
+	WORD $0x4e1303d3 // tbl v19.16b, {v30.16b}, v19.16b
+	WORD $0x4f80e247 // sdot v7.4s, v18.16b, v0.4b[0]
+	WORD $0x4f81e267 // sdot v7.4s, v19.16b, v1.4b[0]
+	WORD $0x4f82e249 // sdot v9.4s, v18.16b, v2.4b[0]
+	WORD $0x4f83e269 // sdot v9.4s, v19.16b, v3.4b[0]
+	WORD $0x4f84e24b // sdot v11.4s, v18.16b, v4.4b[0]
+	WORD $0x4f85e26b // sdot v11.4s, v19.16b, v5.4b[0]
+	WORD $0x3dc01514 // ldr q20, [x8, #80]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4fa0e287 // sdot v7.4s, v20.16b, v0.4b[1]
+	WORD $0x4fa1e2a7 // sdot v7.4s, v21.16b, v1.4b[1]
+	WORD $0x4fa2e289 // sdot v9.4s, v20.16b, v2.4b[1]
+	WORD $0x4fa3e2a9 // sdot v9.4s, v21.16b, v3.4b[1]
+	WORD $0x4fa4e28b // sdot v11.4s, v20.16b, v4.4b[1]
+	WORD $0x4fa5e2ab // sdot v11.4s, v21.16b, v5.4b[1]
+	WORD $0x3dc02512 // ldr q18, [x8, #144]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4e1203d2 // tbl v18.16b, {v30.16b}, v18.16b
+	WORD $0x4e1303d3 // tbl v19.16b, {v30.16b}, v19.16b
+	WORD $0x4f80ea47 // sdot v7.4s, v18.16b, v0.4b[2]
+	WORD $0x4f81ea67 // sdot v7.4s, v19.16b, v1.4b[2]
+	WORD $0x4f82ea49 // sdot v9.4s, v18.16b, v2.4b[2]
+	WORD $0x4f83ea69 // sdot v9.4s, v19.16b, v3.4b[2]
+	WORD $0x4f84ea4b // sdot v11.4s, v18.16b, v4.4b[2]
+	WORD $0x4f85ea6b // sdot v11.4s, v19.16b, v5.4b[2]
+	WORD $0x3dc03514 // ldr q20, [x8, #208]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4fa0ea87 // sdot v7.4s, v20.16b, v0.4b[3]
+	WORD $0x4fa1eaa7 // sdot v7.4s, v21.16b, v1.4b[3]
+	WORD $0x4fa2ea89 // sdot v9.4s, v20.16b, v2.4b[3]
+	WORD $0x4fa3eaa9 // sdot v9.4s, v21.16b, v3.4b[3]
+	WORD $0x4fa4ea8b // sdot v11.4s, v20.16b, v4.4b[3]
+	WORD $0x4fa5eaab // sdot v11.4s, v21.16b, v5.4b[3]
+	WORD $0x3dc40172 // ldr q18, [x11, #4096]
+	WORD $0x4eb294cc // mla v12.4s, v6.4s, v18.4s
+	WORD $0x4eb2950e // mla v14.4s, v8.4s, v18.4s
+	WORD $0x4eb29550 // mla v16.4s, v10.4s, v18.4s
+	WORD $0x3dc40572 // ldr q18, [x11, #4112]
+	WORD $0x4eb294ed // mla v13.4s, v7.4s, v18.4s
+	WORD $0x4eb2952f // mla v15.4s, v9.4s, v18.4s
+	WORD $0x4eb29571 // mla v17.4s, v11.4s, v18.4s
+	ADD $256, R8
+	ADD $32, R10
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block303
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
+	WORD $0x3dc682e3 // ldr q3, [x23, #6656]
+	WORD $0x3dc002c5 // ldr q5, [x22, #0]
+	WORD $0x4f809064 // fmul v4.4s, v3.4s, v0.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2ccc85 // fmla v5.4s, v4.4s, v12.4s
+	WORD $0x3d8002c5 // str q5, [x22, #0]
+	WORD $0x3dc012c5 // ldr q5, [x22, #64]
+	WORD $0x4f819064 // fmul v4.4s, v3.4s, v1.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2ecc85 // fmla v5.4s, v4.4s, v14.4s
+	WORD $0x3d8012c5 // str q5, [x22, #64]
+	WORD $0x3dc022c5 // ldr q5, [x22, #128]
+	WORD $0x4f829064 // fmul v4.4s, v3.4s, v2.s[0]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e30cc85 // fmla v5.4s, v4.4s, v16.4s
+	WORD $0x3d8022c5 // str q5, [x22, #128]
+	WORD $0x3dc686e3 // ldr q3, [x23, #6672]
+	WORD $0x3dc006c5 // ldr q5, [x22, #16]
+	WORD $0x4f809064 // fmul v4.4s, v3.4s, v0.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dcc85 // fmla v5.4s, v4.4s, v13.4s
+	WORD $0x3d8006c5 // str q5, [x22, #16]
+	WORD $0x3dc016c5 // ldr q5, [x22, #80]
+	WORD $0x4f819064 // fmul v4.4s, v3.4s, v1.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fcc85 // fmla v5.4s, v4.4s, v15.4s
+	WORD $0x3d8016c5 // str q5, [x22, #80]
+	WORD $0x3dc026c5 // ldr q5, [x22, #144]
+	WORD $0x4f829064 // fmul v4.4s, v3.4s, v2.s[0]
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4e31cc85 // fmla v5.4s, v4.4s, v17.4s
+	WORD $0x3d8026c5 // str q5, [x22, #144]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $128, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass302
+	JMP next295
+rowsNext301:
+	CMP $2, R5
+	BNE rowsNext304
+	// 2 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	MOVD $matmul_dotprod_codesIQ4_XS<>(SB), R19
+	WORD $0x3dc0027e // ldr q30, [x19, #0]
+	ADD $64, R21, R8
+	MOVD $8, R13
+block306:
+	PRFM 8192(R8), PLDL1KEEP
+	PRFM 8256(R8), PLDL1KEEP
+	PRFM 8320(R8), PLDL1KEEP
+	PRFM 8384(R8), PLDL1KEEP
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x3dc05142 // ldr q2, [x10, #320]
+	WORD $0x3dc05543 // ldr q3, [x10, #336]
+	WORD $0x4f00e404 // movi v4.16b, #0
+	WORD $0x4f00e405 // movi v5.16b, #0
+	WORD $0x4f00e406 // movi v6.16b, #0
+	WORD $0x4f00e407 // movi v7.16b, #0
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00114 // ldr q20, [x8, #0]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4f80e284 // sdot v4.4s, v20.16b, v0.4b[0]
+	WORD $0x4f81e2a4 // sdot v4.4s, v21.16b, v1.4b[0]
+	WORD $0x4f82e288 // sdot v8.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2a8 // sdot v8.4s, v21.16b, v3.4b[0]
+	WORD $0x3dc01116 // ldr q22, [x8, #64]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4e1603d6 // tbl v22.16b, {v30.16b}, v22.16b
+	WORD $0x4e1703d7 // tbl v23.16b, {v30.16b}, v23.16b
+	WORD $0x4fa0e2c4 // sdot v4.4s, v22.16b, v0.4b[1]
+	WORD $0x4fa1e2e4 // sdot v4.4s, v23.16b, v1.4b[1]
+	WORD $0x4fa2e2c8 // sdot v8.4s, v22.16b, v2.4b[1]
+	WORD $0x4fa3e2e8 // sdot v8.4s, v23.16b, v3.4b[1]
+	WORD $0x3dc02114 // ldr q20, [x8, #128]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4f80ea84 // sdot v4.4s, v20.16b, v0.4b[2]
+	WORD $0x4f81eaa4 // sdot v4.4s, v21.16b, v1.4b[2]
+	WORD $0x4f82ea88 // sdot v8.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaa8 // sdot v8.4s, v21.16b, v3.4b[2]
+	WORD $0x3dc03116 // ldr q22, [x8, #192]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4e1603d6 // tbl v22.16b, {v30.16b}, v22.16b
+	WORD $0x4e1703d7 // tbl v23.16b, {v30.16b}, v23.16b
+	WORD $0x4fa0eac4 // sdot v4.4s, v22.16b, v0.4b[3]
+	WORD $0x4fa1eae4 // sdot v4.4s, v23.16b, v1.4b[3]
+	WORD $0x4fa2eac8 // sdot v8.4s, v22.16b, v2.4b[3]
+	WORD $0x4fa3eae8 // sdot v8.4s, v23.16b, v3.4b[3]
+	WORD $0x3dc00514 // ldr q20, [x8, #16]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4f80e285 // sdot v5.4s, v20.16b, v0.4b[0]
+	WORD $0x4f81e2a5 // sdot v5.4s, v21.16b, v1.4b[0]
+	WORD $0x4f82e289 // sdot v9.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2a9 // sdot v9.4s, v21.16b, v3.4b[0]
+	WORD $0x3dc01516 // ldr q22, [x8, #80]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4e1603d6 // tbl v22.16b, {v30.16b}, v22.16b
+	WORD $0x4e1703d7 // tbl v23.16b, {v30.16b}, v23.16b
+	WORD $0x4fa0e2c5 // sdot v5.4s, v22.16b, v0.4b[1]
+	WORD $0x4fa1e2e5 // sdot v5.4s, v23.16b, v1.4b[1]
+	WORD $0x4fa2e2c9 // sdot v9.4s, v22.16b, v2.4b[1]
+	WORD $0x4fa3e2e9 // sdot v9.4s, v23.16b, v3.4b[1]
+	WORD $0x3dc02514 // ldr q20, [x8, #144]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4f80ea85 // sdot v5.4s, v20.16b, v0.4b[2]
+	WORD $0x4f81eaa5 // sdot v5.4s, v21.16b, v1.4b[2]
+	WORD $0x4f82ea89 // sdot v9.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaa9 // sdot v9.4s, v21.16b, v3.4b[2]
+	WORD $0x3dc03516 // ldr q22, [x8, #208]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4e1603d6 // tbl v22.16b, {v30.16b}, v22.16b
+	WORD $0x4e1703d7 // tbl v23.16b, {v30.16b}, v23.16b
+	WORD $0x4fa0eac5 // sdot v5.4s, v22.16b, v0.4b[3]
+	WORD $0x4fa1eae5 // sdot v5.4s, v23.16b, v1.4b[3]
+	WORD $0x4fa2eac9 // sdot v9.4s, v22.16b, v2.4b[3]
+	WORD $0x4fa3eae9 // sdot v9.4s, v23.16b, v3.4b[3]
+	WORD $0x3dc00914 // ldr q20, [x8, #32]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4f80e286 // sdot v6.4s, v20.16b, v0.4b[0]
+	WORD $0x4f81e2a6 // sdot v6.4s, v21.16b, v1.4b[0]
+	WORD $0x4f82e28a // sdot v10.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2aa // sdot v10.4s, v21.16b, v3.4b[0]
+	WORD $0x3dc01916 // ldr q22, [x8, #96]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4e1603d6 // tbl v22.16b, {v30.16b}, v22.16b
+	WORD $0x4e1703d7 // tbl v23.16b, {v30.16b}, v23.16b
+	WORD $0x4fa0e2c6 // sdot v6.4s, v22.16b, v0.4b[1]
+	WORD $0x4fa1e2e6 // sdot v6.4s, v23.16b, v1.4b[1]
+	WORD $0x4fa2e2ca // sdot v10.4s, v22.16b, v2.4b[1]
+	WORD $0x4fa3e2ea // sdot v10.4s, v23.16b, v3.4b[1]
+	WORD $0x3dc02914 // ldr q20, [x8, #160]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4f80ea86 // sdot v6.4s, v20.16b, v0.4b[2]
+	WORD $0x4f81eaa6 // sdot v6.4s, v21.16b, v1.4b[2]
+	WORD $0x4f82ea8a // sdot v10.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaaa // sdot v10.4s, v21.16b, v3.4b[2]
+	WORD $0x3dc03916 // ldr q22, [x8, #224]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4e1603d6 // tbl v22.16b, {v30.16b}, v22.16b
+	WORD $0x4e1703d7 // tbl v23.16b, {v30.16b}, v23.16b
+	WORD $0x4fa0eac6 // sdot v6.4s, v22.16b, v0.4b[3]
+	WORD $0x4fa1eae6 // sdot v6.4s, v23.16b, v1.4b[3]
+	WORD $0x4fa2eaca // sdot v10.4s, v22.16b, v2.4b[3]
+	WORD $0x4fa3eaea // sdot v10.4s, v23.16b, v3.4b[3]
+	WORD $0x3dc00d14 // ldr q20, [x8, #48]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4f80e287 // sdot v7.4s, v20.16b, v0.4b[0]
+	WORD $0x4f81e2a7 // sdot v7.4s, v21.16b, v1.4b[0]
+	WORD $0x4f82e28b // sdot v11.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2ab // sdot v11.4s, v21.16b, v3.4b[0]
+	WORD $0x3dc01d16 // ldr q22, [x8, #112]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4e1603d6 // tbl v22.16b, {v30.16b}, v22.16b
+	WORD $0x4e1703d7 // tbl v23.16b, {v30.16b}, v23.16b
+	WORD $0x4fa0e2c7 // sdot v7.4s, v22.16b, v0.4b[1]
+	WORD $0x4fa1e2e7 // sdot v7.4s, v23.16b, v1.4b[1]
+	WORD $0x4fa2e2cb // sdot v11.4s, v22.16b, v2.4b[1]
+	WORD $0x4fa3e2eb // sdot v11.4s, v23.16b, v3.4b[1]
+	WORD $0x3dc02d14 // ldr q20, [x8, #176]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4f80ea87 // sdot v7.4s, v20.16b, v0.4b[2]
+	WORD $0x4f81eaa7 // sdot v7.4s, v21.16b, v1.4b[2]
+	WORD $0x4f82ea8b // sdot v11.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaab // sdot v11.4s, v21.16b, v3.4b[2]
+	WORD $0x3dc03d16 // ldr q22, [x8, #240]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4e1603d6 // tbl v22.16b, {v30.16b}, v22.16b
+	WORD $0x4e1703d7 // tbl v23.16b, {v30.16b}, v23.16b
+	WORD $0x4fa0eac7 // sdot v7.4s, v22.16b, v0.4b[3]
+	WORD $0x4fa1eae7 // sdot v7.4s, v23.16b, v1.4b[3]
+	WORD $0x4fa2eacb // sdot v11.4s, v22.16b, v2.4b[3]
+	WORD $0x4fa3eaeb // sdot v11.4s, v23.16b, v3.4b[3]
+	WORD $0x3dc40174 // ldr q20, [x11, #4096]
+	WORD $0x4eb4948c // mla v12.4s, v4.4s, v20.4s
+	WORD $0x4eb49510 // mla v16.4s, v8.4s, v20.4s
+	WORD $0x3dc40574 // ldr q20, [x11, #4112]
+	WORD $0x4eb494ad // mla v13.4s, v5.4s, v20.4s
+	WORD $0x4eb49531 // mla v17.4s, v9.4s, v20.4s
+	WORD $0x3dc40974 // ldr q20, [x11, #4128]
+	WORD $0x4eb494ce // mla v14.4s, v6.4s, v20.4s
+	WORD $0x4eb49552 // mla v18.4s, v10.4s, v20.4s
+	WORD $0x3dc40d74 // ldr q20, [x11, #4144]
+	WORD $0x4eb494ef // mla v15.4s, v7.4s, v20.4s
+	WORD $0x4eb49573 // mla v19.4s, v11.4s, v20.4s
+	ADD $256, R8
+	ADD $32, R10
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block306
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0xbd4270c1 // ldr s1, [x6, #624]
+	WORD $0x3dc682e2 // ldr q2, [x23, #6656]
+	WORD $0x3dc002c4 // ldr q4, [x22, #0]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2ccc64 // fmla v4.4s, v3.4s, v12.4s
+	WORD $0x3d8002c4 // str q4, [x22, #0]
+	WORD $0x3dc012c4 // ldr q4, [x22, #64]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e30cc64 // fmla v4.4s, v3.4s, v16.4s
+	WORD $0x3d8012c4 // str q4, [x22, #64]
+	WORD $0x3dc686e2 // ldr q2, [x23, #6672]
+	WORD $0x3dc006c4 // ldr q4, [x22, #16]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dcc64 // fmla v4.4s, v3.4s, v13.4s
+	WORD $0x3d8006c4 // str q4, [x22, #16]
+	WORD $0x3dc016c4 // ldr q4, [x22, #80]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4e31cc64 // fmla v4.4s, v3.4s, v17.4s
+	WORD $0x3d8016c4 // str q4, [x22, #80]
+	WORD $0x3dc68ae2 // ldr q2, [x23, #6688]
+	WORD $0x3dc00ac4 // ldr q4, [x22, #32]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2ecc64 // fmla v4.4s, v3.4s, v14.4s
+	WORD $0x3d800ac4 // str q4, [x22, #32]
+	WORD $0x3dc01ac4 // ldr q4, [x22, #96]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4e32cc64 // fmla v4.4s, v3.4s, v18.4s
+	WORD $0x3d801ac4 // str q4, [x22, #96]
+	WORD $0x3dc68ee2 // ldr q2, [x23, #6704]
+	WORD $0x3dc00ec4 // ldr q4, [x22, #48]
+	WORD $0x4f809043 // fmul v3.4s, v2.4s, v0.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fcc64 // fmla v4.4s, v3.4s, v15.4s
+	WORD $0x3d800ec4 // str q4, [x22, #48]
+	WORD $0x3dc01ec4 // ldr q4, [x22, #112]
+	WORD $0x4f819043 // fmul v3.4s, v2.4s, v1.s[0]
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4e33cc64 // fmla v4.4s, v3.4s, v19.4s
+	WORD $0x3d801ec4 // str q4, [x22, #112]
+	JMP next295
+rowsNext304:
+	CMP $1, R5
+	BNE rowsNext307
+	// 1 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R26, R11
+	WORD $0x4f00e406 // movi v6.16b, #0
+	WORD $0x4f00e407 // movi v7.16b, #0
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	MOVD $matmul_dotprod_codesIQ4_XS<>(SB), R19
+	WORD $0x3dc0027e // ldr q30, [x19, #0]
+	ADD $64, R21, R8
+	MOVD $8, R13
+block309:
+	PRFM 8192(R8), PLDL1KEEP
+	PRFM 8256(R8), PLDL1KEEP
+	PRFM 8320(R8), PLDL1KEEP
+	PRFM 8384(R8), PLDL1KEEP
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x4f00e402 // movi v2.16b, #0
+	WORD $0x4f00e403 // movi v3.16b, #0
+	WORD $0x4f00e404 // movi v4.16b, #0
+	WORD $0x4f00e405 // movi v5.16b, #0
+	WORD $0x3dc0010a // ldr q10, [x8, #0]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4e0a03ca // tbl v10.16b, {v30.16b}, v10.16b
+	WORD $0x4e0b03cb // tbl v11.16b, {v30.16b}, v11.16b
+	WORD $0x4f80e142 // sdot v2.4s, v10.16b, v0.4b[0]
+	WORD $0x4f81e162 // sdot v2.4s, v11.16b, v1.4b[0]
+	WORD $0x3dc0110c // ldr q12, [x8, #64]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4fa0e182 // sdot v2.4s, v12.16b, v0.4b[1]
+	WORD $0x4fa1e1a2 // sdot v2.4s, v13.16b, v1.4b[1]
+	WORD $0x3dc0210a // ldr q10, [x8, #128]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4e0a03ca // tbl v10.16b, {v30.16b}, v10.16b
+	WORD $0x4e0b03cb // tbl v11.16b, {v30.16b}, v11.16b
+	WORD $0x4f80e942 // sdot v2.4s, v10.16b, v0.4b[2]
+	WORD $0x4f81e962 // sdot v2.4s, v11.16b, v1.4b[2]
+	WORD $0x3dc0310c // ldr q12, [x8, #192]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4fa0e982 // sdot v2.4s, v12.16b, v0.4b[3]
+	WORD $0x4fa1e9a2 // sdot v2.4s, v13.16b, v1.4b[3]
+	WORD $0x3dc0050a // ldr q10, [x8, #16]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4e0a03ca // tbl v10.16b, {v30.16b}, v10.16b
+	WORD $0x4e0b03cb // tbl v11.16b, {v30.16b}, v11.16b
+	WORD $0x4f80e143 // sdot v3.4s, v10.16b, v0.4b[0]
+	WORD $0x4f81e163 // sdot v3.4s, v11.16b, v1.4b[0]
+	WORD $0x3dc0150c // ldr q12, [x8, #80]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4fa0e183 // sdot v3.4s, v12.16b, v0.4b[1]
+	WORD $0x4fa1e1a3 // sdot v3.4s, v13.16b, v1.4b[1]
+	WORD $0x3dc0250a // ldr q10, [x8, #144]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4e0a03ca // tbl v10.16b, {v30.16b}, v10.16b
+	WORD $0x4e0b03cb // tbl v11.16b, {v30.16b}, v11.16b
+	WORD $0x4f80e943 // sdot v3.4s, v10.16b, v0.4b[2]
+	WORD $0x4f81e963 // sdot v3.4s, v11.16b, v1.4b[2]
+	WORD $0x3dc0350c // ldr q12, [x8, #208]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4fa0e983 // sdot v3.4s, v12.16b, v0.4b[3]
+	WORD $0x4fa1e9a3 // sdot v3.4s, v13.16b, v1.4b[3]
+	WORD $0x3dc0090a // ldr q10, [x8, #32]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4e0a03ca // tbl v10.16b, {v30.16b}, v10.16b
+	WORD $0x4e0b03cb // tbl v11.16b, {v30.16b}, v11.16b
+	WORD $0x4f80e144 // sdot v4.4s, v10.16b, v0.4b[0]
+	WORD $0x4f81e164 // sdot v4.4s, v11.16b, v1.4b[0]
+	WORD $0x3dc0190c // ldr q12, [x8, #96]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4fa0e184 // sdot v4.4s, v12.16b, v0.4b[1]
+	WORD $0x4fa1e1a4 // sdot v4.4s, v13.16b, v1.4b[1]
+	WORD $0x3dc0290a // ldr q10, [x8, #160]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4e0a03ca // tbl v10.16b, {v30.16b}, v10.16b
+	WORD $0x4e0b03cb // tbl v11.16b, {v30.16b}, v11.16b
+	WORD $0x4f80e944 // sdot v4.4s, v10.16b, v0.4b[2]
+	WORD $0x4f81e964 // sdot v4.4s, v11.16b, v1.4b[2]
+	WORD $0x3dc0390c // ldr q12, [x8, #224]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4fa0e984 // sdot v4.4s, v12.16b, v0.4b[3]
+	WORD $0x4fa1e9a4 // sdot v4.4s, v13.16b, v1.4b[3]
+	WORD $0x3dc00d0a // ldr q10, [x8, #48]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4e0a03ca // tbl v10.16b, {v30.16b}, v10.16b
+	WORD $0x4e0b03cb // tbl v11.16b, {v30.16b}, v11.16b
+	WORD $0x4f80e145 // sdot v5.4s, v10.16b, v0.4b[0]
+	WORD $0x4f81e165 // sdot v5.4s, v11.16b, v1.4b[0]
+	WORD $0x3dc01d0c // ldr q12, [x8, #112]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4fa0e185 // sdot v5.4s, v12.16b, v0.4b[1]
+	WORD $0x4fa1e1a5 // sdot v5.4s, v13.16b, v1.4b[1]
+	WORD $0x3dc02d0a // ldr q10, [x8, #176]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4e0a03ca // tbl v10.16b, {v30.16b}, v10.16b
+	WORD $0x4e0b03cb // tbl v11.16b, {v30.16b}, v11.16b
+	WORD $0x4f80e945 // sdot v5.4s, v10.16b, v0.4b[2]
+	WORD $0x4f81e965 // sdot v5.4s, v11.16b, v1.4b[2]
+	WORD $0x3dc03d0c // ldr q12, [x8, #240]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4fa0e985 // sdot v5.4s, v12.16b, v0.4b[3]
+	WORD $0x4fa1e9a5 // sdot v5.4s, v13.16b, v1.4b[3]
+	WORD $0x3dc4016a // ldr q10, [x11, #4096]
+	WORD $0x4eaa9446 // mla v6.4s, v2.4s, v10.4s
+	WORD $0x3dc4056a // ldr q10, [x11, #4112]
+	WORD $0x4eaa9467 // mla v7.4s, v3.4s, v10.4s
+	WORD $0x3dc4096a // ldr q10, [x11, #4128]
+	WORD $0x4eaa9488 // mla v8.4s, v4.4s, v10.4s
+	WORD $0x3dc40d6a // ldr q10, [x11, #4144]
+	WORD $0x4eaa94a9 // mla v9.4s, v5.4s, v10.4s
+	ADD $256, R8
+	ADD $32, R10
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block309
+	WORD $0xbd4130c0 // ldr s0, [x6, #304]
+	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
+	WORD $0x3dc002c3 // ldr q3, [x22, #0]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4e26cc43 // fmla v3.4s, v2.4s, v6.4s
+	WORD $0x3d8002c3 // str q3, [x22, #0]
+	WORD $0x3dc686e1 // ldr q1, [x23, #6672]
+	WORD $0x3dc006c3 // ldr q3, [x22, #16]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4e27cc43 // fmla v3.4s, v2.4s, v7.4s
+	WORD $0x3d8006c3 // str q3, [x22, #16]
+	WORD $0x3dc68ae1 // ldr q1, [x23, #6688]
+	WORD $0x3dc00ac3 // ldr q3, [x22, #32]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4e28cc43 // fmla v3.4s, v2.4s, v8.4s
+	WORD $0x3d800ac3 // str q3, [x22, #32]
+	WORD $0x3dc68ee1 // ldr q1, [x23, #6704]
+	WORD $0x3dc00ec3 // ldr q3, [x22, #48]
+	WORD $0x4f809022 // fmul v2.4s, v1.4s, v0.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4e29cc43 // fmla v3.4s, v2.4s, v9.4s
+	WORD $0x3d800ec3 // str q3, [x22, #48]
+	JMP next295
+rowsNext307:
+more297:
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -18585,7 +22710,7 @@ super266:
 	MOVD $matmul_dotprod_codesIQ4_XS<>(SB), R19
 	WORD $0x3dc0027e // ldr q30, [x19, #0]
 	MOVD $8, R13
-unpack269:
+unpack310:
 	WORD $0x3dc00025 // ldr q5, [x1, #0]
 	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
 	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
@@ -18701,13 +22826,13 @@ unpack269:
 	ADD $512, R8
 	ADD $256, R1
 	SUB $1, R13
-	CBNZ R13, unpack269
+	CBNZ R13, unpack310
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_271:
+rows4_312:
 	CMP $4, R5
-	BLT rowsNext270
+	BLT rowsNext311
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -18715,7 +22840,7 @@ rows4_271:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass272:
+pass313:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -18728,7 +22853,7 @@ pass272:
 	WORD $0x4f00e415 // movi v21.16b, #0
 	WORD $0x4f00e416 // movi v22.16b, #0
 	WORD $0x4f00e417 // movi v23.16b, #0
-block273:
+block314:
 	WORD $0x4f00e408 // movi v8.16b, #0
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
@@ -18839,7 +22964,7 @@ block273:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block273
+	CBNZ R13, block314
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
@@ -18892,15 +23017,15 @@ block273:
 	ADD $128, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass272
+	CBNZ R24, pass313
 	ADD $1280, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_271
-rowsNext270:
-rows2_275:
+	JMP rows4_312
+rowsNext311:
+rows2_316:
 	CMP $2, R5
-	BLT rowsNext274
+	BLT rowsNext315
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -18919,7 +23044,7 @@ rows2_275:
 	WORD $0x4f00e417 // movi v23.16b, #0
 	WORD $0x4f00e418 // movi v24.16b, #0
 	WORD $0x4f00e419 // movi v25.16b, #0
-block277:
+block318:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
@@ -19044,7 +23169,7 @@ block277:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block277
+	CBNZ R13, block318
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0x3dc682e2 // ldr q2, [x23, #6656]
@@ -19094,11 +23219,11 @@ block277:
 	ADD $640, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_275
-rowsNext274:
-rows1_279:
+	JMP rows2_316
+rowsNext315:
+rows1_320:
 	CMP $1, R5
-	BLT rowsNext278
+	BLT rowsNext319
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -19113,7 +23238,7 @@ rows1_279:
 	WORD $0x4f00e40e // movi v14.16b, #0
 	WORD $0x4f00e40f // movi v15.16b, #0
 	WORD $0x4f00e410 // movi v16.16b, #0
-block281:
+block322:
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
@@ -19196,7 +23321,7 @@ block281:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block281
+	CBNZ R13, block322
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
 	WORD $0x3dc002c3 // ldr q3, [x22, #0]
@@ -19225,13 +23350,13 @@ block281:
 	ADD $320, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext278:
-next267:
+rowsNext319:
+next295:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $1, R4
-	JMP super266
-done268:
+	JMP super294
+done296:
 	RET
 
 // func groupMXFP4DotProd(a *groupArgs)
@@ -19241,19 +23366,847 @@ TEXT ·groupMXFP4DotProd(SB), NOSPLIT, $0-8
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super282:
+super323:
 	CMP $0, R4
-	BLE done284
+	BLE done325
 	MOVD $8, R15
 	CMP R15, R4
 	CSEL LT, R4, R15, R15
+	MOVD groupArgs_rows(R0), R5
+	CMP $4, R5
+	BGT more326
+	MOVD R15, R13
+	MOVD R2, R8
+	MOVD R2, R11
+	ADD $16, R1, R20
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	MOVD $matmul_dotprod_codesMXFP4<>(SB), R19
+	WORD $0x3dc0027e // ldr q30, [x19, #0]
+unpack327:
+	PRFM 8192(R1), PLDL1KEEP
+	PRFM 8256(R1), PLDL1KEEP
+	PRFM 8320(R1), PLDL1KEEP
+	PRFM 8384(R1), PLDL1KEEP
+	PRFM 8448(R1), PLDL1KEEP
+	WORD $0x3dc00020 // ldr q0, [x1, #0]
+	WORD $0x4f0107e5 // movi v5.4s, #63, lsl #0
+	WORD $0x2f08a401 // ushll v1.8h, v0.8b, #0
+	WORD $0x2f10a422 // ushll v2.4s, v1.4h, #0
+	WORD $0x6f3f0443 // ushr v3.4s, v2.4s, #1
+	WORD $0x6ea38442 // sub v2.4s, v2.4s, v3.4s
+	WORD $0x4ea58442 // add v2.4s, v2.4s, v5.4s
+	WORD $0x4f375442 // shl v2.4s, v2.4s, #23
+	WORD $0x4ea58463 // add v3.4s, v3.4s, v5.4s
+	WORD $0x4f375463 // shl v3.4s, v3.4s, #23
+	WORD $0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
+	WORD $0x3d840162 // str q2, [x11, #4096]
+	WORD $0x6f10a422 // ushll2 v2.4s, v1.8h, #0
+	WORD $0x6f3f0443 // ushr v3.4s, v2.4s, #1
+	WORD $0x6ea38442 // sub v2.4s, v2.4s, v3.4s
+	WORD $0x4ea58442 // add v2.4s, v2.4s, v5.4s
+	WORD $0x4f375442 // shl v2.4s, v2.4s, #23
+	WORD $0x4ea58463 // add v3.4s, v3.4s, v5.4s
+	WORD $0x4f375463 // shl v3.4s, v3.4s, #23
+	WORD $0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
+	WORD $0x3d840562 // str q2, [x11, #4112]
+	WORD $0x6f08a401 // ushll2 v1.8h, v0.16b, #0
+	WORD $0x2f10a422 // ushll v2.4s, v1.4h, #0
+	WORD $0x6f3f0443 // ushr v3.4s, v2.4s, #1
+	WORD $0x6ea38442 // sub v2.4s, v2.4s, v3.4s
+	WORD $0x4ea58442 // add v2.4s, v2.4s, v5.4s
+	WORD $0x4f375442 // shl v2.4s, v2.4s, #23
+	WORD $0x4ea58463 // add v3.4s, v3.4s, v5.4s
+	WORD $0x4f375463 // shl v3.4s, v3.4s, #23
+	WORD $0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
+	WORD $0x3d840962 // str q2, [x11, #4128]
+	WORD $0x6f10a422 // ushll2 v2.4s, v1.8h, #0
+	WORD $0x6f3f0443 // ushr v3.4s, v2.4s, #1
+	WORD $0x6ea38442 // sub v2.4s, v2.4s, v3.4s
+	WORD $0x4ea58442 // add v2.4s, v2.4s, v5.4s
+	WORD $0x4f375442 // shl v2.4s, v2.4s, #23
+	WORD $0x4ea58463 // add v3.4s, v3.4s, v5.4s
+	WORD $0x4f375463 // shl v3.4s, v3.4s, #23
+	WORD $0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
+	WORD $0x3d840d62 // str q2, [x11, #4144]
+	ADD $272, R1
+	ADD $512, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, unpack327
+	MOVD R3, R6
+	MOVD groupArgs_acc(R0), R7
+	CMP $4, R5
+	BNE rowsNext328
+	// 4 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass329:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002d0 // ldr q16, [x22, #0]
+	WORD $0x3dc006d1 // ldr q17, [x22, #16]
+	WORD $0x3dc012d2 // ldr q18, [x22, #64]
+	WORD $0x3dc016d3 // ldr q19, [x22, #80]
+	WORD $0x3dc022d4 // ldr q20, [x22, #128]
+	WORD $0x3dc026d5 // ldr q21, [x22, #144]
+	WORD $0x3dc032d6 // ldr q22, [x22, #192]
+	WORD $0x3dc036d7 // ldr q23, [x22, #208]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	MOVD $matmul_dotprod_codesMXFP4<>(SB), R19
+	WORD $0x3dc0027e // ldr q30, [x19, #0]
+block330:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x3dc05942 // ldr q2, [x10, #352]
+	WORD $0x3dc05d43 // ldr q3, [x10, #368]
+	WORD $0x3dc0b144 // ldr q4, [x10, #704]
+	WORD $0x3dc0b545 // ldr q5, [x10, #720]
+	WORD $0x3dc10946 // ldr q6, [x10, #1056]
+	WORD $0x3dc10d47 // ldr q7, [x10, #1072]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00118 // ldr q24, [x8, #0]
+	WORD $0x6f0c0719 // ushr v25.16b, v24.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x4e1803d8 // tbl v24.16b, {v30.16b}, v24.16b
+	WORD $0x4e1903d9 // tbl v25.16b, {v30.16b}, v25.16b
+	WORD $0x4f80e308 // sdot v8.4s, v24.16b, v0.4b[0]
+	WORD $0x4f81e328 // sdot v8.4s, v25.16b, v1.4b[0]
+	WORD $0x4f82e30a // sdot v10.4s, v24.16b, v2.4b[0]
+	WORD $0x4f83e32a // sdot v10.4s, v25.16b, v3.4b[0]
+	WORD $0x4f84e30c // sdot v12.4s, v24.16b, v4.4b[0]
+	WORD $0x4f85e32c // sdot v12.4s, v25.16b, v5.4b[0]
+	WORD $0x4f86e30e // sdot v14.4s, v24.16b, v6.4b[0]
+	WORD $0x4f87e32e // sdot v14.4s, v25.16b, v7.4b[0]
+	WORD $0x3dc0111a // ldr q26, [x8, #64]
+	WORD $0x6f0c075b // ushr v27.16b, v26.16b, #4
+	WORD $0x4e3f1f5a // and v26.16b, v26.16b, v31.16b
+	WORD $0x4e1a03da // tbl v26.16b, {v30.16b}, v26.16b
+	WORD $0x4e1b03db // tbl v27.16b, {v30.16b}, v27.16b
+	WORD $0x4fa0e348 // sdot v8.4s, v26.16b, v0.4b[1]
+	WORD $0x4fa1e368 // sdot v8.4s, v27.16b, v1.4b[1]
+	WORD $0x4fa2e34a // sdot v10.4s, v26.16b, v2.4b[1]
+	WORD $0x4fa3e36a // sdot v10.4s, v27.16b, v3.4b[1]
+	WORD $0x4fa4e34c // sdot v12.4s, v26.16b, v4.4b[1]
+	WORD $0x4fa5e36c // sdot v12.4s, v27.16b, v5.4b[1]
+	WORD $0x4fa6e34e // sdot v14.4s, v26.16b, v6.4b[1]
+	WORD $0x4fa7e36e // sdot v14.4s, v27.16b, v7.4b[1]
+	WORD $0x3dc02118 // ldr q24, [x8, #128]
+	WORD $0x6f0c0719 // ushr v25.16b, v24.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x4e1803d8 // tbl v24.16b, {v30.16b}, v24.16b
+	WORD $0x4e1903d9 // tbl v25.16b, {v30.16b}, v25.16b
+	WORD $0x4f80eb08 // sdot v8.4s, v24.16b, v0.4b[2]
+	WORD $0x4f81eb28 // sdot v8.4s, v25.16b, v1.4b[2]
+	WORD $0x4f82eb0a // sdot v10.4s, v24.16b, v2.4b[2]
+	WORD $0x4f83eb2a // sdot v10.4s, v25.16b, v3.4b[2]
+	WORD $0x4f84eb0c // sdot v12.4s, v24.16b, v4.4b[2]
+	WORD $0x4f85eb2c // sdot v12.4s, v25.16b, v5.4b[2]
+	WORD $0x4f86eb0e // sdot v14.4s, v24.16b, v6.4b[2]
+	WORD $0x4f87eb2e // sdot v14.4s, v25.16b, v7.4b[2]
+	WORD $0x3dc0311a // ldr q26, [x8, #192]
+	WORD $0x6f0c075b // ushr v27.16b, v26.16b, #4
+	WORD $0x4e3f1f5a // and v26.16b, v26.16b, v31.16b
+	WORD $0x4e1a03da // tbl v26.16b, {v30.16b}, v26.16b
+	WORD $0x4e1b03db // tbl v27.16b, {v30.16b}, v27.16b
+	WORD $0x4fa0eb48 // sdot v8.4s, v26.16b, v0.4b[3]
+	WORD $0x4fa1eb68 // sdot v8.4s, v27.16b, v1.4b[3]
+	WORD $0x4fa2eb4a // sdot v10.4s, v26.16b, v2.4b[3]
+	WORD $0x4fa3eb6a // sdot v10.4s, v27.16b, v3.4b[3]
+	WORD $0x4fa4eb4c // sdot v12.4s, v26.16b, v4.4b[3]
+	WORD $0x4fa5eb6c // sdot v12.4s, v27.16b, v5.4b[3]
+	WORD $0x4fa6eb4e // sdot v14.4s, v26.16b, v6.4b[3]
+	WORD $0x4fa7eb6e // sdot v14.4s, v27.16b, v7.4b[3]
+	WORD $0x3dc00518 // ldr q24, [x8, #16]
+	WORD $0x6f0c0719 // ushr v25.16b, v24.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x4e1803d8 // tbl v24.16b, {v30.16b}, v24.16b
+	WORD $0x4e1903d9 // tbl v25.16b, {v30.16b}, v25.16b
+	WORD $0x4f80e309 // sdot v9.4s, v24.16b, v0.4b[0]
+	WORD $0x4f81e329 // sdot v9.4s, v25.16b, v1.4b[0]
+	WORD $0x4f82e30b // sdot v11.4s, v24.16b, v2.4b[0]
+	WORD $0x4f83e32b // sdot v11.4s, v25.16b, v3.4b[0]
+	WORD $0x4f84e30d // sdot v13.4s, v24.16b, v4.4b[0]
+	WORD $0x4f85e32d // sdot v13.4s, v25.16b, v5.4b[0]
+	WORD $0x4f86e30f // sdot v15.4s, v24.16b, v6.4b[0]
+	WORD $0x4f87e32f // sdot v15.4s, v25.16b, v7.4b[0]
+	WORD $0x3dc0151a // ldr q26, [x8, #80]
+	WORD $0x6f0c075b // ushr v27.16b, v26.16b, #4
+	WORD $0x4e3f1f5a // and v26.16b, v26.16b, v31.16b
+	WORD $0x4e1a03da // tbl v26.16b, {v30.16b}, v26.16b
+	WORD $0x4e1b03db // tbl v27.16b, {v30.16b}, v27.16b
+	WORD $0x4fa0e349 // sdot v9.4s, v26.16b, v0.4b[1]
+	WORD $0x4fa1e369 // sdot v9.4s, v27.16b, v1.4b[1]
+	WORD $0x4fa2e34b // sdot v11.4s, v26.16b, v2.4b[1]
+	WORD $0x4fa3e36b // sdot v11.4s, v27.16b, v3.4b[1]
+	WORD $0x4fa4e34d // sdot v13.4s, v26.16b, v4.4b[1]
+	WORD $0x4fa5e36d // sdot v13.4s, v27.16b, v5.4b[1]
+	WORD $0x4fa6e34f // sdot v15.4s, v26.16b, v6.4b[1]
+	WORD $0x4fa7e36f // sdot v15.4s, v27.16b, v7.4b[1]
+	WORD $0x3dc02518 // ldr q24, [x8, #144]
+	WORD $0x6f0c0719 // ushr v25.16b, v24.16b, #4
+	WORD $0x4e3f1f18 // and v24.16b, v24.16b, v31.16b
+	WORD $0x4e1803d8 // tbl v24.16b, {v30.16b}, v24.16b
+	WORD $0x4e1903d9 // tbl v25.16b, {v30.16b}, v25.16b
+	WORD $0x4f80eb09 // sdot v9.4s, v24.16b, v0.4b[2]
+	WORD $0x4f81eb29 // sdot v9.4s, v25.16b, v1.4b[2]
+	WORD $0x4f82eb0b // sdot v11.4s, v24.16b, v2.4b[2]
+	WORD $0x4f83eb2b // sdot v11.4s, v25.16b, v3.4b[2]
+	WORD $0x4f84eb0d // sdot v13.4s, v24.16b, v4.4b[2]
+	WORD $0x4f85eb2d // sdot v13.4s, v25.16b, v5.4b[2]
+	WORD $0x4f86eb0f // sdot v15.4s, v24.16b, v6.4b[2]
+	WORD $0x4f87eb2f // sdot v15.4s, v25.16b, v7.4b[2]
+	WORD $0x3dc0351a // ldr q26, [x8, #208]
+	WORD $0x6f0c075b // ushr v27.16b, v26.16b, #4
+	WORD $0x4e3f1f5a // and v26.16b, v26.16b, v31.16b
+	WORD $0x4e1a03da // tbl v26.16b, {v30.16b}, v26.16b
+	WORD $0x4e1b03db // tbl v27.16b, {v30.16b}, v27.16b
+	WORD $0x4fa0eb49 // sdot v9.4s, v26.16b, v0.4b[3]
+	WORD $0x4fa1eb69 // sdot v9.4s, v27.16b, v1.4b[3]
+	WORD $0x4fa2eb4b // sdot v11.4s, v26.16b, v2.4b[3]
+	WORD $0x4fa3eb6b // sdot v11.4s, v27.16b, v3.4b[3]
+	WORD $0x4fa4eb4d // sdot v13.4s, v26.16b, v4.4b[3]
+	WORD $0x4fa5eb6d // sdot v13.4s, v27.16b, v5.4b[3]
+	WORD $0x4fa6eb4f // sdot v15.4s, v26.16b, v6.4b[3]
+	WORD $0x4fa7eb6f // sdot v15.4s, v27.16b, v7.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd426181 // ldr s1, [x12, #608]
+	WORD $0xbd43c182 // ldr s2, [x12, #960]
+	WORD $0xbd452183 // ldr s3, [x12, #1312]
+	WORD $0x3dc40178 // ldr q24, [x11, #4096]
+	WORD $0x4f809319 // fmul v25.4s, v24.4s, v0.s[0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4e28cf30 // fmla v16.4s, v25.4s, v8.4s
+	WORD $0x4f819319 // fmul v25.4s, v24.4s, v1.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2acf32 // fmla v18.4s, v25.4s, v10.4s
+	WORD $0x4f829319 // fmul v25.4s, v24.4s, v2.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2ccf34 // fmla v20.4s, v25.4s, v12.4s
+	WORD $0x4f839319 // fmul v25.4s, v24.4s, v3.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2ecf36 // fmla v22.4s, v25.4s, v14.4s
+	WORD $0x3dc40578 // ldr q24, [x11, #4112]
+	WORD $0x4f809319 // fmul v25.4s, v24.4s, v0.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4e29cf31 // fmla v17.4s, v25.4s, v9.4s
+	WORD $0x4f819319 // fmul v25.4s, v24.4s, v1.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bcf33 // fmla v19.4s, v25.4s, v11.4s
+	WORD $0x4f829319 // fmul v25.4s, v24.4s, v2.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dcf35 // fmla v21.4s, v25.4s, v13.4s
+	WORD $0x4f839319 // fmul v25.4s, v24.4s, v3.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fcf37 // fmla v23.4s, v25.4s, v15.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $272, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block330
+	WORD $0x3d8002d0 // str q16, [x22, #0]
+	WORD $0x3d8006d1 // str q17, [x22, #16]
+	WORD $0x3d8012d2 // str q18, [x22, #64]
+	WORD $0x3d8016d3 // str q19, [x22, #80]
+	WORD $0x3d8022d4 // str q20, [x22, #128]
+	WORD $0x3d8026d5 // str q21, [x22, #144]
+	WORD $0x3d8032d6 // str q22, [x22, #192]
+	WORD $0x3d8036d7 // str q23, [x22, #208]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $128, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass329
+	JMP next324
+rowsNext328:
+	CMP $3, R5
+	BNE rowsNext331
+	// 3 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD $2, R24
+pass332:
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002cc // ldr q12, [x22, #0]
+	WORD $0x3dc006cd // ldr q13, [x22, #16]
+	WORD $0x3dc012ce // ldr q14, [x22, #64]
+	WORD $0x3dc016cf // ldr q15, [x22, #80]
+	WORD $0x3dc022d0 // ldr q16, [x22, #128]
+	WORD $0x3dc026d1 // ldr q17, [x22, #144]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	MOVD $matmul_dotprod_codesMXFP4<>(SB), R19
+	WORD $0x3dc0027e // ldr q30, [x19, #0]
+block333:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x3dc05942 // ldr q2, [x10, #352]
+	WORD $0x3dc05d43 // ldr q3, [x10, #368]
+	WORD $0x3dc0b144 // ldr q4, [x10, #704]
+	WORD $0x3dc0b545 // ldr q5, [x10, #720]
+	WORD $0x4f00e406 // movi v6.16b, #0
+	WORD $0x4f00e407 // movi v7.16b, #0
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00112 // ldr q18, [x8, #0]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4e1203d2 // tbl v18.16b, {v30.16b}, v18.16b
+	WORD $0x4e1303d3 // tbl v19.16b, {v30.16b}, v19.16b
+	WORD $0x4f80e246 // sdot v6.4s, v18.16b, v0.4b[0]
+	WORD $0x4f81e266 // sdot v6.4s, v19.16b, v1.4b[0]
+	WORD $0x4f82e248 // sdot v8.4s, v18.16b, v2.4b[0]
+	WORD $0x4f83e268 // sdot v8.4s, v19.16b, v3.4b[0]
+	WORD $0x4f84e24a // sdot v10.4s, v18.16b, v4.4b[0]
+	WORD $0x4f85e26a // sdot v10.4s, v19.16b, v5.4b[0]
+	WORD $0x3dc01114 // ldr q20, [x8, #64]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4fa0e286 // sdot v6.4s, v20.16b, v0.4b[1]
+	WORD $0x4fa1e2a6 // sdot v6.4s, v21.16b, v1.4b[1]
+	WORD $0x4fa2e288 // sdot v8.4s, v20.16b, v2.4b[1]
+	WORD $0x4fa3e2a8 // sdot v8.4s, v21.16b, v3.4b[1]
+	WORD $0x4fa4e28a // sdot v10.4s, v20.16b, v4.4b[1]
+	WORD $0x4fa5e2aa // sdot v10.4s, v21.16b, v5.4b[1]
+	WORD $0x3dc02112 // ldr q18, [x8, #128]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4e1203d2 // tbl v18.16b, {v30.16b}, v18.16b
+	WORD $0x4e1303d3 // tbl v19.16b, {v30.16b}, v19.16b
+	WORD $0x4f80ea46 // sdot v6.4s, v18.16b, v0.4b[2]
+	WORD $0x4f81ea66 // sdot v6.4s, v19.16b, v1.4b[2]
+	WORD $0x4f82ea48 // sdot v8.4s, v18.16b, v2.4b[2]
+	WORD $0x4f83ea68 // sdot v8.4s, v19.16b, v3.4b[2]
+	WORD $0x4f84ea4a // sdot v10.4s, v18.16b, v4.4b[2]
+	WORD $0x4f85ea6a // sdot v10.4s, v19.16b, v5.4b[2]
+	WORD $0x3dc03114 // ldr q20, [x8, #192]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4fa0ea86 // sdot v6.4s, v20.16b, v0.4b[3]
+	WORD $0x4fa1eaa6 // sdot v6.4s, v21.16b, v1.4b[3]
+	WORD $0x4fa2ea88 // sdot v8.4s, v20.16b, v2.4b[3]
+	WORD $0x4fa3eaa8 // sdot v8.4s, v21.16b, v3.4b[3]
+	WORD $0x4fa4ea8a // sdot v10.4s, v20.16b, v4.4b[3]
+	WORD $0x4fa5eaaa // sdot v10.4s, v21.16b, v5.4b[3]
+	WORD $0x3dc00512 // ldr q18, [x8, #16]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4e1203d2 // tbl v18.16b, {v30.16b}, v18.16b
+	WORD $0x4e1303d3 // tbl v19.16b, {v30.16b}, v19.16b
+	WORD $0x4f80e247 // sdot v7.4s, v18.16b, v0.4b[0]
+	WORD $0x4f81e267 // sdot v7.4s, v19.16b, v1.4b[0]
+	WORD $0x4f82e249 // sdot v9.4s, v18.16b, v2.4b[0]
+	WORD $0x4f83e269 // sdot v9.4s, v19.16b, v3.4b[0]
+	WORD $0x4f84e24b // sdot v11.4s, v18.16b, v4.4b[0]
+	WORD $0x4f85e26b // sdot v11.4s, v19.16b, v5.4b[0]
+	WORD $0x3dc01514 // ldr q20, [x8, #80]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4fa0e287 // sdot v7.4s, v20.16b, v0.4b[1]
+	WORD $0x4fa1e2a7 // sdot v7.4s, v21.16b, v1.4b[1]
+	WORD $0x4fa2e289 // sdot v9.4s, v20.16b, v2.4b[1]
+	WORD $0x4fa3e2a9 // sdot v9.4s, v21.16b, v3.4b[1]
+	WORD $0x4fa4e28b // sdot v11.4s, v20.16b, v4.4b[1]
+	WORD $0x4fa5e2ab // sdot v11.4s, v21.16b, v5.4b[1]
+	WORD $0x3dc02512 // ldr q18, [x8, #144]
+	WORD $0x6f0c0653 // ushr v19.16b, v18.16b, #4
+	WORD $0x4e3f1e52 // and v18.16b, v18.16b, v31.16b
+	WORD $0x4e1203d2 // tbl v18.16b, {v30.16b}, v18.16b
+	WORD $0x4e1303d3 // tbl v19.16b, {v30.16b}, v19.16b
+	WORD $0x4f80ea47 // sdot v7.4s, v18.16b, v0.4b[2]
+	WORD $0x4f81ea67 // sdot v7.4s, v19.16b, v1.4b[2]
+	WORD $0x4f82ea49 // sdot v9.4s, v18.16b, v2.4b[2]
+	WORD $0x4f83ea69 // sdot v9.4s, v19.16b, v3.4b[2]
+	WORD $0x4f84ea4b // sdot v11.4s, v18.16b, v4.4b[2]
+	WORD $0x4f85ea6b // sdot v11.4s, v19.16b, v5.4b[2]
+	WORD $0x3dc03514 // ldr q20, [x8, #208]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4fa0ea87 // sdot v7.4s, v20.16b, v0.4b[3]
+	WORD $0x4fa1eaa7 // sdot v7.4s, v21.16b, v1.4b[3]
+	WORD $0x4fa2ea89 // sdot v9.4s, v20.16b, v2.4b[3]
+	WORD $0x4fa3eaa9 // sdot v9.4s, v21.16b, v3.4b[3]
+	WORD $0x4fa4ea8b // sdot v11.4s, v20.16b, v4.4b[3]
+	WORD $0x4fa5eaab // sdot v11.4s, v21.16b, v5.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd426181 // ldr s1, [x12, #608]
+	WORD $0xbd43c182 // ldr s2, [x12, #960]
+	WORD $0x3dc40172 // ldr q18, [x11, #4096]
+	WORD $0x4f809253 // fmul v19.4s, v18.4s, v0.s[0]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4e26ce6c // fmla v12.4s, v19.4s, v6.4s
+	WORD $0x4f819253 // fmul v19.4s, v18.4s, v1.s[0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4e28ce6e // fmla v14.4s, v19.4s, v8.4s
+	WORD $0x4f829253 // fmul v19.4s, v18.4s, v2.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2ace70 // fmla v16.4s, v19.4s, v10.4s
+	WORD $0x3dc40572 // ldr q18, [x11, #4112]
+	WORD $0x4f809253 // fmul v19.4s, v18.4s, v0.s[0]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4e27ce6d // fmla v13.4s, v19.4s, v7.4s
+	WORD $0x4f819253 // fmul v19.4s, v18.4s, v1.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4e29ce6f // fmla v15.4s, v19.4s, v9.4s
+	WORD $0x4f829253 // fmul v19.4s, v18.4s, v2.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bce71 // fmla v17.4s, v19.4s, v11.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $272, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block333
+	WORD $0x3d8002cc // str q12, [x22, #0]
+	WORD $0x3d8006cd // str q13, [x22, #16]
+	WORD $0x3d8012ce // str q14, [x22, #64]
+	WORD $0x3d8016cf // str q15, [x22, #80]
+	WORD $0x3d8022d0 // str q16, [x22, #128]
+	WORD $0x3d8026d1 // str q17, [x22, #144]
+	ADD $32, R21
+	ADD $32, R22
+	ADD $32, R23
+	ADD $128, R25
+	ADD $32, R26
+	SUB $1, R24
+	CBNZ R24, pass332
+	JMP next324
+rowsNext331:
+	CMP $2, R5
+	BNE rowsNext334
+	// 2 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002cc // ldr q12, [x22, #0]
+	WORD $0x3dc006cd // ldr q13, [x22, #16]
+	WORD $0x3dc00ace // ldr q14, [x22, #32]
+	WORD $0x3dc00ecf // ldr q15, [x22, #48]
+	WORD $0x3dc012d0 // ldr q16, [x22, #64]
+	WORD $0x3dc016d1 // ldr q17, [x22, #80]
+	WORD $0x3dc01ad2 // ldr q18, [x22, #96]
+	WORD $0x3dc01ed3 // ldr q19, [x22, #112]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	MOVD $matmul_dotprod_codesMXFP4<>(SB), R19
+	WORD $0x3dc0027e // ldr q30, [x19, #0]
+block336:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x3dc05942 // ldr q2, [x10, #352]
+	WORD $0x3dc05d43 // ldr q3, [x10, #368]
+	WORD $0x4f00e404 // movi v4.16b, #0
+	WORD $0x4f00e405 // movi v5.16b, #0
+	WORD $0x4f00e406 // movi v6.16b, #0
+	WORD $0x4f00e407 // movi v7.16b, #0
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00114 // ldr q20, [x8, #0]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4f80e284 // sdot v4.4s, v20.16b, v0.4b[0]
+	WORD $0x4f81e2a4 // sdot v4.4s, v21.16b, v1.4b[0]
+	WORD $0x4f82e288 // sdot v8.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2a8 // sdot v8.4s, v21.16b, v3.4b[0]
+	WORD $0x3dc01116 // ldr q22, [x8, #64]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4e1603d6 // tbl v22.16b, {v30.16b}, v22.16b
+	WORD $0x4e1703d7 // tbl v23.16b, {v30.16b}, v23.16b
+	WORD $0x4fa0e2c4 // sdot v4.4s, v22.16b, v0.4b[1]
+	WORD $0x4fa1e2e4 // sdot v4.4s, v23.16b, v1.4b[1]
+	WORD $0x4fa2e2c8 // sdot v8.4s, v22.16b, v2.4b[1]
+	WORD $0x4fa3e2e8 // sdot v8.4s, v23.16b, v3.4b[1]
+	WORD $0x3dc02114 // ldr q20, [x8, #128]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4f80ea84 // sdot v4.4s, v20.16b, v0.4b[2]
+	WORD $0x4f81eaa4 // sdot v4.4s, v21.16b, v1.4b[2]
+	WORD $0x4f82ea88 // sdot v8.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaa8 // sdot v8.4s, v21.16b, v3.4b[2]
+	WORD $0x3dc03116 // ldr q22, [x8, #192]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4e1603d6 // tbl v22.16b, {v30.16b}, v22.16b
+	WORD $0x4e1703d7 // tbl v23.16b, {v30.16b}, v23.16b
+	WORD $0x4fa0eac4 // sdot v4.4s, v22.16b, v0.4b[3]
+	WORD $0x4fa1eae4 // sdot v4.4s, v23.16b, v1.4b[3]
+	WORD $0x4fa2eac8 // sdot v8.4s, v22.16b, v2.4b[3]
+	WORD $0x4fa3eae8 // sdot v8.4s, v23.16b, v3.4b[3]
+	WORD $0x3dc00514 // ldr q20, [x8, #16]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4f80e285 // sdot v5.4s, v20.16b, v0.4b[0]
+	WORD $0x4f81e2a5 // sdot v5.4s, v21.16b, v1.4b[0]
+	WORD $0x4f82e289 // sdot v9.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2a9 // sdot v9.4s, v21.16b, v3.4b[0]
+	WORD $0x3dc01516 // ldr q22, [x8, #80]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4e1603d6 // tbl v22.16b, {v30.16b}, v22.16b
+	WORD $0x4e1703d7 // tbl v23.16b, {v30.16b}, v23.16b
+	WORD $0x4fa0e2c5 // sdot v5.4s, v22.16b, v0.4b[1]
+	WORD $0x4fa1e2e5 // sdot v5.4s, v23.16b, v1.4b[1]
+	WORD $0x4fa2e2c9 // sdot v9.4s, v22.16b, v2.4b[1]
+	WORD $0x4fa3e2e9 // sdot v9.4s, v23.16b, v3.4b[1]
+	WORD $0x3dc02514 // ldr q20, [x8, #144]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4f80ea85 // sdot v5.4s, v20.16b, v0.4b[2]
+	WORD $0x4f81eaa5 // sdot v5.4s, v21.16b, v1.4b[2]
+	WORD $0x4f82ea89 // sdot v9.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaa9 // sdot v9.4s, v21.16b, v3.4b[2]
+	WORD $0x3dc03516 // ldr q22, [x8, #208]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4e1603d6 // tbl v22.16b, {v30.16b}, v22.16b
+	WORD $0x4e1703d7 // tbl v23.16b, {v30.16b}, v23.16b
+	WORD $0x4fa0eac5 // sdot v5.4s, v22.16b, v0.4b[3]
+	WORD $0x4fa1eae5 // sdot v5.4s, v23.16b, v1.4b[3]
+	WORD $0x4fa2eac9 // sdot v9.4s, v22.16b, v2.4b[3]
+	WORD $0x4fa3eae9 // sdot v9.4s, v23.16b, v3.4b[3]
+	WORD $0x3dc00914 // ldr q20, [x8, #32]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4f80e286 // sdot v6.4s, v20.16b, v0.4b[0]
+	WORD $0x4f81e2a6 // sdot v6.4s, v21.16b, v1.4b[0]
+	WORD $0x4f82e28a // sdot v10.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2aa // sdot v10.4s, v21.16b, v3.4b[0]
+	WORD $0x3dc01916 // ldr q22, [x8, #96]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4e1603d6 // tbl v22.16b, {v30.16b}, v22.16b
+	WORD $0x4e1703d7 // tbl v23.16b, {v30.16b}, v23.16b
+	WORD $0x4fa0e2c6 // sdot v6.4s, v22.16b, v0.4b[1]
+	WORD $0x4fa1e2e6 // sdot v6.4s, v23.16b, v1.4b[1]
+	WORD $0x4fa2e2ca // sdot v10.4s, v22.16b, v2.4b[1]
+	WORD $0x4fa3e2ea // sdot v10.4s, v23.16b, v3.4b[1]
+	WORD $0x3dc02914 // ldr q20, [x8, #160]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4f80ea86 // sdot v6.4s, v20.16b, v0.4b[2]
+	WORD $0x4f81eaa6 // sdot v6.4s, v21.16b, v1.4b[2]
+	WORD $0x4f82ea8a // sdot v10.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaaa // sdot v10.4s, v21.16b, v3.4b[2]
+	WORD $0x3dc03916 // ldr q22, [x8, #224]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4e1603d6 // tbl v22.16b, {v30.16b}, v22.16b
+	WORD $0x4e1703d7 // tbl v23.16b, {v30.16b}, v23.16b
+	WORD $0x4fa0eac6 // sdot v6.4s, v22.16b, v0.4b[3]
+	WORD $0x4fa1eae6 // sdot v6.4s, v23.16b, v1.4b[3]
+	WORD $0x4fa2eaca // sdot v10.4s, v22.16b, v2.4b[3]
+	WORD $0x4fa3eaea // sdot v10.4s, v23.16b, v3.4b[3]
+	WORD $0x3dc00d14 // ldr q20, [x8, #48]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4f80e287 // sdot v7.4s, v20.16b, v0.4b[0]
+	WORD $0x4f81e2a7 // sdot v7.4s, v21.16b, v1.4b[0]
+	WORD $0x4f82e28b // sdot v11.4s, v20.16b, v2.4b[0]
+	WORD $0x4f83e2ab // sdot v11.4s, v21.16b, v3.4b[0]
+	WORD $0x3dc01d16 // ldr q22, [x8, #112]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4e1603d6 // tbl v22.16b, {v30.16b}, v22.16b
+	WORD $0x4e1703d7 // tbl v23.16b, {v30.16b}, v23.16b
+	WORD $0x4fa0e2c7 // sdot v7.4s, v22.16b, v0.4b[1]
+	WORD $0x4fa1e2e7 // sdot v7.4s, v23.16b, v1.4b[1]
+	WORD $0x4fa2e2cb // sdot v11.4s, v22.16b, v2.4b[1]
+	WORD $0x4fa3e2eb // sdot v11.4s, v23.16b, v3.4b[1]
+	WORD $0x3dc02d14 // ldr q20, [x8, #176]
+	WORD $0x6f0c0695 // ushr v21.16b, v20.16b, #4
+	WORD $0x4e3f1e94 // and v20.16b, v20.16b, v31.16b
+	WORD $0x4e1403d4 // tbl v20.16b, {v30.16b}, v20.16b
+	WORD $0x4e1503d5 // tbl v21.16b, {v30.16b}, v21.16b
+	WORD $0x4f80ea87 // sdot v7.4s, v20.16b, v0.4b[2]
+	WORD $0x4f81eaa7 // sdot v7.4s, v21.16b, v1.4b[2]
+	WORD $0x4f82ea8b // sdot v11.4s, v20.16b, v2.4b[2]
+	WORD $0x4f83eaab // sdot v11.4s, v21.16b, v3.4b[2]
+	WORD $0x3dc03d16 // ldr q22, [x8, #240]
+	WORD $0x6f0c06d7 // ushr v23.16b, v22.16b, #4
+	WORD $0x4e3f1ed6 // and v22.16b, v22.16b, v31.16b
+	WORD $0x4e1603d6 // tbl v22.16b, {v30.16b}, v22.16b
+	WORD $0x4e1703d7 // tbl v23.16b, {v30.16b}, v23.16b
+	WORD $0x4fa0eac7 // sdot v7.4s, v22.16b, v0.4b[3]
+	WORD $0x4fa1eae7 // sdot v7.4s, v23.16b, v1.4b[3]
+	WORD $0x4fa2eacb // sdot v11.4s, v22.16b, v2.4b[3]
+	WORD $0x4fa3eaeb // sdot v11.4s, v23.16b, v3.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0xbd426181 // ldr s1, [x12, #608]
+	WORD $0x3dc40174 // ldr q20, [x11, #4096]
+	WORD $0x4f809295 // fmul v21.4s, v20.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e24ceac // fmla v12.4s, v21.4s, v4.4s
+	WORD $0x4f819295 // fmul v21.4s, v20.4s, v1.s[0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4e28ceb0 // fmla v16.4s, v21.4s, v8.4s
+	WORD $0x3dc40574 // ldr q20, [x11, #4112]
+	WORD $0x4f809295 // fmul v21.4s, v20.4s, v0.s[0]
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e25cead // fmla v13.4s, v21.4s, v5.4s
+	WORD $0x4f819295 // fmul v21.4s, v20.4s, v1.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4e29ceb1 // fmla v17.4s, v21.4s, v9.4s
+	WORD $0x3dc40974 // ldr q20, [x11, #4128]
+	WORD $0x4f809295 // fmul v21.4s, v20.4s, v0.s[0]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4e26ceae // fmla v14.4s, v21.4s, v6.4s
+	WORD $0x4f819295 // fmul v21.4s, v20.4s, v1.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2aceb2 // fmla v18.4s, v21.4s, v10.4s
+	WORD $0x3dc40d74 // ldr q20, [x11, #4144]
+	WORD $0x4f809295 // fmul v21.4s, v20.4s, v0.s[0]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4e27ceaf // fmla v15.4s, v21.4s, v7.4s
+	WORD $0x4f819295 // fmul v21.4s, v20.4s, v1.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bceb3 // fmla v19.4s, v21.4s, v11.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $272, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block336
+	WORD $0x3d8002cc // str q12, [x22, #0]
+	WORD $0x3d8006cd // str q13, [x22, #16]
+	WORD $0x3d800ace // str q14, [x22, #32]
+	WORD $0x3d800ecf // str q15, [x22, #48]
+	WORD $0x3d8012d0 // str q16, [x22, #64]
+	WORD $0x3d8016d1 // str q17, [x22, #80]
+	WORD $0x3d801ad2 // str q18, [x22, #96]
+	WORD $0x3d801ed3 // str q19, [x22, #112]
+	JMP next324
+rowsNext334:
+	CMP $1, R5
+	BNE rowsNext337
+	// 1 rows
+	MOVD R20, R21
+	MOVD R7, R22
+	MOVD R2, R23
+	MOVD R2, R25
+	MOVD R2, R26
+	MOVD R21, R8
+	MOVD R6, R10
+	MOVD R6, R12
+	MOVD R23, R11
+	MOVD R15, R13
+	WORD $0x3dc002c6 // ldr q6, [x22, #0]
+	WORD $0x3dc006c7 // ldr q7, [x22, #16]
+	WORD $0x3dc00ac8 // ldr q8, [x22, #32]
+	WORD $0x3dc00ec9 // ldr q9, [x22, #48]
+	WORD $0x4f00e5ff // movi v31.16b, #15
+	MOVD $matmul_dotprod_codesMXFP4<>(SB), R19
+	WORD $0x3dc0027e // ldr q30, [x19, #0]
+block339:
+	WORD $0x3dc00140 // ldr q0, [x10, #0]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x4f00e402 // movi v2.16b, #0
+	WORD $0x4f00e403 // movi v3.16b, #0
+	WORD $0x4f00e404 // movi v4.16b, #0
+	WORD $0x4f00e405 // movi v5.16b, #0
+	WORD $0x3dc0010a // ldr q10, [x8, #0]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4e0a03ca // tbl v10.16b, {v30.16b}, v10.16b
+	WORD $0x4e0b03cb // tbl v11.16b, {v30.16b}, v11.16b
+	WORD $0x4f80e142 // sdot v2.4s, v10.16b, v0.4b[0]
+	WORD $0x4f81e162 // sdot v2.4s, v11.16b, v1.4b[0]
+	WORD $0x3dc0110c // ldr q12, [x8, #64]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4fa0e182 // sdot v2.4s, v12.16b, v0.4b[1]
+	WORD $0x4fa1e1a2 // sdot v2.4s, v13.16b, v1.4b[1]
+	WORD $0x3dc0210a // ldr q10, [x8, #128]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4e0a03ca // tbl v10.16b, {v30.16b}, v10.16b
+	WORD $0x4e0b03cb // tbl v11.16b, {v30.16b}, v11.16b
+	WORD $0x4f80e942 // sdot v2.4s, v10.16b, v0.4b[2]
+	WORD $0x4f81e962 // sdot v2.4s, v11.16b, v1.4b[2]
+	WORD $0x3dc0310c // ldr q12, [x8, #192]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4fa0e982 // sdot v2.4s, v12.16b, v0.4b[3]
+	WORD $0x4fa1e9a2 // sdot v2.4s, v13.16b, v1.4b[3]
+	WORD $0x3dc0050a // ldr q10, [x8, #16]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4e0a03ca // tbl v10.16b, {v30.16b}, v10.16b
+	WORD $0x4e0b03cb // tbl v11.16b, {v30.16b}, v11.16b
+	WORD $0x4f80e143 // sdot v3.4s, v10.16b, v0.4b[0]
+	WORD $0x4f81e163 // sdot v3.4s, v11.16b, v1.4b[0]
+	WORD $0x3dc0150c // ldr q12, [x8, #80]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4fa0e183 // sdot v3.4s, v12.16b, v0.4b[1]
+	WORD $0x4fa1e1a3 // sdot v3.4s, v13.16b, v1.4b[1]
+	WORD $0x3dc0250a // ldr q10, [x8, #144]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4e0a03ca // tbl v10.16b, {v30.16b}, v10.16b
+	WORD $0x4e0b03cb // tbl v11.16b, {v30.16b}, v11.16b
+	WORD $0x4f80e943 // sdot v3.4s, v10.16b, v0.4b[2]
+	WORD $0x4f81e963 // sdot v3.4s, v11.16b, v1.4b[2]
+	WORD $0x3dc0350c // ldr q12, [x8, #208]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4fa0e983 // sdot v3.4s, v12.16b, v0.4b[3]
+	WORD $0x4fa1e9a3 // sdot v3.4s, v13.16b, v1.4b[3]
+	WORD $0x3dc0090a // ldr q10, [x8, #32]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4e0a03ca // tbl v10.16b, {v30.16b}, v10.16b
+	WORD $0x4e0b03cb // tbl v11.16b, {v30.16b}, v11.16b
+	WORD $0x4f80e144 // sdot v4.4s, v10.16b, v0.4b[0]
+	WORD $0x4f81e164 // sdot v4.4s, v11.16b, v1.4b[0]
+	WORD $0x3dc0190c // ldr q12, [x8, #96]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4fa0e184 // sdot v4.4s, v12.16b, v0.4b[1]
+	WORD $0x4fa1e1a4 // sdot v4.4s, v13.16b, v1.4b[1]
+	WORD $0x3dc0290a // ldr q10, [x8, #160]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4e0a03ca // tbl v10.16b, {v30.16b}, v10.16b
+	WORD $0x4e0b03cb // tbl v11.16b, {v30.16b}, v11.16b
+	WORD $0x4f80e944 // sdot v4.4s, v10.16b, v0.4b[2]
+	WORD $0x4f81e964 // sdot v4.4s, v11.16b, v1.4b[2]
+	WORD $0x3dc0390c // ldr q12, [x8, #224]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4fa0e984 // sdot v4.4s, v12.16b, v0.4b[3]
+	WORD $0x4fa1e9a4 // sdot v4.4s, v13.16b, v1.4b[3]
+	WORD $0x3dc00d0a // ldr q10, [x8, #48]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4e0a03ca // tbl v10.16b, {v30.16b}, v10.16b
+	WORD $0x4e0b03cb // tbl v11.16b, {v30.16b}, v11.16b
+	WORD $0x4f80e145 // sdot v5.4s, v10.16b, v0.4b[0]
+	WORD $0x4f81e165 // sdot v5.4s, v11.16b, v1.4b[0]
+	WORD $0x3dc01d0c // ldr q12, [x8, #112]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4fa0e185 // sdot v5.4s, v12.16b, v0.4b[1]
+	WORD $0x4fa1e1a5 // sdot v5.4s, v13.16b, v1.4b[1]
+	WORD $0x3dc02d0a // ldr q10, [x8, #176]
+	WORD $0x6f0c054b // ushr v11.16b, v10.16b, #4
+	WORD $0x4e3f1d4a // and v10.16b, v10.16b, v31.16b
+	WORD $0x4e0a03ca // tbl v10.16b, {v30.16b}, v10.16b
+	WORD $0x4e0b03cb // tbl v11.16b, {v30.16b}, v11.16b
+	WORD $0x4f80e945 // sdot v5.4s, v10.16b, v0.4b[2]
+	WORD $0x4f81e965 // sdot v5.4s, v11.16b, v1.4b[2]
+	WORD $0x3dc03d0c // ldr q12, [x8, #240]
+	WORD $0x6f0c058d // ushr v13.16b, v12.16b, #4
+	WORD $0x4e3f1d8c // and v12.16b, v12.16b, v31.16b
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4fa0e985 // sdot v5.4s, v12.16b, v0.4b[3]
+	WORD $0x4fa1e9a5 // sdot v5.4s, v13.16b, v1.4b[3]
+	WORD $0xbd410180 // ldr s0, [x12, #256]
+	WORD $0x3dc4016a // ldr q10, [x11, #4096]
+	WORD $0x4f80914b // fmul v11.4s, v10.4s, v0.s[0]
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4e22cd66 // fmla v6.4s, v11.4s, v2.4s
+	WORD $0x3dc4056a // ldr q10, [x11, #4112]
+	WORD $0x4f80914b // fmul v11.4s, v10.4s, v0.s[0]
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4e23cd67 // fmla v7.4s, v11.4s, v3.4s
+	WORD $0x3dc4096a // ldr q10, [x11, #4128]
+	WORD $0x4f80914b // fmul v11.4s, v10.4s, v0.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e24cd68 // fmla v8.4s, v11.4s, v4.4s
+	WORD $0x3dc40d6a // ldr q10, [x11, #4144]
+	WORD $0x4f80914b // fmul v11.4s, v10.4s, v0.s[0]
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e25cd69 // fmla v9.4s, v11.4s, v5.4s
+	ADD $32, R10
+	ADD $4, R12
+	ADD $272, R8
+	ADD $64, R11
+	SUB $1, R13
+	CBNZ R13, block339
+	WORD $0x3d8002c6 // str q6, [x22, #0]
+	WORD $0x3d8006c7 // str q7, [x22, #16]
+	WORD $0x3d800ac8 // str q8, [x22, #32]
+	WORD $0x3d800ec9 // str q9, [x22, #48]
+	JMP next324
+rowsNext337:
+more326:
 	MOVD R15, R13
 	MOVD R2, R8
 	MOVD R2, R11
 	WORD $0x4f00e5ff // movi v31.16b, #15
 	MOVD $matmul_dotprod_codesMXFP4<>(SB), R19
 	WORD $0x3dc0027e // ldr q30, [x19, #0]
-unpack285:
+unpack340:
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -19415,13 +24368,13 @@ unpack285:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, unpack285
+	CBNZ R13, unpack340
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_287:
+rows4_342:
 	CMP $4, R5
-	BLT rowsNext286
+	BLT rowsNext341
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -19429,7 +24382,7 @@ rows4_287:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass288:
+pass343:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R6, R12
@@ -19443,7 +24396,7 @@ pass288:
 	WORD $0x3dc026d5 // ldr q21, [x22, #144]
 	WORD $0x3dc032d6 // ldr q22, [x22, #192]
 	WORD $0x3dc036d7 // ldr q23, [x22, #208]
-block289:
+block344:
 	WORD $0x4f00e408 // movi v8.16b, #0
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
@@ -19575,7 +24528,7 @@ block289:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block289
+	CBNZ R13, block344
 	WORD $0x3d8002d0 // str q16, [x22, #0]
 	WORD $0x3d8006d1 // str q17, [x22, #16]
 	WORD $0x3d8012d2 // str q18, [x22, #64]
@@ -19590,15 +24543,15 @@ block289:
 	ADD $128, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass288
+	CBNZ R24, pass343
 	ADD $1408, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_287
-rowsNext286:
-rows2_291:
+	JMP rows4_342
+rowsNext341:
+rows2_346:
 	CMP $2, R5
-	BLT rowsNext290
+	BLT rowsNext345
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -19618,7 +24571,7 @@ rows2_291:
 	WORD $0x3dc016d7 // ldr q23, [x22, #80]
 	WORD $0x3dc01ad8 // ldr q24, [x22, #96]
 	WORD $0x3dc01ed9 // ldr q25, [x22, #112]
-block293:
+block348:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
@@ -19762,7 +24715,7 @@ block293:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block293
+	CBNZ R13, block348
 	WORD $0x3d8002d2 // str q18, [x22, #0]
 	WORD $0x3d8006d3 // str q19, [x22, #16]
 	WORD $0x3d800ad4 // str q20, [x22, #32]
@@ -19774,11 +24727,11 @@ block293:
 	ADD $704, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_291
-rowsNext290:
-rows1_295:
+	JMP rows2_346
+rowsNext345:
+rows1_350:
 	CMP $1, R5
-	BLT rowsNext294
+	BLT rowsNext349
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -19794,7 +24747,7 @@ rows1_295:
 	WORD $0x3dc006ce // ldr q14, [x22, #16]
 	WORD $0x3dc00acf // ldr q15, [x22, #32]
 	WORD $0x3dc00ed0 // ldr q16, [x22, #48]
-block297:
+block352:
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
@@ -19887,7 +24840,7 @@ block297:
 	ADD $512, R8
 	ADD $64, R11
 	SUB $1, R13
-	CBNZ R13, block297
+	CBNZ R13, block352
 	WORD $0x3d8002cd // str q13, [x22, #0]
 	WORD $0x3d8006ce // str q14, [x22, #16]
 	WORD $0x3d800acf // str q15, [x22, #32]
@@ -19895,13 +24848,13 @@ block297:
 	ADD $352, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext294:
-next283:
+rowsNext349:
+next324:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $8, R4
-	JMP super282
-done284:
+	JMP super323
+done325:
 	RET
 
 // func groupGrid6DotProd(a *groupArgs)
@@ -19911,12 +24864,12 @@ TEXT ·groupGrid6DotProd(SB), NOSPLIT, $0-8
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super298:
+super353:
 	CMP $0, R4
-	BLE done300
+	BLE done355
 	MOVD groupArgs_rows(R0), R5
 	CMP $4, R5
-	BGT more301
+	BGT more356
 	WORD $0x4f00e5ff // movi v31.16b, #15
 	WORD $0x3dc24020 // ldr q0, [x1, #2304]
 	WORD $0x3d868040 // str q0, [x2, #6656]
@@ -20123,7 +25076,7 @@ super298:
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	CMP $4, R5
-	BNE rowsNext302
+	BNE rowsNext357
 	// 4 rows
 	MOVD R20, R21
 	MOVD R7, R22
@@ -20131,7 +25084,7 @@ super298:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $4, R24
-pass303:
+pass358:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -20144,7 +25097,7 @@ pass303:
 	WORD $0x3dc0013e // ldr q30, [x9, #0]
 	MOVD R21, R8
 	MOVD $8, R13
-block304:
+block359:
 	WORD $0x4f00e408 // movi v8.16b, #0
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
@@ -20231,7 +25184,7 @@ block304:
 	ADD $32, R10
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block304
+	CBNZ R13, block359
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
@@ -20263,11 +25216,11 @@ block304:
 	ADD $128, R25
 	ADD $16, R26
 	SUB $1, R24
-	CBNZ R24, pass303
-	JMP next299
-rowsNext302:
+	CBNZ R24, pass358
+	JMP next354
+rowsNext357:
 	CMP $3, R5
-	BNE rowsNext305
+	BNE rowsNext360
 	// 3 rows
 	MOVD R20, R21
 	MOVD R7, R22
@@ -20275,7 +25228,7 @@ rowsNext302:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $4, R24
-pass306:
+pass361:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -20287,7 +25240,7 @@ pass306:
 	WORD $0x3dc0013e // ldr q30, [x9, #0]
 	MOVD R21, R8
 	MOVD $8, R13
-block307:
+block362:
 	WORD $0x4f00e406 // movi v6.16b, #0
 	WORD $0x4f00e407 // movi v7.16b, #0
 	WORD $0x4f00e408 // movi v8.16b, #0
@@ -20360,7 +25313,7 @@ block307:
 	ADD $32, R10
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block307
+	CBNZ R13, block362
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
@@ -20386,11 +25339,11 @@ block307:
 	ADD $128, R25
 	ADD $16, R26
 	SUB $1, R24
-	CBNZ R24, pass306
-	JMP next299
-rowsNext305:
+	CBNZ R24, pass361
+	JMP next354
+rowsNext360:
 	CMP $2, R5
-	BNE rowsNext308
+	BNE rowsNext363
 	// 2 rows
 	MOVD R20, R21
 	MOVD R7, R22
@@ -20398,7 +25351,7 @@ rowsNext305:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass309:
+pass364:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -20411,7 +25364,7 @@ pass309:
 	WORD $0x3dc0013e // ldr q30, [x9, #0]
 	MOVD R21, R8
 	MOVD $8, R13
-block310:
+block365:
 	WORD $0x4f00e404 // movi v4.16b, #0
 	WORD $0x4f00e405 // movi v5.16b, #0
 	WORD $0x4f00e406 // movi v6.16b, #0
@@ -20516,7 +25469,7 @@ block310:
 	ADD $32, R10
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block310
+	CBNZ R13, block365
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0x3dc682e2 // ldr q2, [x23, #6656]
@@ -20547,11 +25500,11 @@ block310:
 	ADD $256, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass309
-	JMP next299
-rowsNext308:
+	CBNZ R24, pass364
+	JMP next354
+rowsNext363:
 	CMP $1, R5
-	BNE rowsNext311
+	BNE rowsNext366
 	// 1 rows
 	MOVD R20, R21
 	MOVD R7, R22
@@ -20570,7 +25523,7 @@ rowsNext308:
 	WORD $0x3dc0013e // ldr q30, [x9, #0]
 	MOVD R21, R8
 	MOVD $8, R13
-block313:
+block368:
 	WORD $0x4f00e402 // movi v2.16b, #0
 	WORD $0x4f00e403 // movi v3.16b, #0
 	WORD $0x4f00e404 // movi v4.16b, #0
@@ -20717,7 +25670,7 @@ block313:
 	ADD $32, R10
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block313
+	CBNZ R13, block368
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
 	WORD $0x3dc002c3 // ldr q3, [x22, #0]
@@ -20743,9 +25696,9 @@ block313:
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
 	WORD $0x4e2dcc43 // fmla v3.4s, v2.4s, v13.4s
 	WORD $0x3d800ec3 // str q3, [x22, #48]
-	JMP next299
-rowsNext311:
-more301:
+	JMP next354
+rowsNext366:
+more356:
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -20988,7 +25941,7 @@ more301:
 	MOVD groupArgs_values(R0), R9
 	WORD $0x3dc0013e // ldr q30, [x9, #0]
 	MOVD $8, R13
-unpack314:
+unpack369:
 	WORD $0x3dc00025 // ldr q5, [x1, #0]
 	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
 	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
@@ -21104,14 +26057,14 @@ unpack314:
 	ADD $512, R8
 	ADD $256, R1
 	SUB $1, R13
-	CBNZ R13, unpack314
+	CBNZ R13, unpack369
 	ADD $320, R1
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_316:
+rows4_371:
 	CMP $4, R5
-	BLT rowsNext315
+	BLT rowsNext370
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -21119,7 +26072,7 @@ rows4_316:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass317:
+pass372:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -21132,7 +26085,7 @@ pass317:
 	WORD $0x4f00e415 // movi v21.16b, #0
 	WORD $0x4f00e416 // movi v22.16b, #0
 	WORD $0x4f00e417 // movi v23.16b, #0
-block318:
+block373:
 	WORD $0x4f00e408 // movi v8.16b, #0
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
@@ -21261,7 +26214,7 @@ block318:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block318
+	CBNZ R13, block373
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
@@ -21314,15 +26267,15 @@ block318:
 	ADD $256, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass317
+	CBNZ R24, pass372
 	ADD $1280, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_316
-rowsNext315:
-rows2_320:
+	JMP rows4_371
+rowsNext370:
+rows2_375:
 	CMP $2, R5
-	BLT rowsNext319
+	BLT rowsNext374
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -21341,7 +26294,7 @@ rows2_320:
 	WORD $0x4f00e417 // movi v23.16b, #0
 	WORD $0x4f00e418 // movi v24.16b, #0
 	WORD $0x4f00e419 // movi v25.16b, #0
-block322:
+block377:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
@@ -21486,7 +26439,7 @@ block322:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block322
+	CBNZ R13, block377
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0x3dc682e2 // ldr q2, [x23, #6656]
@@ -21536,11 +26489,11 @@ block322:
 	ADD $640, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_320
-rowsNext319:
-rows1_324:
+	JMP rows2_375
+rowsNext374:
+rows1_379:
 	CMP $1, R5
-	BLT rowsNext323
+	BLT rowsNext378
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -21555,7 +26508,7 @@ rows1_324:
 	WORD $0x4f00e40e // movi v14.16b, #0
 	WORD $0x4f00e40f // movi v15.16b, #0
 	WORD $0x4f00e410 // movi v16.16b, #0
-block326:
+block381:
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
@@ -21650,7 +26603,7 @@ block326:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block326
+	CBNZ R13, block381
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
 	WORD $0x3dc002c3 // ldr q3, [x22, #0]
@@ -21679,13 +26632,13 @@ block326:
 	ADD $320, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext323:
-next299:
+rowsNext378:
+next354:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $1, R4
-	JMP super298
-done300:
+	JMP super353
+done355:
 	RET
 
 // func groupGrid7DotProd(a *groupArgs)
@@ -21695,12 +26648,12 @@ TEXT ·groupGrid7DotProd(SB), NOSPLIT, $0-8
 	MOVD groupArgs_panel(R0), R2
 	MOVD groupArgs_acts(R0), R3
 	MOVD groupArgs_blocks(R0), R4
-super327:
+super382:
 	CMP $0, R4
-	BLE done329
+	BLE done384
 	MOVD groupArgs_rows(R0), R5
 	CMP $4, R5
-	BGT more330
+	BGT more385
 	WORD $0x4f00e5ff // movi v31.16b, #15
 	WORD $0x3dc24020 // ldr q0, [x1, #2304]
 	WORD $0x3d868040 // str q0, [x2, #6656]
@@ -21907,7 +26860,7 @@ super327:
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	CMP $4, R5
-	BNE rowsNext331
+	BNE rowsNext386
 	// 4 rows
 	MOVD R20, R21
 	MOVD R7, R22
@@ -21915,7 +26868,7 @@ super327:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $4, R24
-pass332:
+pass387:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -21928,7 +26881,7 @@ pass332:
 	WORD $0x3dc0013e // ldr q30, [x9, #0]
 	MOVD R21, R8
 	MOVD $8, R13
-block333:
+block388:
 	WORD $0x4f00e408 // movi v8.16b, #0
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
@@ -22015,7 +26968,7 @@ block333:
 	ADD $32, R10
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block333
+	CBNZ R13, block388
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
@@ -22047,11 +27000,11 @@ block333:
 	ADD $128, R25
 	ADD $16, R26
 	SUB $1, R24
-	CBNZ R24, pass332
-	JMP next328
-rowsNext331:
+	CBNZ R24, pass387
+	JMP next383
+rowsNext386:
 	CMP $3, R5
-	BNE rowsNext334
+	BNE rowsNext389
 	// 3 rows
 	MOVD R20, R21
 	MOVD R7, R22
@@ -22059,7 +27012,7 @@ rowsNext331:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $4, R24
-pass335:
+pass390:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -22071,7 +27024,7 @@ pass335:
 	WORD $0x3dc0013e // ldr q30, [x9, #0]
 	MOVD R21, R8
 	MOVD $8, R13
-block336:
+block391:
 	WORD $0x4f00e406 // movi v6.16b, #0
 	WORD $0x4f00e407 // movi v7.16b, #0
 	WORD $0x4f00e408 // movi v8.16b, #0
@@ -22144,7 +27097,7 @@ block336:
 	ADD $32, R10
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block336
+	CBNZ R13, block391
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
@@ -22170,11 +27123,11 @@ block336:
 	ADD $128, R25
 	ADD $16, R26
 	SUB $1, R24
-	CBNZ R24, pass335
-	JMP next328
-rowsNext334:
+	CBNZ R24, pass390
+	JMP next383
+rowsNext389:
 	CMP $2, R5
-	BNE rowsNext337
+	BNE rowsNext392
 	// 2 rows
 	MOVD R20, R21
 	MOVD R7, R22
@@ -22182,7 +27135,7 @@ rowsNext334:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass338:
+pass393:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -22195,7 +27148,7 @@ pass338:
 	WORD $0x3dc0013e // ldr q30, [x9, #0]
 	MOVD R21, R8
 	MOVD $8, R13
-block339:
+block394:
 	WORD $0x4f00e404 // movi v4.16b, #0
 	WORD $0x4f00e405 // movi v5.16b, #0
 	WORD $0x4f00e406 // movi v6.16b, #0
@@ -22300,7 +27253,7 @@ block339:
 	ADD $32, R10
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block339
+	CBNZ R13, block394
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0x3dc682e2 // ldr q2, [x23, #6656]
@@ -22331,11 +27284,11 @@ block339:
 	ADD $256, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass338
-	JMP next328
-rowsNext337:
+	CBNZ R24, pass393
+	JMP next383
+rowsNext392:
 	CMP $1, R5
-	BNE rowsNext340
+	BNE rowsNext395
 	// 1 rows
 	MOVD R20, R21
 	MOVD R7, R22
@@ -22354,7 +27307,7 @@ rowsNext337:
 	WORD $0x3dc0013e // ldr q30, [x9, #0]
 	MOVD R21, R8
 	MOVD $8, R13
-block342:
+block397:
 	WORD $0x4f00e402 // movi v2.16b, #0
 	WORD $0x4f00e403 // movi v3.16b, #0
 	WORD $0x4f00e404 // movi v4.16b, #0
@@ -22501,7 +27454,7 @@ block342:
 	ADD $32, R10
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block342
+	CBNZ R13, block397
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
 	WORD $0x3dc002c3 // ldr q3, [x22, #0]
@@ -22527,9 +27480,9 @@ block342:
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
 	WORD $0x4e2dcc43 // fmla v3.4s, v2.4s, v13.4s
 	WORD $0x3d800ec3 // str q3, [x22, #48]
-	JMP next328
-rowsNext340:
-more330:
+	JMP next383
+rowsNext395:
+more385:
 	PRFM 8192(R1), PLDL1KEEP
 	PRFM 8256(R1), PLDL1KEEP
 	PRFM 8320(R1), PLDL1KEEP
@@ -22772,7 +27725,7 @@ more330:
 	MOVD groupArgs_values(R0), R9
 	WORD $0x3dc0013e // ldr q30, [x9, #0]
 	MOVD $8, R13
-unpack343:
+unpack398:
 	WORD $0x3dc00025 // ldr q5, [x1, #0]
 	WORD $0x4e3f1ca0 // and v0.16b, v5.16b, v31.16b
 	WORD $0x6f0c04a2 // ushr v2.16b, v5.16b, #4
@@ -22888,14 +27841,14 @@ unpack343:
 	ADD $512, R8
 	ADD $256, R1
 	SUB $1, R13
-	CBNZ R13, unpack343
+	CBNZ R13, unpack398
 	ADD $320, R1
 	MOVD R3, R6
 	MOVD groupArgs_acc(R0), R7
 	MOVD groupArgs_rows(R0), R5
-rows4_345:
+rows4_400:
 	CMP $4, R5
-	BLT rowsNext344
+	BLT rowsNext399
 	// 4 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -22903,7 +27856,7 @@ rows4_345:
 	MOVD R2, R25
 	MOVD R2, R26
 	MOVD $2, R24
-pass346:
+pass401:
 	MOVD R21, R8
 	MOVD R6, R10
 	MOVD R26, R11
@@ -22916,7 +27869,7 @@ pass346:
 	WORD $0x4f00e415 // movi v21.16b, #0
 	WORD $0x4f00e416 // movi v22.16b, #0
 	WORD $0x4f00e417 // movi v23.16b, #0
-block347:
+block402:
 	WORD $0x4f00e408 // movi v8.16b, #0
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
@@ -23045,7 +27998,7 @@ block347:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block347
+	CBNZ R13, block402
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0xbd43b0c2 // ldr s2, [x6, #944]
@@ -23098,15 +28051,15 @@ block347:
 	ADD $256, R25
 	ADD $32, R26
 	SUB $1, R24
-	CBNZ R24, pass346
+	CBNZ R24, pass401
 	ADD $1280, R6
 	ADD $256, R7
 	SUB $4, R5
-	JMP rows4_345
-rowsNext344:
-rows2_349:
+	JMP rows4_400
+rowsNext399:
+rows2_404:
 	CMP $2, R5
-	BLT rowsNext348
+	BLT rowsNext403
 	// 2 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -23125,7 +28078,7 @@ rows2_349:
 	WORD $0x4f00e417 // movi v23.16b, #0
 	WORD $0x4f00e418 // movi v24.16b, #0
 	WORD $0x4f00e419 // movi v25.16b, #0
-block351:
+block406:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x4f00e40c // movi v12.16b, #0
@@ -23270,7 +28223,7 @@ block351:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block351
+	CBNZ R13, block406
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0xbd4270c1 // ldr s1, [x6, #624]
 	WORD $0x3dc682e2 // ldr q2, [x23, #6656]
@@ -23320,11 +28273,11 @@ block351:
 	ADD $640, R6
 	ADD $128, R7
 	SUB $2, R5
-	JMP rows2_349
-rowsNext348:
-rows1_353:
+	JMP rows2_404
+rowsNext403:
+rows1_408:
 	CMP $1, R5
-	BLT rowsNext352
+	BLT rowsNext407
 	// 1 rows
 	MOVD R2, R21
 	MOVD R7, R22
@@ -23339,7 +28292,7 @@ rows1_353:
 	WORD $0x4f00e40e // movi v14.16b, #0
 	WORD $0x4f00e40f // movi v15.16b, #0
 	WORD $0x4f00e410 // movi v16.16b, #0
-block355:
+block410:
 	WORD $0x4f00e409 // movi v9.16b, #0
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
@@ -23434,7 +28387,7 @@ block355:
 	ADD $512, R8
 	ADD $128, R11
 	SUB $1, R13
-	CBNZ R13, block355
+	CBNZ R13, block410
 	WORD $0xbd4130c0 // ldr s0, [x6, #304]
 	WORD $0x3dc682e1 // ldr q1, [x23, #6656]
 	WORD $0x3dc002c3 // ldr q3, [x22, #0]
@@ -23463,12 +28416,12 @@ block355:
 	ADD $320, R6
 	ADD $64, R7
 	SUB $1, R5
-rowsNext352:
-next328:
+rowsNext407:
+next383:
 	MOVD groupArgs_next(R0), R8
 	ADD R8, R3
 	SUB $1, R4
-	JMP super327
-done329:
+	JMP super382
+done384:
 	RET
 

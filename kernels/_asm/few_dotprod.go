@@ -6,7 +6,7 @@ package main
 // few returns how many rows of activations go without a panel: as many as registers allow for one pass over the codes.
 func (f neonMatMul) few(k kind) int {
 	switch {
-	case f.engine != dotProducts || k.signed || k.two() || k.book != nil:
+	case f.engine != dotProducts || k.plain():
 		return 0
 	case k.sub16 && !k.grid:
 		return 2
@@ -45,6 +45,8 @@ func (f neonMatMul) fewTile(k kind, t int) {
 	w := neonTile{neonMatMul: f, k: k, t: t, few: true}
 	parts := 1 // sub-blocks summed side by side
 	switch {
+	case k.book != nil:
+		w.vectors = []int{0, 4, 4, 2, 2}[t]
 	case k.sub16 && !k.grid:
 		parts, w.vectors = 4, []int{0, 2, 1}[t]
 	case k.k:
@@ -61,10 +63,14 @@ func (f neonMatMul) fewTile(k kind, t int) {
 	w.write()
 }
 
-// fewConstants loads what unpacking codes needs, to the last registers: low nibbles; then for fifth bits sixteens, two masks
-// and, for legacy types, the indices of four bytes.
+// fewConstants loads what unpacking codes needs, to the last registers: low nibbles; then the codebook, or for fifth bits
+// sixteens, two masks and, for legacy types, the indices of four bytes.
 func (w neonTile) fewConstants() []int {
 	w.movi(31, 0x0f)
+	if w.k.book != nil {
+		w.fixed(30, "codes"+w.k.name, w.k.table()...)
+		return []int{31, 30}
+	}
 	if !w.k.five() {
 		return []int{31}
 	}
@@ -82,11 +88,15 @@ func (w neonTile) fewConstants() []int {
 	return []int{31, 30, 29, 28, 27, 26, 25, 24}
 }
 
-// fewNibbles loads nibbles at offset(R8) to lo and hi.
+// fewNibbles loads nibbles at offset(R8) to lo and hi, or what the codebook has for them.
 func (w neonTile) fewNibbles(lo, hi, offset int) {
 	w.ldr(lo, 8, offset)
 	w.shift("ushr", "16b", hi, lo, 4)
 	w.three("and", "16b", lo, lo, 31)
+	if w.k.book != nil {
+		w.tbl(lo, 30, lo)
+		w.tbl(hi, 30, hi)
+	}
 }
 
 // fewFifth adds 16 to the codes in reg where bits has a bit of mask. The register spare is lost.
@@ -95,7 +105,7 @@ func (w neonTile) fewFifth(reg, bits, mask, spare int) {
 	w.three("mls", "16b", reg, spare, 30)
 }
 
-// fewBlock writes the products of a legacy block to acc. At R8 are fifth bits, where the type has them, and nibbles.
+// fewBlock writes the products of a block of 32 columns to acc. At R8 are fifth bits, where the type has them, and nibbles.
 func (w neonTile) fewBlock() {
 	spare := free(w.acts, w.acc, w.sums, w.constants)
 	codes := 0
@@ -104,7 +114,7 @@ func (w neonTile) fewBlock() {
 	}
 	for r := range w.t {
 		for half := range 2 {
-			w.ldr(w.acts[2*r+half], 10, rec32*r+16*half)
+			w.ldr(w.acts[2*r+half], 10, w.k.record()*r+16*half)
 		}
 	}
 	for _, a := range w.acc {
@@ -147,8 +157,12 @@ func (w neonTile) fewSuperblock() {
 		w.fewParts()
 		return
 	}
-	constants := w.fewConstants()
-	spare := free(w.acts, w.acc, w.sums, constants)
+	w.constants = w.fewConstants()
+	if w.k.book != nil {
+		w.fewBlocks()
+		return
+	}
+	spare := free(w.acts, w.acc, w.sums, w.constants)
 	n := w.t * w.vectors
 	if w.k.five() {
 		w.op("ADD $192, R21, R9")
@@ -238,6 +252,24 @@ func (w neonTile) fewGrid() {
 	w.op("CBNZ R13, %s", again)
 }
 
+// fewBlocks writes the integer sums of IQ4_XS: a sub-block at a time.
+func (w neonTile) fewBlocks() {
+	w.op("ADD $64, R21, R8")
+	w.op("MOVD $8, R13")
+	again := w.label("block")
+	w.at(again)
+	for i := range 4 {
+		w.op("PRFM %d(R8), PLDL1KEEP", 64*i+8192)
+	}
+	w.fewBlock()
+	w.fewScale(1, 0, 0, free(w.acts, w.acc, w.sums, w.constants)[0])
+	w.op("ADD $256, R8")
+	w.op("ADD $32, R10")
+	w.op("ADD $64, R11")
+	w.op("SUB $1, R13")
+	w.op("CBNZ R13, %s", again)
+}
+
 // fewScale adds acc of parts times their scales, which are distance bytes apart from at(R11) on.
 func (w neonTile) fewScale(parts, distance, at, spare int) {
 	for p := range parts {
@@ -251,14 +283,30 @@ func (w neonTile) fewScale(parts, distance, at, spare int) {
 	}
 }
 
-// fewParts writes the integer sums of Q6_K: four sub-blocks of 16 side by side, one of each part of half a block.
+// fewParts writes the integer sums of types with scales for 16 columns: four sub-blocks side by side, one of each part of
+// half a block.
 func (w neonTile) fewParts() {
-	w.movi(31, 0xaa)
-	w.movi(30, 0xf0)
-	spare := free(w.acts, w.acc, w.sums, []int{30, 31})
+	masks := []int{31, 30}
+	low, step := 0, 1024 // where the low bits are, and of how many bytes half a block's are
+	switch w.k.name {
+	case "Q2_K", "Q3_K":
+		low, step = 256, 512
+		w.movi(31, 3)
+		w.movi(30, 0xfc) // −4
+		if w.k.three() { // a bit for each part, and again four bits higher
+			low = 512
+			masks = append(masks, 29)
+			w.movi(29, 1)
+			w.op("MOVD R21, R9")
+		}
+	default:
+		w.movi(31, 0xaa)
+		w.movi(30, 0xf0)
+		w.op("ADD $2048, R21, R9")
+	}
+	spare := free(w.acts, w.acc, w.sums, masks)
 	codes := spare[4:8]
-	w.op("MOVD R21, R8")
-	w.op("ADD $2048, R21, R9")
+	w.op("ADD $%d, R21, R8", low)
 	w.op("MOVD $2, R13")
 	again := w.label("block")
 	w.at(again)
@@ -273,15 +321,21 @@ func (w neonTile) fewParts() {
 		}
 		for u := range 4 {
 			at := 64 * (4*s + u)
-			for _, ahead := range []int{at, 512 + at} {
+			for ahead := at; ahead < step; ahead += 512 {
 				w.op("PRFM %d(R8), PLDL1KEEP", ahead+8192)
 			}
-			w.op("PRFM %d(R9), PLDL1KEEP", at+8192)
+			if w.k.name != "Q2_K" {
+				w.op("PRFM %d(R9), PLDL1KEEP", at+8192)
+			}
 			for v := range w.vectors {
 				w.ldr(spare[0], 8, at+16*v)
-				w.ldr(spare[1], 8, 512+at+16*v)
-				w.ldr(spare[2], 9, at+16*v)
-				w.parts6(codes, spare[0], spare[1], spare[2], spare[3], 31, 30)
+				if w.k.two() {
+					w.fewTwo(codes, spare[0], spare[1], spare[2], spare[3], at+16*v)
+				} else {
+					w.ldr(spare[1], 8, 512+at+16*v)
+					w.ldr(spare[2], 9, at+16*v)
+					w.parts6(codes, spare[0], spare[1], spare[2], spare[3], 31, 30)
+				}
 				for r := range w.t {
 					for p := range 4 {
 						w.sdotLane(w.acc[(p*w.t+r)*w.vectors+v], codes[p], w.acts[4*r+p], u)
@@ -291,10 +345,38 @@ func (w neonTile) fewParts() {
 		}
 		w.fewScale(4, 128, 64*s, spare[0])
 	}
-	w.op("ADD $1024, R8")
-	w.op("ADD $512, R9")
+	w.op("ADD $%d, R8", step)
+	switch w.k.name {
+	case "Q3_K":
+		w.shift("shl", "16b", 29, 29, 4)
+	case "Q6_K":
+		w.op("ADD $512, R9")
+	}
 	w.op("ADD $128, R10")
 	w.op("ADD $512, R11")
 	w.op("SUB $1, R13")
 	w.op("CBNZ R13, %s", again)
+}
+
+// fewTwo makes codes of the four parts of half a Q2_K or Q3_K block, in to, of low bits x and, for Q3_K, third bits at
+// offset(R9), which make codes centred. h, mask and spare are lost.
+func (w neonTile) fewTwo(to []int, x, h, mask, spare, offset int) {
+	if w.k.three() {
+		w.ldr(h, 9, offset)
+		w.mov(mask, 29)
+	}
+	for p, c := range to {
+		if p == 0 {
+			w.three("and", "16b", c, x, 31)
+		} else {
+			w.shift("ushr", "16b", c, x, 2*p)
+			w.three("and", "16b", c, c, 31)
+		}
+		if w.k.three() { // −4 unless the bit is set
+			w.three("cmtst", "16b", spare, h, mask)
+			w.three("bic", "16b", spare, 30, spare)
+			w.three("orr", "16b", c, c, spare)
+			w.shift("shl", "16b", mask, mask, 1)
+		}
+	}
 }
