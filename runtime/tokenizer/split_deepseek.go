@@ -37,11 +37,17 @@ var deepseekLetter = &unicode.RangeTable{
 
 func isDeepseekLetter(r rune) bool { return unicode.Is(deepseekLetter, r) }
 
-// isDeepseekPunctuation is the set of the second expression. Its ranges :-~ and
+// isDeepseekPunctuation is the set of the second expression, without U+3000: to
+// llama.cpp (b11434, src/unicode.cpp) white space outside ASCII is \s and in no set. Its ranges :-~ and
 // ：-～ include the ASCII and full-width letters, as in the original: it does
 // split "naïve", which the first expression had kept whole.
 func isDeepseekPunctuation(r rune) bool {
 	return r >= '!' && r <= '/' || r >= ':' && r <= '~' ||
 		r >= 0xFF01 && r <= 0xFF0F || r >= 0xFF1A && r <= 0xFF5E ||
-		r >= 0x2018 && r <= 0x201F || r >= 0x3000 && r <= 0x3002
+		r >= 0x2018 && r <= 0x201F || r >= 0x3001 && r <= 0x3002
+}
+
+// isDeepseekCJK is the set [一-龥ࠀ-一가-퟿], without white space likewise.
+func isDeepseekCJK(r rune) bool {
+	return (r >= 0x0800 && r <= 0x9FA5 || r >= 0xAC00 && r <= 0xD7FF) && !unicode.IsSpace(r)
 }

@@ -68,9 +68,7 @@ func deepseekPunctuation(sc *scanner, text string, i int) (int, bool) {
 
 // deepseekCJK is DeepSeek-LLM's [一-龥ࠀ-一가-퟿]+.
 func deepseekCJK(sc *scanner, text string, i int) (int, bool) {
-	return setRun(sc, text, i, func(r rune) bool {
-		return r >= 0x0800 && r <= 0x9FA5 || r >= 0xAC00 && r <= 0xD7FF
-	})
+	return setRun(sc, text, i, isDeepseekCJK)
 }
 
 // deepseek3CJK is DeepSeek-V3's [一-龥぀-ゟ゠-ヿ]+.
@@ -103,13 +101,14 @@ func setRun(sc *scanner, text string, i int, in func(rune) bool) (int, bool) {
 	return j, j > i
 }
 
-// spaceAndSetRun matches \s?[…]+ for the set in, which may have white space
-// itself (U+3000).
+// spaceAndSetRun matches \s?[…]+ for the set in, which has no white space.
 func spaceAndSetRun(sc *scanner, text string, i int, in func(rune) bool) (int, bool) {
+	j := i
 	if c, w := sc.at(text, i); c == space {
-		if j, ok := setRun(sc, text, i+w, in); ok {
-			return j, true
-		}
+		j += w
 	}
-	return setRun(sc, text, i, in)
+	if end := sc.runOf(text, j, in); end > j {
+		return end, true
+	}
+	return i, false
 }

@@ -32,6 +32,8 @@ CAMEL = (r"[^\r\n\p{L}\p{N}]?((?=[\p{L}])([^a-z]))*((?=[\p{L}])([^A-Z]))+%s|[^\r
 SPACES = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 # The blocks that llama.cpp takes for Kimi-K2's \p{Han} (src/unicode.cpp, unicode_cpt_is_han).
 HAN = "\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002a6df\U0002a700-\U0002ebef\uf900-\ufaff\U0002f800-\U0002fa1f"
+# To llama.cpp (src/unicode.cpp) white space outside ASCII is in no set that lists characters.
+CJK = "(?V1)[[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]--\\s]+"
 PRES = {
     "default": [r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]"],
     "gpt-2": [GPT2],
@@ -40,9 +42,9 @@ PRES = {
     "qwen2": [MODERN % ""],
     "llama-bpe": [MODERN % "{1,3}"],
     "deepseek-llm": ["[\r\n]", r"\s?[" + CASED + "]+",
-                     r"\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+", r"\s+\Z",
-                     "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+", r"\p{N}+"],
-    "deepseek-coder": ["[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+", r"\p{N}"],
+                     r"\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3001\u3002]+", r"\s+\Z",
+                     CJK, r"\p{N}+"],
+    "deepseek-coder": ["[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", CJK, r"\p{N}"],
     "deepseek-v3": [r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
                     r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*""" + SPACES],
     "qwen35": [CONTRACTION + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*" + SPACES],
