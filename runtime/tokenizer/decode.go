@@ -2,17 +2,29 @@ package tokenizer
 
 // Piece returns the bytes that id stands for: the text of special tokens too,
 // nothing for unused ones and ids out of range. A piece need not be whole UTF-8.
-// The caller must not change it.
-func (t *Tokenizer) Piece(id int32) []byte {
-	if id < 0 || int(id) >= len(t.ends) {
-		return nil
+func (t *Tokenizer) Piece(id int32) []byte { return t.appendPiece(nil, id) }
+
+// appendPiece appends id's piece: normal tokens are decoded from the byte
+// alphabet, or have spaces for U+2581, byte tokens are the byte they name, unused
+// ones are empty, and all others are their text.
+func (t *Tokenizer) appendPiece(dst []byte, id int32) []byte {
+	if id < 0 || int(id) >= len(t.tokens) {
+		return dst
 	}
-	var start uint32
-	if id > 0 {
-		start = t.ends[id-1]
+	text := t.tokens[id]
+	switch t.types[id] {
+	case typeNormal, typeUndefined:
+		if t.spaced {
+			return appendSpaced(dst, text)
+		}
+		return appendDecoded(dst, text)
+	case typeByte:
+		b, _ := parseByteToken(text) // New has checked it
+		return append(dst, b)
+	case typeUnused:
+		return dst
 	}
-	end := t.ends[id]
-	return t.pieces[start:end:end]
+	return append(dst, text...)
 }
 
 // Decode returns the text of ids: the inverse of [Tokenizer.Encode] without
@@ -24,16 +36,17 @@ func (t *Tokenizer) Piece(id int32) []byte {
 // The result is the pieces' bytes as they are, so it is valid UTF-8 only if they
 // are together.
 func (t *Tokenizer) Decode(ids []int32, special bool) string {
-	var b []byte
+	var b, piece []byte
 	strip := t.spacePrefix
 	for _, id := range ids {
-		piece := t.Piece(id)
-		if strip && len(piece) > 0 && piece[0] == ' ' && !t.atomic(id) {
-			piece = piece[1:]
+		piece = t.appendPiece(piece[:0], id)
+		text := piece
+		if strip && len(text) > 0 && text[0] == ' ' && !t.atomic(id) {
+			text = text[1:]
 		}
 		strip = t.spacePrefix && t.atomic(id)
 		if special || !t.hidden(id) {
-			b = append(b, piece...)
+			b = append(b, text...)
 		}
 	}
 	return string(b)

@@ -1,6 +1,9 @@
 package tokenizer
 
-import "strings"
+import (
+	"hash/maphash"
+	"strings"
+)
 
 // EncodeOptions says how [Tokenizer.Encode] treats special tokens.
 type EncodeOptions struct {
@@ -43,6 +46,48 @@ func (t *Tokenizer) EncodeChat(rendered string) []int32 {
 type work struct {
 	merger  merger
 	scanner scanner
+	met     []meeting // by hash of the word
+}
+
+// meeting is a word that the text had before: most words of a text are.
+type meeting struct {
+	word     string
+	from, to int // its ids
+}
+
+const (
+	maxMeetings = 1 << 12 // 128 KiB; a longer text forgets words
+	maxMetLen   = 64      // bytes; longer words are rarely met again
+)
+
+// remember makes room for the words of a text of n bytes.
+func (w *work) remember(n int) {
+	size := 1
+	for size < min(n/4, maxMeetings) {
+		size *= 2
+	}
+	w.met = make([]meeting, size)
+}
+
+// appendWord appends the ids of a word, which depend on nothing around it.
+func (w *work) appendWord(ids []int32, word string, v vocabulary) []int32 {
+	if len(word) > maxMetLen {
+		return v.encode(ids, word, &w.merger)
+	}
+	m := &w.met[int(maphash.String(seed, word))&(len(w.met)-1)]
+	if m.word == word {
+		return append(ids, ids[m.from:m.to]...)
+	}
+	from := len(ids)
+	ids = v.encode(ids, word, &w.merger)
+	*m = meeting{word, from, len(ids)}
+	return ids
+}
+
+// vocabulary turns words into ids: byte-level BPE or SentencePiece.
+type vocabulary interface {
+	// encode appends the ids of word, which is not empty.
+	encode(dst []int32, word string, m *merger) []int32
 }
 
 // model is a kind of tokenizer: it turns the text between special tokens into ids.
@@ -54,6 +99,7 @@ type model interface {
 
 // appendText cuts text at its special tokens and encodes what is between them.
 func (t *Tokenizer) appendText(ids []int32, text string, control bool, w *work) []int32 {
+	w.remember(len(text))
 	start := 0
 	for i := 0; i < len(text); {
 		id, n := t.special.match(text[i:], control)
@@ -90,7 +136,7 @@ type byteLevel struct {
 func (m *byteLevel) appendText(ids []int32, text string, w *work) []int32 {
 	start := 0
 	for _, end := range w.scanner.split(m.split, text) {
-		ids = m.bpe.encode(ids, text[start:end], &w.merger)
+		ids = w.appendWord(ids, text[start:end], &m.bpe)
 		start = end
 	}
 	return ids

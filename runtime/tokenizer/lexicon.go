@@ -5,63 +5,79 @@ import (
 	"hash/maphash"
 )
 
-// lexicon finds tokens by their text. It is a hash table of half a million slots
-// for a large vocabulary, built in a third of the time of a map, which matters at
-// start, and asked several times per byte by [spm].
-type lexicon struct {
-	tokens []string
-	seed   maphash.Seed
-	slots  []slot // a power of two, at most half of them taken
-}
+// seed makes hashes differ from process to process, so that no file and no prompt
+// can be made of texts that collide.
+var seed = maphash.MakeSeed()
 
-// slot is an entry of the table: empty where id is 0, else for token id-1.
+// slots is a hash table of things that are numbered and kept elsewhere: open
+// addressing, linear probing.
+type slots []slot
+
+// slot is empty where id is 0, else for thing id-1.
 type slot struct {
-	hash uint32 // the upper half of the text's
+	hash uint32 // the upper half of the thing's; the lower half says where to look
 	id   int32
 }
 
-// newLexicon indexes token texts by id and refuses duplicates. Empty texts are
-// allowed (they can be neither matched nor merged) and left out.
-func newLexicon(tokens []string) (lexicon, error) {
+// newSlots indexes things by their hashes. Of those that same says are the same,
+// only the first is entered. It is on the way to the first token of every run:
+// all hashes come first because then the table, which caches do not hold, is
+// written in a loop so short that its waits overlap.
+func newSlots(hashes []uint64, same func(first, again int32) bool) slots {
 	size := 2
-	for size < 2*len(tokens) {
+	for size < len(hashes)+len(hashes)/2 {
 		size *= 2
 	}
-	x := lexicon{tokens: tokens, seed: maphash.MakeSeed(), slots: make([]slot, size)}
-	for i, text := range tokens {
-		if text == "" {
-			continue
+	table, mask := make(slots, size), size-1
+	for i, h := range hashes {
+		at := int(h) & mask
+		for table[at].id != 0 && (table[at].hash != uint32(h>>32) || !same(table[at].id-1, int32(i))) {
+			at = (at + 1) & mask
 		}
-		at, hash, other := x.search(text)
-		if other >= 0 {
-			return lexicon{}, fmt.Errorf("tokenizer.ggml.tokens[%d] and [%d] are the same token %s", other, i, quote(text))
+		if table[at].id == 0 {
+			table[at] = slot{uint32(h >> 32), int32(i) + 1}
 		}
-		x.slots[at] = slot{hash, int32(i) + 1}
 	}
-	return x, nil
+	return table
 }
 
-// search returns the token of that text, or -1, and the slot where it is or
-// belongs, with its hash.
-func (x *lexicon) search(text string) (at int, hash uint32, id int32) {
-	h := maphash.String(x.seed, text)
-	hash = uint32(h >> 32)
-	for at = int(h) & (len(x.slots) - 1); ; at = (at + 1) & (len(x.slots) - 1) {
-		s := x.slots[at]
-		if s.id == 0 {
-			return at, hash, -1
+// lexicon finds tokens by their text, which is never asked for when empty.
+type lexicon struct {
+	tokens []string
+	slots  slots
+}
+
+// newLexicon indexes token texts by id and refuses duplicates. Empty texts are
+// allowed: they can be neither matched nor merged.
+func newLexicon(tokens []string) (lexicon, error) {
+	hashes := make([]uint64, len(tokens))
+	for i, text := range tokens {
+		hashes[i] = maphash.String(seed, text)
+	}
+	var err error
+	table := newSlots(hashes, func(first, again int32) bool {
+		same := tokens[first] == tokens[again]
+		if same && tokens[first] != "" && err == nil {
+			err = fmt.Errorf("tokenizer.ggml.tokens[%d] and [%d] are the same token %s", first, again, quote(tokens[first]))
 		}
-		if s.hash == hash && x.tokens[s.id-1] == text {
-			return at, hash, s.id - 1
+		return same
+	})
+	return lexicon{tokens, table}, err
+}
+
+// search returns the token of a text with hash h, or -1.
+func (x *lexicon) search(h uint64, text string) int32 {
+	mask := len(x.slots) - 1
+	for at := int(h) & mask; ; at = (at + 1) & mask {
+		s := x.slots[at]
+		if s.id == 0 || s.hash == uint32(h>>32) && x.tokens[s.id-1] == text {
+			return s.id - 1
 		}
 	}
 }
 
 // find returns the token of that text, or -1.
-func (x *lexicon) find(text string) int32 {
-	_, _, id := x.search(text)
-	return id
-}
+func (x *lexicon) find(text string) int32 { return x.search(maphash.String(seed, text), text) }
 
 // has reports whether there is a token of that text.
 func (x *lexicon) has(text string) bool { return x.find(text) >= 0 }

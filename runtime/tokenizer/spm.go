@@ -122,11 +122,11 @@ func (s *spm) appendText(ids []int32, text string, w *work) []int32 {
 		r, width := utf8.DecodeRuneInString(text[i:])
 		i += width
 		if r != spaceRune && !s.joined[r] && strings.HasPrefix(text[i:], spaceMark) {
-			ids = s.encode(ids, text[start:i], &w.merger)
+			ids = w.appendWord(ids, text[start:i], s)
 			start = i
 		}
 	}
-	return s.encode(ids, text[start:], &w.merger)
+	return w.appendWord(ids, text[start:], s)
 }
 
 // swallowed in merger.sym is part of the symbol before it; -1 there is a character
@@ -156,7 +156,7 @@ func (s *spm) encode(dst []int32, word string, m *merger) []int32 {
 	}
 	for len(m.heap) > 0 {
 		c := m.pop()
-		l, r, after := c.pos(), c.left, c.right
+		l, r, after := c.pos(), c.right, c.end
 		if m.sym[l] == swallowed || m.sym[r] == swallowed || m.next[r] != after {
 			continue
 		}
@@ -185,8 +185,7 @@ func (s *spm) encode(dst []int32, word string, m *merger) []int32 {
 }
 
 // queue adds the merge of the symbol at byte l of word with its right neighbour,
-// if their text is a token. Of a candidate, left is where the right neighbour
-// begins and right where it ends.
+// if their text is a token.
 func (s *spm) queue(m *merger, word string, l int32) {
 	r := m.next[l]
 	if int(r) == len(word) {
@@ -197,15 +196,15 @@ func (s *spm) queue(m *merger, word string, l int32) {
 		return
 	}
 	if id := s.find(word[l:after]); id >= 0 {
-		m.push(candidate{key: uint64(s.rank[id])<<32 | uint64(uint32(l)), left: r, right: after, sym: id})
+		m.push(candidate{key: uint64(s.rank[id])<<32 | uint64(uint32(l)), right: r, end: after, sym: id})
 	}
 }
 
 // sized returns a slice of n elements with arbitrary contents, in s's memory
 // where that suffices.
-func sized(s []int32, n int) []int32 {
+func sized[T any](s []T, n int) []T {
 	if cap(s) < n {
-		return make([]int32, n, n+n/2)
+		return make([]T, n, n+n/2)
 	}
 	return s[:n]
 }

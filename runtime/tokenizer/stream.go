@@ -21,7 +21,7 @@ func (s *Stream) Push(id int32) string {
 	if s.t.hidden(id) {
 		return ""
 	}
-	s.rest = append(s.rest, s.t.Piece(id)...)
+	s.rest = s.t.appendPiece(s.rest, id)
 	return s.take(false)
 }
 

@@ -80,9 +80,9 @@ func Defaults(model, pre string) Vocab {
 // Tokenizer encodes and decodes one model's text. It is immutable and safe for
 // concurrent use. Ids it returns are in [0, Size()).
 type Tokenizer struct {
+	tokens  []string // by id, as the file has them
 	types   []int32
-	pieces  []byte   // the pieces of all tokens, end to end
-	ends    []uint32 // ends[id] is where id's piece ends in pieces
+	spaced  bool // tokens have U+2581 for a space; else they are in the byte alphabet
 	model   model
 	special trie
 	eog     map[int32]bool
@@ -114,7 +114,7 @@ func New(v Vocab) (*Tokenizer, error) {
 	}
 
 	t := &Tokenizer{
-		types: make([]int32, n), ends: make([]uint32, n),
+		tokens: v.Tokens, types: make([]int32, n), spaced: v.Model == modelSPM,
 		bos: v.BOS, eos: v.EOS, eot: v.EOT, pad: v.PAD, unk: v.UNK,
 		addBOS: v.AddBOS, addEOS: v.AddEOS,
 		spacePrefix: v.Model == modelSPM && v.AddSpacePrefix,
@@ -143,7 +143,7 @@ func New(v Vocab) (*Tokenizer, error) {
 	if t.eot < 0 {
 		t.eot = findEOT(&byText)
 	}
-	if err := t.buildPieces(v.Tokens, v.Model); err != nil {
+	if err := t.checkBytes(); err != nil {
 		return nil, err
 	}
 	if t.model, err = newModel(v, t.types, byText); err != nil {
@@ -199,32 +199,14 @@ func (t *Tokenizer) checkIDs() error {
 	return nil
 }
 
-// buildPieces computes the bytes each token stands for: normal tokens are
-// decoded from the byte alphabet, or have spaces for U+2581, byte tokens are the
-// byte they name, unused ones are empty, and all others are their text.
-func (t *Tokenizer) buildPieces(tokens []string, model string) error {
-	for i, s := range tokens {
-		switch t.types[i] {
-		case typeNormal, typeUndefined:
-			if model == modelSPM {
-				t.pieces = appendSpaced(t.pieces, s)
-			} else {
-				t.pieces = appendDecoded(t.pieces, s)
-			}
-		case typeByte:
-			b, err := parseByteToken(s)
-			if err != nil {
+// checkBytes checks that byte tokens name a byte.
+func (t *Tokenizer) checkBytes() error {
+	for i, ty := range t.types {
+		if ty == typeByte {
+			if _, err := parseByteToken(t.tokens[i]); err != nil {
 				return fmt.Errorf("tokenizer.ggml.tokens[%d]: %w", i, err)
 			}
-			t.pieces = append(t.pieces, b)
-		case typeUnused:
-		default:
-			t.pieces = append(t.pieces, s...)
 		}
-		if uint64(len(t.pieces)) > 1<<31 {
-			return errors.New("tokenizer.ggml.tokens: the texts have more than 2 GiB together")
-		}
-		t.ends[i] = uint32(len(t.pieces))
 	}
 	return nil
 }
