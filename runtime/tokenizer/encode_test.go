@@ -27,7 +27,7 @@ func TestEncodeLinear(t *testing.T) {
 		large := hostile(1 << 20)
 		for what, text := range hostile(1 << 15) {
 			switch what {
-			case "one letter", "spaces, then CJK", "brackets":
+			case "spaces", "one letter", "random letters", "emoji", "spaces, then CJK", "brackets":
 				text = large[what]
 			}
 			var w work
@@ -191,7 +191,8 @@ func TestMissingBytes(t *testing.T) {
 // FuzzEncodeDecode: what was encoded comes back, for every pre-tokenizer, and a
 // stream of the tokens gives the same text with U+FFFD for what is not UTF-8.
 func FuzzEncodeDecode(f *testing.F) {
-	for _, s := range []string{"", "hello hello  llo", "<user>user\nhé<end>", "\xff\xe4\xbd", "  \n\n 123 '''s 你好🙂"} {
+	for _, s := range []string{"", "hello hello  llo", "<user>user\nhé<end>", "\xff\xe4\xbd", "  \n\n 123 '''s 你好🙂",
+		"camelCase HTTPServer's ÉCOLEé /a//\r\n", "12345678 \u0661\u0662 e\u0301 \u0301\u0301", "\u2028\u00a0 \u3000x漢字かな", "!na\xc3ïve #Tag\xed\xa0\x80"} {
 		f.Add(s, true)
 	}
 	var toks []*Tokenizer

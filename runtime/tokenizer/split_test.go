@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -88,6 +89,11 @@ func TestPresUnique(t *testing.T) {
 // hostile are texts of n bytes and more that make splitting by backtracking slow.
 func hostile(n int) map[string]string {
 	rep := func(unit string) string { return strings.Repeat(unit, n/len(unit)) }
+	random := make([]byte, n)
+	rng := rand.New(rand.NewPCG(5, 6))
+	for i := range random {
+		random[i] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"[rng.IntN(52)]
+	}
 	return map[string]string{
 		"spaces":              rep(" "),
 		"spaces, then a word": rep(" ") + "x",
@@ -99,6 +105,10 @@ func hostile(n int) map[string]string {
 		"CJK then spaces":     rep("\t中") + rep(" "),
 		"one letter":          rep("a"),
 		"letters and accents": rep("aé"),
+		"random letters":      string(random),
+		"emoji":               rep("🙂👩\u200d🚀"),
+		"marks":               rep("\u0301"),
+		"capitals":            rep("éABC"),
 		"digits":              rep("7"),
 		"punctuation":         rep("!"),
 		"apostrophes":         rep("'"),
