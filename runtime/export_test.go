@@ -13,3 +13,31 @@ func Order(logits []float32, k int) (ids []int32) {
 	}
 	return ids
 }
+
+// Distribution returns what Sample draws from: probabilities by id, as it has them.
+func Distribution(logits []float32, history []int32, position int, s Sampling) (map[int32]float64, error) {
+	c, err := s.distribution(new([]float32), logits, history, position)
+	if err != nil {
+		return nil, err
+	}
+	out, sum := map[int32]float64{}, c.sum()
+	for i := 0; c.has(i); i++ {
+		out[c.at(i).id] = float64(c.at(i).p) / sum
+	}
+	return out, nil
+}
+
+// Uniform is uniform.
+var Uniform = uniform
+
+// BreakersOf returns breakers of token sequences.
+func BreakersOf(sequences ...[]int32) *Breakers {
+	b := &Breakers{tails: map[int32][][]int32{}}
+	for _, s := range sequences {
+		b.add(s[0], s[1:])
+	}
+	return b
+}
+
+// Sequences returns the token sequences that begin with a token.
+func (b *Breakers) Sequences(first int32) [][]int32 { return b.tails[first] }

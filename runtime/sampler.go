@@ -1,263 +1,196 @@
 package runtime
 
 import (
-	"fmt"
+	"errors"
 	"math"
 	"slices"
+	"sync"
 
 	"github.com/starling-swarm/starling/kernels"
 )
 
-// Sampling says how to choose a token from logits. The zero value is greedy.
-type Sampling struct {
-	// Seed and Choice key the random numbers: the same key, position, history and logits give the same token,
-	// everywhere and always. Choice tells apart several continuations of one prompt.
-	Seed   uint64
-	Choice uint32
-	// Temperature divides the logits; 0 takes the largest, whatever the fields below. At most 100.
-	Temperature float32
-	// TopK keeps that many of the largest logits; 0 keeps all.
-	TopK int
-	// TopP keeps the fewest largest probabilities whose sum reaches it; 0 or 1 keep all.
-	TopP float32
-	// MinP keeps probabilities of at least MinP times the largest; 0 keeps all.
-	MinP float32
-	// FrequencyPenalty is subtracted from a token's logit for each time it is in the history, PresencePenalty once if
-	// it is there at all. Greedy choice heeds them, too. Both within ±100.
-	FrequencyPenalty, PresencePenalty float32
-}
-
-// Validate returns an error that names the first setting out of range.
-func (s *Sampling) Validate() error {
-	in := func(v, lo, hi float32) bool { return v >= lo && v <= hi } // false for NaN
-	switch {
-	case !in(s.Temperature, 0, 100):
-		return fmt.Errorf("runtime: temperature %v: not within 0 to 100", s.Temperature)
-	case s.TopK < 0:
-		return fmt.Errorf("runtime: top-k %d: negative", s.TopK)
-	case !in(s.TopP, 0, 1):
-		return fmt.Errorf("runtime: top-p %v: not within 0 to 1", s.TopP)
-	case !in(s.MinP, 0, 1):
-		return fmt.Errorf("runtime: min-p %v: not within 0 to 1", s.MinP)
-	case !in(s.FrequencyPenalty, -100, 100):
-		return fmt.Errorf("runtime: frequency penalty %v: not within ±100", s.FrequencyPenalty)
-	case !in(s.PresencePenalty, -100, 100):
-		return fmt.Errorf("runtime: presence penalty %v: not within ±100", s.PresencePenalty)
-	}
-	return nil
-}
-
-// candidate is a token that may be chosen.
-type candidate struct {
-	id    int32
-	logit float32 // with penalties
-	p     float32 // relative to the largest, which has 1
-}
-
 // Sample chooses the token at a position of a sequence (that of the chosen token itself) from the logits there. history
-// is the tokens generated so far, which the penalties look at. It neither changes nor keeps its arguments. A NaN or
-// infinite logit, of whatever token, is a *NonFiniteError; settings out of range are an error.
+// is the tokens before it, of the prompt too, which the penalties and DRY look at. It neither changes nor keeps its
+// arguments. A NaN or infinite logit, of whatever token, is a *NonFiniteError; settings out of range, or that ban all
+// tokens, are an error.
 //
-// The steps, in this order, every product and sum rounded on its own:
+// The steps, in this order, every product and sum rounded on its own; what a setting turns off is left out:
 //
-//  1. penalties: logit − round(count·FrequencyPenalty) − PresencePenalty, tokens with count > 0 only;
-//  2. order: descending logit, ties by ascending id. Temperature 0 takes the first and ends here;
-//  3. top-k: the first TopK;
-//  4. weights: p = Exp(round(round(logit − largest)/Temperature)), float32, so the first has p = 1;
-//  5. min-p: those before the first with p < MinP;
-//  6. top-p: total = Σp, float64, in order; the shortest prefix whose running sum is ≥ TopP·total;
-//  7. choice: u·total′ with total′ = Σp of what is left, float64, in order, u in [0, 1) the draw of (Seed, Choice,
-//     position, 0); the first candidate whose running sum exceeds it, or the last one.
+//  1. bias: logit + Bias; banned tokens are no candidates. Here and in steps 2 and 3 results stay within ±MaxFloat32.
+//  2. penalties, of tokens that occur in the last PenaltyLastN of history, n times: round(logit / RepetitionPenalty), or
+//     round(logit · RepetitionPenalty) for logits ≤ 0; then − round(n·FrequencyPenalty), then − PresencePenalty.
+//  3. DRY: logit − DRY.penalty.
+//  4. order: descending logit, ties by ascending id. Temperature 0 without a range takes the first and ends here.
+//  5. top-k: the first TopK; all does nothing.
+//  6. typical: d = round(logit − largest); p = Exp(d); mean = Σ p·d / Σ p; keep the tokens nearest to it, by
+//     |d − mean|, of equal ones the first in order, until their Σ p exceeds TypicalP·Σ p. (−log P + entropy is d − mean.)
+//  7. top-p: the shortest prefix whose running Σ p is ≥ TopP·Σ p.
+//  8. min-p: those before the first with p < MinP.
+//  9. XTC, if the draw 1 is < XTCProbability: of the prefix with p ≥ XTCThreshold·Σ p all but its last are excluded.
+//  10. temperature T: Temperature, or with a range, from the n > 1 candidates that are left, low + (high−low)·h^Exponent,
+//     low = max(0, Temperature−Range), high = Temperature+Range, h = (log Σ p − Σ p·d / Σ p) / log n, rounded at the end.
+//     T = 0 takes the first.
+//  11. choice: p = Exp(round(round(logit − largest)/T)); the first candidate whose running sum exceeds u·Σ p, or, if none
+//     does, the last with p > 0.
+//
+// p is float32; it is always relative to the largest of the candidates left, which has 1. Sums are float64 in the
+// candidates' order; but Σ over the whole vocabulary, where steps 5 to 8 are all off or have yet to come, is by ascending
+// id in four lanes, of the ids ≡ 0, 1, 2, 3 mod 4, added as (0+2)+(1+3). u and the draw of XTC are uniform in [0, 1) by
+// (Seed, Choice, position, 0 and 1).
 func Sample(logits []float32, history []int32, position int, s Sampling) (int32, error) {
-	if err := s.Validate(); err != nil {
+	scratch := scratches.Get().(*[]float32)
+	defer scratches.Put(scratch)
+	c, err := s.distribution(scratch, logits, history, position)
+	if err != nil {
 		return 0, err
 	}
-	if len(logits) == 0 {
-		return 0, fmt.Errorf("runtime: no logits to sample from")
-	}
-	if kernels.CheckFinite(logits) >= 0 {
-		return 0, &NonFiniteError{What: "logits", Pos: position}
-	}
-	penalised := s.penalise(logits, history)
-	if s.Temperature == 0 {
-		return int32(kernels.ArgMax(penalised)), nil
-	}
-	cands := s.weigh(order(penalised, s.TopK))
-	total := 0.0
-	for i := range cands {
-		total += float64(cands[i].p)
-	}
-	if s.TopP > 0 && s.TopP < 1 {
-		target, sum := float64(float64(s.TopP)*total), 0.0
-		for i := range cands {
-			if sum += float64(cands[i].p); sum >= target {
-				cands, total = cands[:i+1], sum
-				break
-			}
-		}
-	}
-	target, sum := float64(uniform(s.Seed, s.Choice, position, 0)*total), 0.0
-	for i := range cands {
-		if sum += float64(cands[i].p); sum > target {
-			return cands[i].id, nil
-		}
-	}
-	return cands[len(cands)-1].id, nil
+	return c.draw(uniform(s.Seed, s.Choice, position, 0)), nil
 }
 
-// penalise returns the logits after step 1: the same slice where there is no penalty.
-func (s *Sampling) penalise(logits []float32, history []int32) []float32 {
-	if s.FrequencyPenalty == 0 && s.PresencePenalty == 0 || len(history) == 0 {
+// scratches are memory for logits: a fresh vocabulary of them for each token would cost more than most steps do.
+var scratches = sync.Pool{New: func() any { return new([]float32) }}
+
+// distribution does the steps before the choice. Its result may use scratch.
+func (s *Sampling) distribution(scratch *[]float32, logits []float32, history []int32, position int) (*choosing, error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	if len(logits) == 0 {
+		return nil, errors.New("runtime: no logits to sample from")
+	}
+	if kernels.CheckFinite(logits) >= 0 {
+		return nil, &NonFiniteError{What: "logits", Pos: position}
+	}
+	logits = s.adjust(scratch, logits, history)
+	first := kernels.ArgMax(logits)
+	if math.IsInf(float64(logits[first]), -1) {
+		return nil, errors.New("runtime: logit bias: every token is banned")
+	}
+	c := &choosing{logits: logits, largest: logits[first], t: 1}
+	if s.Temperature == 0 && s.TemperatureRange == 0 {
+		c.settle([]candidate{{id: int32(first), logit: logits[first]}})
+		return c, nil
+	}
+	s.cut(c)
+	if s.XTCProbability > 0 && s.XTCThreshold <= 0.5 && uniform(s.Seed, s.Choice, position, 1) < float64(s.XTCProbability) {
+		c.excludeTop(float64(s.XTCThreshold))
+	}
+	if t := s.temperature(c); t > 0 {
+		c.weigh(t)
+	} else {
+		c.settle([]candidate{c.at(0)})
+	}
+	return c, nil
+}
+
+// adjust returns the logits after steps 1 to 3, −∞ for banned tokens: the same slice where they change nothing, else scratch.
+func (s *Sampling) adjust(scratch *[]float32, logits []float32, history []int32) []float32 {
+	recent := latest(history, s.PenaltyLastN)
+	repetition := s.RepetitionPenalty
+	if repetition == 0 {
+		repetition = 1
+	}
+	penalties := len(recent) > 0 && (repetition != 1 || s.FrequencyPenalty != 0 || s.PresencePenalty != 0)
+	if len(s.Bias) == 0 && !penalties && s.DRY.Multiplier == 0 {
 		return logits
 	}
-	counts := make(map[int32]int)
-	for _, id := range history {
-		counts[id]++
-	}
-	out := slices.Clone(logits)
-	for id, n := range counts { // each token on its own, so the map's order does not matter
-		if id >= 0 && int(id) < len(out) {
-			out[id] = out[id] - float32(float32(n)*s.FrequencyPenalty) - s.PresencePenalty
+	out := append((*scratch)[:0], logits...)
+	*scratch = out
+	for _, b := range s.Bias {
+		switch {
+		case int(b.ID) >= len(out):
+		case b.Bias == Ban:
+			out[b.ID] = float32(math.Inf(-1))
+		default:
+			lower(&out[b.ID], -b.Bias)
 		}
 	}
+	if penalties {
+		recent = slices.Sorted(slices.Values(recent))
+		for n := 0; len(recent) > 0; recent = recent[n:] {
+			id := recent[0]
+			for n = 1; n < len(recent) && recent[n] == id; n++ {
+			}
+			if id < 0 || int(id) >= len(out) {
+				continue
+			}
+			l := &out[id]
+			if *l <= 0 {
+				*l = float32(*l * repetition)
+			} else {
+				*l = *l / repetition
+			}
+			lower(l, float32(float32(n)*s.FrequencyPenalty))
+			lower(l, s.PresencePenalty)
+		}
+	}
+	s.DRY.penalise(out, history)
 	return out
 }
 
-// before is the order of step 2.
-func (c candidate) before(o candidate) bool {
-	return c.logit > o.logit || c.logit == o.logit && c.id < o.id
-}
-
-// order returns the first k tokens of step 2's order; all for k = 0. With a small k it keeps a heap of the k best, whose
-// root is the last in order, and so looks closer only at logits that reach the root's, and sorts few.
-func order(logits []float32, k int) []candidate {
-	if k == 0 || k >= len(logits) {
-		return orderAll(logits)
-	}
-	heap := make([]candidate, k)
-	for id := range heap {
-		heap[id] = candidate{id: int32(id), logit: logits[id]}
-	}
-	for i := k/2 - 1; i >= 0; i-- {
-		sift(heap, i)
-	}
-	for id := k; id < len(logits); id++ {
-		next := kernels.IndexAtLeast(logits[id:], heap[0].logit)
-		if next < 0 {
-			break
-		}
-		id += next
-		if c := (candidate{id: int32(id), logit: logits[id]}); c.before(heap[0]) {
-			heap[0] = c
-			sift(heap, 0)
-		}
-	}
-	slices.SortFunc(heap, func(a, b candidate) int {
-		if a.before(b) {
-			return -1
-		}
-		return 1
-	})
-	return heap
-}
-
-// orderAll returns all tokens in step 2's order, by a stable radix sort of 11 bits a pass: sorting a vocabulary by
-// comparison would take as long as a small model takes for a token.
-func orderAll(logits []float32) []candidate {
-	const bits, mask = 11, 1<<11 - 1
-	var at [3][mask + 1]int // how many have a digit, then where the next with it goes
-	from, to := make([]uint64, len(logits)), make([]uint64, len(logits))
-	for id, logit := range logits {
-		key := descending(logit)
-		from[id] = uint64(key)<<32 | uint64(id)
-		at[0][key&mask]++
-		at[1][key>>bits&mask]++
-		at[2][key>>(2*bits)]++
-	}
-	for pass := range at {
-		digits, start := &at[pass], 0
-		for d, n := range digits {
-			digits[d], start = start, start+n
-		}
-		for _, k := range from {
-			d := k >> (32 + bits*pass) & mask
-			to[digits[d]] = k
-			digits[d]++
-		}
-		from, to = to, from
-	}
-	cands := make([]candidate, len(logits))
-	for i, k := range from {
-		id := int32(uint32(k))
-		cands[i] = candidate{id: id, logit: logits[id]}
-	}
-	return cands
-}
-
-// descending returns an integer that is smaller for larger f, and the same for both zeros.
-func descending(f float32) uint32 {
-	if f == 0 {
-		return 1<<31 - 1
-	}
-	b := math.Float32bits(f)
-	if b>>31 != 0 {
-		return b
-	}
-	return 1<<31 - 1 - b
-}
-
-// sift moves element i down until neither child comes after it in order.
-func sift(heap []candidate, i int) {
-	for {
-		child := 2*i + 1
-		if child >= len(heap) {
-			return
-		}
-		if child+1 < len(heap) && heap[child].before(heap[child+1]) {
-			child++
-		}
-		if !heap[i].before(heap[child]) {
-			return
-		}
-		heap[i], heap[child] = heap[child], heap[i]
-		i = child
+// lower subtracts from a logit and keeps it within ±MaxFloat32, unless it is −∞.
+func lower(logit *float32, by float32) {
+	if !math.IsInf(float64(*logit), -1) {
+		*logit = min(max(*logit-by, -math.MaxFloat32), math.MaxFloat32)
 	}
 }
 
-// weigh does steps 4 and 5 on ordered candidates.
-func (s *Sampling) weigh(cands []candidate) []candidate {
-	var p [256]float32
-	largest := cands[0].logit
-	for at := 0; at < len(cands); at += len(p) {
-		some := cands[at:min(at+len(p), len(cands))]
-		for i := range some {
-			p[i] = (some[i].logit - largest) / s.Temperature
-		}
-		kernels.Exps(p[:len(some)], p[:len(some)])
-		for i := range some {
-			if p[i] < s.MinP {
-				return cands[:at+i]
-			}
-			some[i].p = p[i]
-		}
+// latest returns the last n of history; all for n = −1.
+func latest(history []int32, n int) []int32 {
+	if n < 0 {
+		return history
 	}
-	return cands
+	return history[max(len(history)-n, 0):]
 }
 
-// uniform returns the draw of a key as a multiple of 2^−53 in [0, 1).
-func uniform(seed uint64, choice uint32, position int, draw uint32) float64 {
-	r := philox([4]uint32{uint32(position), uint32(uint64(position) >> 32), choice, draw}, [2]uint32{uint32(seed), uint32(seed >> 32)})
-	return float64((uint64(r[1])<<32|uint64(r[0]))>>11) * 0x1p-53
+// cut does steps 4 to 8.
+func (s *Sampling) cut(c *choosing) {
+	typical := s.TypicalP > 0 && s.TypicalP < 1
+	if s.TopK > 0 && s.TopK < len(c.logits) || typical {
+		list := order(c.logits, s.TopK)
+		for math.IsInf(float64(list[len(list)-1].logit), -1) {
+			list = list[:len(list)-1]
+		}
+		c.settle(list)
+	}
+	if typical {
+		c.typical(float64(s.TypicalP))
+	}
+	if s.TopP > 0 && s.TopP < 1 {
+		target, sum, n := float64(float64(s.TopP)*c.sum()), 0.0, 0
+		for ; sum < target && c.has(n); n++ {
+			sum += float64(c.at(n).p)
+		}
+		c.settle(c.list[:n])
+	}
+	if s.MinP > 0 {
+		n := 0
+		for c.has(n) && c.at(n).p >= s.MinP {
+			n++
+		}
+		c.settle(c.list[:n])
+	}
 }
 
-// philox is Philox4x32-10 of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011): a keyed bijection
-// of counters whose outputs pass as random. Integers only.
-func philox(ctr [4]uint32, key [2]uint32) [4]uint32 {
-	for range 10 {
-		p0, p1 := 0xD2511F53*uint64(ctr[0]), 0xCD9E8D57*uint64(ctr[2])
-		ctr = [4]uint32{uint32(p1>>32) ^ ctr[1] ^ key[0], uint32(p1), uint32(p0>>32) ^ ctr[3] ^ key[1], uint32(p0)}
-		key[0] += 0x9E3779B9
-		key[1] += 0xBB67AE85
+// temperature returns T of step 10.
+func (s *Sampling) temperature(c *choosing) float32 {
+	if s.TemperatureRange == 0 {
+		return s.Temperature
 	}
-	return ctr
+	n := c.count()
+	if n < 2 {
+		return s.Temperature
+	}
+	h := (kernels.Log64(c.sum()) - c.mean()) / kernels.Log64(float64(n))
+	power := 0.0
+	switch {
+	case s.TemperatureExponent == 0:
+		power = 1
+	case h > 0: // not so after rounding, where one token has all
+		if power = kernels.Pow64(min(h, 1), float64(s.TemperatureExponent)); !(power > 0) { // too small for Pow64
+			power = 0
+		}
+	}
+	low, high := max(0, float64(s.Temperature)-float64(s.TemperatureRange)), float64(s.Temperature)+float64(s.TemperatureRange)
+	return float32(low + float64((high-low)*power))
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/starling-swarm/starling/runtime"
@@ -63,52 +64,6 @@ func TestGreedy(t *testing.T) {
 	}
 }
 
-// reference is the definition of sampling in plain float64, for the probabilities that Sample should follow.
-func reference(logits []float32, s runtime.Sampling) []float64 {
-	type cand struct {
-		id int
-		p  float64
-	}
-	var cands []cand
-	top := float64(slices.Max(logits))
-	for id, l := range logits {
-		cands = append(cands, cand{id, math.Exp((float64(l) - top) / float64(s.Temperature))})
-	}
-	slices.SortStableFunc(cands, func(a, b cand) int {
-		switch {
-		case a.p > b.p:
-			return -1
-		case a.p < b.p:
-			return 1
-		}
-		return 0
-	})
-	if s.TopK > 0 {
-		cands = cands[:min(s.TopK, len(cands))]
-	}
-	for len(cands) > 0 && cands[len(cands)-1].p < float64(s.MinP) {
-		cands = cands[:len(cands)-1]
-	}
-	total := 0.0
-	for _, c := range cands {
-		total += c.p
-	}
-	if s.TopP > 0 {
-		sum := 0.0
-		for i, c := range cands {
-			if sum += c.p; sum >= float64(s.TopP)*total {
-				cands, total = cands[:i+1], sum
-				break
-			}
-		}
-	}
-	out := make([]float64, len(logits))
-	for _, c := range cands {
-		out[c.id] = c.p / total
-	}
-	return out
-}
-
 // TestSampleDistribution draws often and compares frequencies with the definition by a χ² test. The draws are fixed by
 // the seeds, so this passes or fails for ever.
 func TestSampleDistribution(t *testing.T) {
@@ -121,6 +76,8 @@ func TestSampleDistribution(t *testing.T) {
 		{Temperature: 1, TopP: 0.8},
 		{Temperature: 1.5, MinP: 0.2},
 		{Temperature: 1.3, TopK: 7, TopP: 0.9, MinP: 0.05, Seed: math.MaxUint64},
+		{Temperature: 1, TypicalP: 0.6},
+		{Temperature: 1, TemperatureRange: 0.8, TemperatureExponent: 2},
 	} {
 		const n = 20000
 		counts := make([]int, len(logits))
@@ -128,7 +85,7 @@ func TestSampleDistribution(t *testing.T) {
 			counts[sample(t, logits, i, s)]++
 		}
 		chi, freedom := 0.0, -1
-		for id, p := range reference(logits, s) {
+		for id, p := range reference(logits, nil, 0, s) {
 			if p == 0 {
 				if counts[id] != 0 {
 					t.Errorf("%+v: token %d was drawn %d times and is excluded", s, id, counts[id])
@@ -204,6 +161,7 @@ func TestTopK(t *testing.T) {
 func TestPenalties(t *testing.T) {
 	logits := []float32{5, 4.5, 4}
 	pick := func(history []int32, s runtime.Sampling) int32 {
+		s.PenaltyLastN = -1
 		id, err := runtime.Sample(logits, history, 0, s)
 		if err != nil {
 			t.Fatal(err)
@@ -234,12 +192,39 @@ func TestPenalties(t *testing.T) {
 
 func TestSampleErrors(t *testing.T) {
 	nan := float32(math.NaN())
-	for _, s := range []runtime.Sampling{
-		{Temperature: -1}, {Temperature: nan}, {Temperature: 101}, {TopK: -1}, {TopP: 1.1}, {TopP: nan}, {MinP: -0.1}, {MinP: nan},
-		{FrequencyPenalty: nan}, {PresencePenalty: float32(math.Inf(1))},
+	for _, c := range []struct {
+		s    runtime.Sampling
+		name string // of the setting
+	}{
+		{runtime.Sampling{Temperature: -1}, "temperature"},
+		{runtime.Sampling{Temperature: nan}, "temperature"},
+		{runtime.Sampling{Temperature: 101}, "temperature"},
+		{runtime.Sampling{TemperatureRange: -1}, "temperature range"},
+		{runtime.Sampling{TemperatureExponent: nan}, "temperature exponent"},
+		{runtime.Sampling{TopK: -1}, "top-k"},
+		{runtime.Sampling{TopP: 1.1}, "top-p"},
+		{runtime.Sampling{TopP: nan}, "top-p"},
+		{runtime.Sampling{MinP: -0.1}, "min-p"},
+		{runtime.Sampling{TypicalP: 2}, "typical-p"},
+		{runtime.Sampling{XTCProbability: 1.5}, "XTC probability"},
+		{runtime.Sampling{XTCThreshold: nan}, "XTC threshold"},
+		{runtime.Sampling{RepetitionPenalty: -1}, "repetition penalty"},
+		{runtime.Sampling{FrequencyPenalty: nan}, "frequency penalty"},
+		{runtime.Sampling{PresencePenalty: float32(math.Inf(1))}, "presence penalty"},
+		{runtime.Sampling{PenaltyLastN: -2}, "penalty last-n"},
+		{runtime.Sampling{DRY: runtime.DRY{Multiplier: -1}}, "DRY multiplier"},
+		{runtime.Sampling{DRY: runtime.DRY{Base: nan}}, "DRY base"},
+		{runtime.Sampling{DRY: runtime.DRY{AllowedLength: -1}}, "DRY allowed length"},
+		{runtime.Sampling{DRY: runtime.DRY{LastN: -2}}, "DRY penalty last-n"},
+		{runtime.Sampling{Bias: []runtime.TokenBias{{0, nan}}}, "logit bias"},
+		{runtime.Sampling{Bias: []runtime.TokenBias{{0, float32(math.Inf(-1))}}}, "logit bias"},
+		{runtime.Sampling{Bias: []runtime.TokenBias{{-1, 0}}}, "logit bias"},
+		{runtime.Sampling{Bias: []runtime.TokenBias{{3, 1}, {3, 2}}}, "logit bias"},
+		{runtime.Sampling{Bias: make([]runtime.TokenBias, runtime.MaxBias+1)}, "logit bias"},
+		{runtime.Sampling{Bias: []runtime.TokenBias{{0, runtime.Ban}}}, "logit bias"}, // of the only token
 	} {
-		if _, err := runtime.Sample([]float32{1}, nil, 0, s); err == nil {
-			t.Errorf("%+v is accepted", s)
+		if _, err := runtime.Sample([]float32{1}, nil, 0, c.s); err == nil || !strings.HasPrefix(err.Error(), "runtime: "+c.name+" ") && !strings.HasPrefix(err.Error(), "runtime: "+c.name+":") {
+			t.Errorf("%+v: error %v, want one about %s", c.s, err, c.name)
 		}
 	}
 	for _, bad := range []float32{nan, float32(math.Inf(1)), float32(math.Inf(-1))} {
