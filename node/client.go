@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"slices"
 	"strings"
@@ -39,6 +38,7 @@ type clientSession struct {
 	card  *artifacts.Card
 	tok   *tokenizer.Tokenizer
 	req   control.RunRequest
+	how   wire.Sampling
 	began time.Time
 
 	prompt []int32
@@ -137,7 +137,8 @@ func (n *Node) prepare(ctx context.Context, q control.RunRequest, emit func(cont
 	if err != nil {
 		return nil, err
 	}
-	if err := sampling(&q).Validate(); err != nil {
+	settings, err := Sampling(&q, tok)
+	if err != nil {
 		return nil, err
 	}
 	if q.MaxNew == 0 {
@@ -147,7 +148,7 @@ func (n *Node) prepare(ctx context.Context, q control.RunRequest, emit func(cont
 		return nil, fmt.Errorf("%d prompt tokens and %d new ones exceed the model's context of %d: shorten the prompt or ask for at most %d new tokens",
 			len(prompt), q.MaxNew, card.Context, max(card.Context-len(prompt), 0))
 	}
-	s := &clientSession{n: n, model: id, card: card, tok: tok, req: q, prompt: prompt, emit: emit,
+	s := &clientSession{n: n, model: id, card: card, tok: tok, req: q, how: wireSampling(&settings, q.DRYBreakers), prompt: prompt, emit: emit,
 		text: tok.NewStream(), excluded: map[string]string{}}
 	for p, why := range q.Excluded {
 		s.excluded[p] = why
@@ -155,12 +156,6 @@ func (n *Node) prepare(ctx context.Context, q control.RunRequest, emit func(cont
 	rand.Read(s.id[:])
 	rand.Read(s.salt[:])
 	return s, nil
-}
-
-// sampling returns a request's settings; a top-k beyond every vocabulary means
-// all of it.
-func sampling(q *control.RunRequest) *runtime.Sampling {
-	return &runtime.Sampling{Seed: q.Seed, Temperature: q.Temperature, TopP: q.TopP, MinP: q.MinP, TopK: min(q.TopK, math.MaxInt32)}
 }
 
 // encodePrompt tokenizes a request's messages by the model's template, or its
@@ -241,8 +236,7 @@ func (s *clientSession) head() wire.Head {
 func (s *clientSession) opening(plan route.Plan, left int) *wire.SessionOpen {
 	tokens := append(append([]int32{}, s.prompt...), s.made...)
 	o := &wire.SessionOpen{Head: s.head(), Route: wireRoute(plan), Salt: s.salt, Tokens: tokens, MaxNew: uint32(left),
-		Stop: endTokens(s.tok), Proof: s.req.Proof,
-		Sampling: wire.Sampling{Seed: s.req.Seed, Temperature: s.req.Temperature, TopP: s.req.TopP, MinP: s.req.MinP, TopK: uint32(sampling(&s.req).TopK)}}
+		Stop: endTokens(s.tok), Proof: s.req.Proof, Sampling: s.how, Logprobs: uint32(s.req.Logprobs)}
 	o.Grant = wire.Grant{Session: s.id, Model: s.model, Client: s.n.ID(), Decoder: plan.Decoder, ClientEpoch: s.count,
 		Trust: "any", Budget: uint32(len(tokens) + left), Expires: uint64(time.Now().Add(grantLife).Unix())}
 	signGrant(s.n.identity, &o.Grant)
@@ -323,6 +317,13 @@ func (s *clientSession) take(m *wire.Token) error {
 	if int64(m.Position) != int64(len(s.prompt)+len(s.made)) || int(m.ID) >= s.tok.Size() {
 		return wire.Refuse(wire.CodeBadFrame, "token %d at position %d, expected position %d", m.ID, m.Position, len(s.prompt)+len(s.made))
 	}
+	var top []runtime.Logprob
+	for _, p := range m.Top {
+		if int(p.ID) >= s.tok.Size() || len(top) == s.req.Logprobs {
+			return wire.Refuse(wire.CodeBadFrame, "log-probabilities of %d tokens, token %d among them", len(m.Top), p.ID)
+		}
+		top = append(top, runtime.Logprob(p))
+	}
 	if len(s.made) == 0 {
 		s.ttft = time.Since(s.began)
 	}
@@ -332,7 +333,11 @@ func (s *clientSession) take(m *wire.Token) error {
 	}
 	piece := s.text.Push(m.ID)
 	s.whole = append(s.whole, piece...)
-	return s.emit(control.Event{Kind: "text", Text: piece, Token: m.ID})
+	ev := control.Event{Kind: "text", Text: piece, Token: m.ID}
+	if s.req.Logprobs > 0 {
+		ev.Logprobs = Logprobs(s.tok, runtime.Logprob{ID: m.ID, Logprob: m.Logprob}, top)
+	}
+	return s.emit(ev)
 }
 
 // account makes the client's account of a finished session.

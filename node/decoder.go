@@ -107,13 +107,13 @@ func (n *Node) admitSession(client string, open *wire.SessionOpen) (*decoderSess
 	case need > int(g.Budget):
 		return nil, wire.Refuse(wire.CodeBadGrant, "%d tokens asked for, the grant allows %d", need, g.Budget)
 	}
-	o := &open.Sampling
-	if err := (&runtime.Sampling{Seed: o.Seed, Temperature: o.Temperature, TopP: o.TopP, MinP: o.MinP, TopK: int(o.TopK)}).Validate(); err != nil {
-		return nil, wire.Refuse(wire.CodeBadRequest, "%v", err)
-	}
 	s := n.served(artifacts.ID(g.Model))
 	if s == nil {
 		return nil, wire.Refuse(wire.CodeUnknownModel, "this node doesn't serve model %s", artifacts.ID(g.Model).Short())
+	}
+	how, err := readSampling(&open.Sampling, s.exec.Tokenizer())
+	if err != nil {
+		return nil, wire.Refuse(wire.CodeBadRequest, "%v", err)
 	}
 	cfg, held := s.exec.Config(), s.exec.Layers()
 	switch {
@@ -148,7 +148,7 @@ func (n *Node) admitSession(client string, open *wire.SessionOpen) (*decoderSess
 	d := &decoderSession{n: n, client: client, model: s.id, exec: s.exec, profile: s.exec.Profile().ID(),
 		ctx: ctx, cancel: cancel, began: time.Now(), opened: time.Now(), absent: map[string]int{}}
 	d.outReady = sync.NewCond(&d.mu)
-	d.m = newDecoding(n.ID(), open, d.profile, cfg, held, seq, func(p *wire.Plan) { signPlan(n.identity, p) })
+	d.m = newDecoding(n.ID(), open, how, d.profile, cfg, held, seq, func(p *wire.Plan) { signPlan(n.identity, p) })
 	if r := n.addDecoder(open.Session, d); r != nil {
 		cancel()
 		seq.Close()

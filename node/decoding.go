@@ -30,8 +30,9 @@ import (
 type decoding struct {
 	self   string
 	open   *wire.SessionOpen
-	layers int           // of the model
-	held   runtime.Range // layers that this node can run
+	how    runtime.Sampling // open's settings
+	layers int              // of the model
+	held   runtime.Range    // layers that this node can run
 	width  int
 	seq    runtime.Sequence
 	sign   func(*wire.Plan)
@@ -83,9 +84,9 @@ type layerRows struct {
 }
 
 // newDecoding makes the machine for an admitted session.
-func newDecoding(self string, open *wire.SessionOpen, profile [32]byte, cfg runtime.Config, held runtime.Range, seq runtime.Sequence, sign func(*wire.Plan)) *decoding {
+func newDecoding(self string, open *wire.SessionOpen, how runtime.Sampling, profile [32]byte, cfg runtime.Config, held runtime.Range, seq runtime.Sequence, sign func(*wire.Plan)) *decoding {
 	d := &decoding{
-		self: self, open: open, layers: cfg.Layers, held: held, width: cfg.Width, seq: seq, sign: sign,
+		self: self, open: open, how: how, layers: cfg.Layers, held: held, width: cfg.Width, seq: seq, sign: sign,
 		tokens: slices.Clone(open.Tokens), logitsHash: blake3.New(32, nil), closing: map[string]account{},
 		prefix0: wire.NewPrefix(open.Grant.Model, profile, open.Salt),
 	}
@@ -410,16 +411,22 @@ func (d *decoding) ran(step *runtime.Step, took time.Duration, err error) []acti
 
 // sample takes the next token from logits and goes on or ends.
 func (d *decoding) sample(logits []float32) []action {
-	o := d.open.Sampling
 	if d.open.Proof {
 		d.logitsHash.Write(encodeRows(logits))
 	}
-	token, err := runtime.Sample(logits, d.tokens, len(d.tokens), runtime.Sampling{
-		Seed: o.Seed, Temperature: o.Temperature, TopP: o.TopP, MinP: o.MinP, TopK: int(o.TopK)})
+	token, err := runtime.Sample(logits, d.tokens, len(d.tokens), d.how)
 	if err != nil {
 		return d.fail(asRefusal(err))
 	}
-	acts := []action{emit{&wire.Token{Head: d.head, Position: uint32(len(d.tokens)), ID: token}}}
+	told := &wire.Token{Head: d.head, Position: uint32(len(d.tokens)), ID: token}
+	if n := int(d.open.Logprobs); n > 0 {
+		chosen, top := runtime.Logprobs(logits, token, n)
+		told.Logprob = chosen.Logprob
+		for _, p := range top {
+			told.Top = append(told.Top, wire.Logprob(p))
+		}
+	}
+	acts := []action{emit{told}}
 	d.tokens = append(d.tokens, token)
 	d.generated++
 	d.stats.Generated++

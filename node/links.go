@@ -14,7 +14,7 @@ import (
 
 // Protocols of the node's streams (docs/protocol.md).
 const (
-	protoSession = "/starling/session/1"
+	protoSession = "/starling/session/2"
 	protoStage   = "/starling/stage/1"
 	protoKV      = "/starling/kv/1"
 	protoBundle  = "/starling/bundle/1"

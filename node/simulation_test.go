@@ -66,14 +66,13 @@ func newSimulation(t *testing.T, seed uint64, prompt []int32, maxNew, chunk int,
 	}
 	s.dec = s.openExec(held)
 	s.profile = s.dec.Profile().ID()
-	open := &wire.SessionOpen{Head: wire.Head{Epoch: wire.Epoch{Client: 1}}, Route: route, Tokens: prompt, MaxNew: uint32(maxNew), Proof: true,
-		Sampling: wire.Sampling{Seed: 7, Temperature: 0.8, TopP: 1}}
+	open := &wire.SessionOpen{Head: wire.Head{Epoch: wire.Epoch{Client: 1}}, Route: route, Tokens: prompt, MaxNew: uint32(maxNew), Proof: true}
 	open.Grant = wire.Grant{ClientEpoch: 1, Budget: uint32(len(prompt) + maxNew), Decoder: simDecoder}
 	seq, err := s.dec.NewSequence(len(prompt)+maxNew, held)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.d = newDecoding(simDecoder, open, s.profile, s.dec.Config(), held, seq, func(*wire.Plan) {})
+	s.d = newDecoding(simDecoder, open, simSampling, s.profile, s.dec.Config(), held, seq, func(*wire.Plan) {})
 	s.decoderDo(s.d.start(s.profile))
 	return s
 }
@@ -297,6 +296,9 @@ func (s *simulation) drain() {
 	}
 }
 
+// simSampling are the sessions' settings.
+var simSampling = runtime.Sampling{Seed: 7, Temperature: 0.8, TopP: 1}
+
 // alone is the unbroken single-process run that every session must equal.
 func alone(t *testing.T, prompt []int32, maxNew int) (tokens []int32, logits, kv [32]byte) {
 	t.Helper()
@@ -317,7 +319,7 @@ func alone(t *testing.T, prompt []int32, maxNew int) (tokens []int32, logits, kv
 		}
 		pos = len(all)
 		lh.Write(encodeRows(step.Logits[0]))
-		tok, err := runtime.Sample(step.Logits[0], all, pos, runtime.Sampling{Seed: 7, Temperature: 0.8, TopP: 1})
+		tok, err := runtime.Sample(step.Logits[0], all, pos, simSampling)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -141,8 +141,41 @@ type RunRequest struct {
 	TopK        int       `json:"top_k"`
 	TopP        float32   `json:"top_p"`
 	MinP        float32   `json:"min_p"`
-	Proof       bool      `json:"proof,omitempty"` // account with hashes of logits, seams and KV
+	// Names and meanings are those of llama.cpp's server; what is absent is 0.
+	TypicalP            float32     `json:"typical_p,omitempty"`
+	XTCProbability      float32     `json:"xtc_probability,omitempty"`
+	XTCThreshold        float32     `json:"xtc_threshold,omitempty"`
+	TemperatureRange    float32     `json:"dynatemp_range,omitempty"`
+	TemperatureExponent float32     `json:"dynatemp_exponent,omitempty"`
+	PenaltyLastN        int         `json:"repeat_last_n,omitempty"` // 0: no penalties, -1: all tokens
+	RepetitionPenalty   float32     `json:"repeat_penalty,omitempty"`
+	FrequencyPenalty    float32     `json:"frequency_penalty,omitempty"`
+	PresencePenalty     float32     `json:"presence_penalty,omitempty"`
+	DRYMultiplier       float32     `json:"dry_multiplier,omitempty"`
+	DRYBase             float32     `json:"dry_base,omitempty"`
+	DRYAllowedLength    int         `json:"dry_allowed_length,omitempty"`
+	DRYLastN            int         `json:"dry_penalty_last_n,omitempty"` // 0: no DRY, -1: all tokens
+	DRYBreakers         []string    `json:"dry_sequence_breakers,omitempty"`
+	LogitBias           []LogitBias `json:"logit_bias,omitempty"`
+	Logprobs            int         `json:"logprobs,omitempty"` // tell so many of the likeliest tokens with each token; at most 20
+	Proof               bool        `json:"proof,omitempty"`    // account with hashes of logits, seams and KV
 	Constraints
+}
+
+// LogitBias changes the logit of a token, or of every token of a text.
+type LogitBias struct {
+	Token int32   `json:"token,omitempty"`
+	Text  string  `json:"text,omitempty"` // if not empty, instead of Token
+	Bias  float32 `json:"bias,omitempty"`
+	Ban   bool    `json:"ban,omitempty"` // instead of Bias: never choose it
+}
+
+// Logprob is a token and the natural logarithm of its probability, by the
+// model alone: before temperature and everything else that a request asks for.
+type Logprob struct {
+	Token   int32   `json:"token"`
+	Text    string  `json:"text"`
+	Logprob float32 `json:"logprob"`
 }
 
 // Event is one line of a stream.
@@ -158,8 +191,11 @@ type Event struct {
 	Plan  *PlanReply `json:"plan,omitempty"`
 	Text  string     `json:"text,omitempty"`  // text: the next piece of the answer, whole runes
 	Token int32      `json:"token,omitempty"` // text: the token that completed it
-	Model *Model     `json:"model,omitempty"` // done of publish, pull, serve
-	Run   *Account   `json:"run,omitempty"`   // done of run
+	// text, if asked for: of Token, then of the likeliest ones in order
+	Logprobs []Logprob `json:"logprobs,omitempty"`
+
+	Model *Model   `json:"model,omitempty"` // done of publish, pull, serve
+	Run   *Account `json:"run,omitempty"`   // done of run
 }
 
 // Account is what happened in one run.

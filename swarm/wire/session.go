@@ -1,13 +1,83 @@
 package wire
 
+// Limits of a request for an answer.
+const (
+	MaxBias         = 4096 // tokens whose logits are changed
+	MaxBreakers     = 64   // DRY sequence breakers
+	MaxBreakerBytes = 40   // of each
+	MaxLogprobs     = 20   // likeliest tokens told with each token
+)
+
 // Sampling holds a request's sampling settings (runtime.Sampling says what
 // they mean).
 type Sampling struct {
-	Seed        uint64
-	Temperature float32
-	TopP        float32
-	MinP        float32
-	TopK        uint32
+	Seed                                                 uint64
+	Temperature, TemperatureRange, TemperatureExponent   float32
+	TopK                                                 uint32
+	TypicalP, TopP, MinP                                 float32
+	XTCProbability, XTCThreshold                         float32
+	PenaltyLastN                                         int32
+	RepetitionPenalty, FrequencyPenalty, PresencePenalty float32
+	DRYMultiplier, DRYBase                               float32
+	DRYAllowedLength                                     uint32
+	DRYLastN                                             int32
+	DRYBreakers                                          []string // each decoder tokenizes them by the model's vocabulary
+	Bias                                                 []TokenBias
+}
+
+// TokenBias changes a token's logit.
+type TokenBias struct {
+	ID   uint32
+	Bias float32
+}
+
+func (s *Sampling) encode(e *Encoder) {
+	e.U64(s.Seed)
+	e.F32(s.Temperature)
+	e.F32(s.TemperatureRange)
+	e.F32(s.TemperatureExponent)
+	e.U32(s.TopK)
+	e.F32(s.TypicalP)
+	e.F32(s.TopP)
+	e.F32(s.MinP)
+	e.F32(s.XTCProbability)
+	e.F32(s.XTCThreshold)
+	e.U32(uint32(s.PenaltyLastN))
+	e.F32(s.RepetitionPenalty)
+	e.F32(s.FrequencyPenalty)
+	e.F32(s.PresencePenalty)
+	e.F32(s.DRYMultiplier)
+	e.F32(s.DRYBase)
+	e.U32(s.DRYAllowedLength)
+	e.U32(uint32(s.DRYLastN))
+	e.U32(uint32(len(s.DRYBreakers)))
+	for _, text := range s.DRYBreakers {
+		e.String(text)
+	}
+	e.U32(uint32(len(s.Bias)))
+	for _, b := range s.Bias {
+		e.U32(b.ID)
+		e.F32(b.Bias)
+	}
+}
+
+func (s *Sampling) decode(d *Decoder) {
+	s.Seed = d.U64()
+	s.Temperature, s.TemperatureRange, s.TemperatureExponent = d.F32(), d.F32(), d.F32()
+	s.TopK = d.U32()
+	s.TypicalP, s.TopP, s.MinP = d.F32(), d.F32(), d.F32()
+	s.XTCProbability, s.XTCThreshold = d.F32(), d.F32()
+	s.PenaltyLastN = int32(d.U32())
+	s.RepetitionPenalty, s.FrequencyPenalty, s.PresencePenalty = d.F32(), d.F32(), d.F32()
+	s.DRYMultiplier, s.DRYBase = d.F32(), d.F32()
+	s.DRYAllowedLength = d.U32()
+	s.DRYLastN = int32(d.U32())
+	for range d.Count(MaxBreakers, 2) {
+		s.DRYBreakers = append(s.DRYBreakers, d.String(MaxBreakerBytes))
+	}
+	for range d.Count(MaxBias, 8) {
+		s.Bias = append(s.Bias, TokenBias{d.U32(), d.F32()})
+	}
 }
 
 // Route is the route that the client proposes; the decoder signs it, or a
@@ -29,7 +99,8 @@ type SessionOpen struct {
 	MaxNew   uint32   // tokens to make at most
 	Stop     []int32  // token IDs that end the answer (not sent)
 	Sampling Sampling
-	Proof    bool // account with hashes of logits, seams and KV
+	Proof    bool   // account with hashes of logits, seams and KV
+	Logprobs uint32 // likeliest tokens to tell with each token; 0: not even the token's own log-probability
 }
 
 // Type implements Message.
@@ -52,12 +123,9 @@ func (m *SessionOpen) encode(e *Encoder) {
 	encodeTokens(e, m.Tokens)
 	e.U32(m.MaxNew)
 	encodeTokens(e, m.Stop)
-	e.U64(m.Sampling.Seed)
-	e.F32(m.Sampling.Temperature)
-	e.F32(m.Sampling.TopP)
-	e.F32(m.Sampling.MinP)
-	e.U32(m.Sampling.TopK)
+	m.Sampling.encode(e)
 	e.Bool(m.Proof)
+	e.U32(m.Logprobs)
 }
 
 func (m *SessionOpen) decode(d *Decoder) {
@@ -73,8 +141,11 @@ func (m *SessionOpen) decode(d *Decoder) {
 	m.Tokens = decodeTokens(d)
 	m.MaxNew = d.U32()
 	m.Stop = decodeTokens(d)
-	m.Sampling = Sampling{d.U64(), d.F32(), d.F32(), d.F32(), d.U32()}
+	m.Sampling.decode(d)
 	m.Proof = d.Bool()
+	if m.Logprobs = d.U32(); m.Logprobs > MaxLogprobs {
+		d.Fail("%d log-probabilities with each token, at most %d", m.Logprobs, MaxLogprobs)
+	}
 }
 
 // SessionOpened says that the decoder and every stage have reserved their KV.
@@ -91,18 +162,47 @@ type Token struct {
 	Head
 	Position uint32
 	ID       int32
+	Logprob  float32   // of ID, if any were asked for
+	Top      []Logprob // of the likeliest tokens, as many as were asked for
+}
+
+// Logprob is a token and the natural logarithm of its probability.
+type Logprob struct {
+	ID      int32
+	Logprob float32
 }
 
 // Type implements Message.
 func (*Token) Type() Type { return TypeToken }
 
-func (m *Token) encode(e *Encoder) { m.Head.encode(e); e.U32(m.Position); e.U32(uint32(m.ID)) }
+func (m *Token) encode(e *Encoder) {
+	m.Head.encode(e)
+	e.U32(m.Position)
+	e.U32(uint32(m.ID))
+	e.F32(m.Logprob)
+	e.U32(uint32(len(m.Top)))
+	for _, p := range m.Top {
+		e.U32(uint32(p.ID))
+		e.F32(p.Logprob)
+	}
+}
+
 func (m *Token) decode(d *Decoder) {
 	m.Head.decode(d)
 	m.Position = d.U32()
-	if m.ID = int32(d.U32()); m.ID < 0 {
-		d.Fail("token ID %d", uint32(m.ID))
+	m.ID = decodeToken(d)
+	m.Logprob = d.F32()
+	for range d.Count(MaxLogprobs, 8) {
+		m.Top = append(m.Top, Logprob{decodeToken(d), d.F32()})
 	}
+}
+
+func decodeToken(d *Decoder) int32 {
+	id := int32(d.U32())
+	if id < 0 {
+		d.Fail("token ID %d", uint32(id))
+	}
+	return id
 }
 
 // Why an answer ended.

@@ -81,10 +81,7 @@ func decodeTokens(d *Decoder) []int32 {
 	}
 	tokens := make([]int32, n)
 	for i := range tokens {
-		if tokens[i] = int32(d.U32()); tokens[i] < 0 {
-			d.Fail("token ID %d", uint32(tokens[i]))
-			return nil
-		}
+		tokens[i] = decodeToken(d)
 	}
 	return tokens
 }
