@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 
+	"github.com/starling-swarm/starling/node"
 	"github.com/starling-swarm/starling/node/control"
 	"github.com/starling-swarm/starling/runtime"
 )
@@ -29,13 +30,11 @@ func (c *runCmd) alone(ctx context.Context, g *globals, q control.RunRequest) er
 	if err != nil {
 		return a.fail(err)
 	}
-	r, err := generate(ctx, m, tokens, q.MaxNew, samplingOf(&q), func(text string, read int) {
-		if text != "" {
-			a.event(control.Event{Kind: "text", Text: text})
-		} else if read < len(tokens) {
-			a.event(control.Event{Kind: "progress", Phase: "prefill", Done: int64(read), Total: int64(len(tokens))})
-		}
-	})
+	sampling, err := node.Sampling(&q, m.Tokenizer())
+	if err != nil {
+		return a.fail(err)
+	}
+	r, err := generate(ctx, m, tokens, q.MaxNew, sampling, q.Logprobs, a.event)
 	if err != nil {
 		return a.fail(err)
 	}

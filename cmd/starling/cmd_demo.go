@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/starling-swarm/starling/node"
 	"github.com/starling-swarm/starling/node/control"
 	"github.com/starling-swarm/starling/runtime"
 )
@@ -215,5 +216,9 @@ func (c *demoCmd) reference(ctx context.Context, g *globals, file string, q *con
 	if err != nil {
 		return nil, err
 	}
-	return generate(ctx, m, tokens, q.MaxNew, samplingOf(q), nil)
+	sampling, err := node.Sampling(q, m.Tokenizer())
+	if err != nil {
+		return nil, err
+	}
+	return generate(ctx, m, tokens, q.MaxNew, sampling, 0, nil)
 }

@@ -15,21 +15,6 @@ import (
 // maxPrompt bounds a prompt from standard input in bytes.
 const maxPrompt = 8 << 20
 
-// samplingFlags say how tokens are chosen.
-type samplingFlags struct {
-	MaxTokens   int     `short:"n" placeholder:"N" help:"At most this many new tokens. Default: 256, or what the model's context leaves."`
-	Seed        uint64  `placeholder:"N" help:"Seed of the draws. The same seed gives the same answer on any swarm."`
-	Temperature float32 `placeholder:"T" help:"0 takes the likeliest token each time; higher is bolder. Default: 0."`
-	TopK        int     `name:"top-k" placeholder:"K" help:"Draw from the K likeliest tokens only. Default: all."`
-	TopP        float32 `name:"top-p" default:"1" placeholder:"P" help:"Draw from the likeliest tokens that together have probability P. Default: 1, all."`
-	MinP        float32 `name:"min-p" placeholder:"P" help:"Drop tokens less likely than P times the likeliest. Default: 0."`
-}
-
-// request returns a request for an answer to messages.
-func (f *samplingFlags) request(messages []control.Message) control.RunRequest {
-	return control.RunRequest{Messages: messages, MaxNew: f.MaxTokens, Seed: f.Seed, Temperature: f.Temperature, TopK: f.TopK, TopP: f.TopP, MinP: f.MinP}
-}
-
 // chat returns the messages of a conversation's first turn.
 func chat(system, prompt string) (list []control.Message) {
 	if system != "" {
@@ -45,8 +30,9 @@ type runCmd struct {
 	Raw    bool     `help:"Take the prompt as it is, without the model's chat template."`
 	samplingFlags
 	routeFlags
-	Proof bool `help:"Account with hashes of logits, seams and KV."`
-	JSON  bool `name:"json" help:"Print events, one JSON object per line: plan, progress, text, done."`
+	Logprobs int  `placeholder:"N" help:"With --json: tell each token's log-probability, and those of the N likeliest (at most 20), by the model alone."`
+	Proof    bool `help:"Account with hashes of logits, seams and KV."`
+	JSON     bool `name:"json" help:"Print events, one JSON object per line: plan, progress, text, done."`
 }
 
 // Help implements kong.HelpProvider.
@@ -60,10 +46,16 @@ Examples:
 
   starling run "Why is the sky blue?"
   starling run -m SmolLM2 --temperature 0.7 --seed 42 "Write a haiku."
+  starling run --sampling llama.cpp --seed 42 --dry-multiplier 0.8 "Tell me a story."
+  starling run --logit-bias ' the=-3' --logit-bias 42=ban "…"
   git diff | starling run --system "Summarise this change." -
   starling run --decode here "…"          # fetch the model and decode on this machine
   starling run -m model.gguf "…"          # one process, no swarm
-  starling run --json "…" | jq -r 'select(.kind=="text").text'`
+  starling run --json "…" | jq -r 'select(.kind=="text").text'
+  starling run --json --logprobs 3 "…" | jq -c 'select(.logprobs).logprobs'
+
+The samplers are llama.cpp's, by its names: biases; repetition, frequency and presence penalties; DRY; top-k; typical; top-p;
+min-p; XTC; temperature, in this order. Temperature comes last: it does not change what the others keep.`
 }
 
 // Run answers the prompt.
@@ -110,12 +102,14 @@ func (c *runCmd) read(stdin io.Reader) (control.RunRequest, error) {
 		}
 	}
 	q := c.samplingFlags.request(chat(c.System, text))
-	q.Model, q.Proof, q.Constraints = c.Model, c.Proof, c.constraints()
+	q.Model, q.Logprobs, q.Proof, q.Constraints = c.Model, c.Logprobs, c.Proof, c.constraints()
 	switch {
 	case text == "":
 		return q, usageError(errors.New("the prompt is empty"))
 	case c.MaxTokens < 0:
 		return q, usageError(fmt.Errorf("-n %d: ask for at least one new token", c.MaxTokens))
+	case c.Logprobs != 0 && !c.JSON:
+		return q, usageError(errors.New("--logprobs are told by --json only"))
 	case c.Raw && c.System != "":
 		return q, usageError(errors.New("--raw takes the prompt as it is: put the system message into it, or drop --raw"))
 	case c.Raw:

@@ -12,6 +12,7 @@ import (
 
 	"lukechampine.com/blake3"
 
+	"github.com/starling-swarm/starling/node"
 	"github.com/starling-swarm/starling/node/control"
 	"github.com/starling-swarm/starling/runtime"
 	"github.com/starling-swarm/starling/runtime/tokenizer"
@@ -40,9 +41,9 @@ type reference struct {
 const defaultNew = 256
 
 // generate answers prompt with a whole model; maxNew 0 means defaultNew or what
-// the context leaves. On gets the text as it comes and
-// how much of the prompt has been read; it may be nil.
-func generate(ctx context.Context, m runtime.Executor, prompt []int32, maxNew int, sampling runtime.Sampling, on func(text string, read int)) (*reference, error) {
+// the context leaves. On gets the text as it comes, with the log-probabilities
+// of so many tokens, and how much of the prompt has been read; it may be nil.
+func generate(ctx context.Context, m runtime.Executor, prompt []int32, maxNew int, sampling runtime.Sampling, logprobs int, on func(control.Event)) (*reference, error) {
 	cfg := m.Config()
 	if maxNew == 0 {
 		maxNew = max(1, min(defaultNew, cfg.Context-len(prompt)))
@@ -59,10 +60,10 @@ func generate(ctx context.Context, m runtime.Executor, prompt []int32, maxNew in
 	began := time.Now()
 	r := &reference{Prompt: prompt, Reason: "length"}
 	logits, text, tok := blake3.New(32, nil), m.Tokenizer().NewStream(), m.Tokenizer()
-	tell := func(piece string, read int) {
-		r.Text += piece
+	tell := func(ev control.Event) {
+		r.Text += ev.Text
 		if on != nil {
-			on(piece, read)
+			on(ev)
 		}
 	}
 	tokens, at := append([]int32{}, prompt...), 0
@@ -77,7 +78,7 @@ func generate(ctx context.Context, m runtime.Executor, prompt []int32, maxNew in
 			return nil, err
 		}
 		if at < len(tokens) {
-			tell("", at)
+			tell(control.Event{Kind: "progress", Phase: "prefill", Done: int64(at), Total: int64(len(prompt))})
 			continue
 		}
 		hashLogits(logits, step.Logits[0])
@@ -93,9 +94,16 @@ func generate(ctx context.Context, m runtime.Executor, prompt []int32, maxNew in
 			r.Reason = "stop"
 			break
 		}
-		tell(text.Push(id), at)
+		ev := control.Event{Kind: "text", Text: text.Push(id), Token: id}
+		if logprobs > 0 {
+			chosen, top := runtime.Logprobs(step.Logits[0], id, logprobs)
+			ev.Logprobs = node.Logprobs(tok, chosen, top)
+		}
+		tell(ev)
 	}
-	tell(text.Flush(), at)
+	if rest := text.Flush(); rest != "" {
+		tell(control.Event{Kind: "text", Text: rest})
+	}
 	r.Decode = time.Since(began) - r.TTFT
 	r.LogitsHash = hex.EncodeToString(logits.Sum(nil))
 	kv := blake3.New(32, nil)
@@ -139,12 +147,6 @@ func tokenize(tok *tokenizer.Tokenizer, q *control.RunRequest) ([]int32, error) 
 		return nil, errors.New("the prompt is empty")
 	}
 	return tokens, nil
-}
-
-// samplingOf returns a request's sampling settings as package runtime takes
-// them.
-func samplingOf(q *control.RunRequest) runtime.Sampling {
-	return runtime.Sampling{Seed: q.Seed, Temperature: q.Temperature, TopP: q.TopP, MinP: q.MinP, TopK: q.TopK}
 }
 
 // rate returns tokens per second, 0 where nothing was measured.
