@@ -17,6 +17,7 @@ type cli struct {
 	Pull     pullCmd     `cmd:"" help:"Fetch a model, or some of its layers."`
 	Plan     planCmd     `cmd:"" help:"Show who would compute what for a prompt, and how fast."`
 	Models   modelsCmd   `cmd:"" help:"List the models that are held here or offered in the swarm."`
+	Inspect  inspectCmd  `cmd:"" help:"Say what a GGUF file holds, what running it takes, and whether this build can."`
 	Status   statusCmd   `cmd:"" help:"Show what the node on this data folder does."`
 	Swarm    swarmCmd    `cmd:"" help:"Create, join, list swarms and invite others."`
 	Demo     demoCmd     `cmd:"" help:"Show everything at work: a private swarm of processes on this machine."`

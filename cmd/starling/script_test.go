@@ -111,6 +111,7 @@ func writeModels(dir string) error {
 		"empty.gguf":     nil,
 		"text.gguf":      []byte("This is not a model.\n"),
 		"mmproj.gguf":    headerOf("general.architecture", "clip", "general.type", "mmproj"),
+		"foreign.gguf":   headerOf("general.architecture", "mystery"),
 		"lora.gguf":      headerOf("general.architecture", "llama", "general.type", "adapter"),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
