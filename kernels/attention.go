@@ -258,6 +258,18 @@ func (p *Partial) Merge(b *Partial, s *AttnScratch) {
 	}
 }
 
+// Sink merges a position into row r that has a score but no value, after all blocks: with M' = max(M, score),
+// L' = FMA(L, Exp(M−M'), Exp(score−M')) and O'[d] = round(O[d]·Exp(M−M')) + 0.
+func (p *Partial) Sink(r int, score float32) {
+	top := max(p.m[r], score)
+	a := Exp(p.m[r] - top)
+	p.m[r], p.l[r] = top, FMA(p.l[r], a, Exp(score-top))
+	o := p.o[r*p.dim : (r+1)*p.dim]
+	for d := range o {
+		o[d] = float32(o[d]*a) + 0
+	}
+}
+
 // Finish writes the attention output of rows [first, first+n), O[d]·round(1/L) + 0 (product rounded first), to dst,
 // [n][dim]. Each of them must have met a visible position.
 func (p *Partial) Finish(dst []float32, first, n int, s *AttnScratch) {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 )
 
@@ -330,6 +331,35 @@ func testPartial(t *testing.T) {
 		mine.Merge(&want, s)
 		m, l, o = merged.row(i)
 		same(t, i, visible[i], m, l, o, mine)
+	}
+}
+
+// TestSink compares with merging a block of one position that has the sink as its score and a value of zeros.
+func TestSink(t *testing.T) {
+	const dim = 24
+	r := rand.New(rand.NewPCG(28, 28))
+	for _, sink := range []float32{-200, -3, 0, 0.5, 3, 200} {
+		var got, want, one Partial
+		got.reset(2, dim)
+		for i := range 2 {
+			got.m[i], got.l[i] = float32(r.NormFloat64()), 1+r.Float32()
+			copy(got.o[i*dim:], normal(r, dim))
+		}
+		want.reset(2, dim)
+		copy(want.m, got.m)
+		copy(want.l, got.l)
+		copy(want.o, got.o)
+		one.reset(2, dim)
+		one.m[1], one.l[1] = sink, 1
+		want.Merge(&one, new(AttnScratch))
+		got.Sink(1, sink)
+		for i := range 2 {
+			m, l, o := got.row(i)
+			wm, wl, wo := want.row(i)
+			if m != wm || l != wl || !slices.Equal(o, wo) {
+				t.Errorf("sink %v, row %d: %v %v %v, want %v %v %v", sink, i, m, l, o, wm, wl, wo)
+			}
+		}
 	}
 }
 

@@ -70,6 +70,24 @@ func MulSiLU(dst, gate, up []float32) {
 	}
 }
 
+// The constants of MulClampedSwiGLU, as OpenAI's code for gpt-oss has them.
+const (
+	swigluAlpha = 1.702
+	swigluLimit = 7
+)
+
+// MulClampedSwiGLU sets dst[i] = round(round(g / round(1 + Exp(−round(1.702·g))))·round(u + 1)) for every i of gate, where g is
+// gate[i] but at most 7, and u is up[i] clamped to ±7. dst may be gate or up.
+func MulClampedSwiGLU(dst, gate, up []float32) {
+	if len(dst) < len(gate) || len(up) != len(gate) {
+		panic(fmt.Sprintf("kernels: MulClampedSwiGLU of %d and %d values into %d", len(gate), len(up), len(dst)))
+	}
+	for i := range gate {
+		g, u := min(gate[i], swigluLimit), max(min(up[i], swigluLimit), -swigluLimit)
+		dst[i] = float32(g / (1 + Exp(-float32(swigluAlpha*g))) * (u + 1))
+	}
+}
+
 // MulGELU sets dst[i] = round(GELU(gate[i])·up[i]) for every i of gate. dst may be gate or up.
 func MulGELU(dst, gate, up []float32) {
 	if len(dst) < len(gate) || len(up) != len(gate) {

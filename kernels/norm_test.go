@@ -56,6 +56,21 @@ func TestElementwise(t *testing.T) {
 		{"add", Add, func(a, b float32) float32 { return a + b }},
 		{"gated SiLU", MulSiLU, func(a, b float32) float32 { s := SiLU(a); return s * b }},
 		{"gated GELU", MulGELU, func(a, b float32) float32 { g := GELU(a); return g * b }},
+		{"clamped SwiGLU", MulClampedSwiGLU, func(a, b float32) float32 {
+			g, u := a, b
+			if g > 7 {
+				g = 7
+			}
+			if u > 7 {
+				u = 7
+			}
+			if u < -7 {
+				u = -7
+			}
+			minus := float32(-1.702 * g)
+			glu := g / (1 + Exp(minus))
+			return glu * (u + 1)
+		}},
 		{"scale", func(dst, a, _ []float32) { Scale(dst, a, 25.298222) }, func(a, _ float32) float32 { return a * 25.298222 }},
 	}
 	eachVariant(t, func(t *testing.T) {

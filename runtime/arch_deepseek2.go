@@ -39,7 +39,7 @@ func readDeepSeek2(set *gguf.Set) (Config, error) {
 	c.AttnScale = c.attentionScale()
 	if c.Yarn.Original > 0 {
 		c.Yarn.Amplitude = 1
-		if key := r.key("rope.scaling.yarn_log_multiplier"); r.has(key) {
+		if key := r.key(yarnLogMultiplier); r.has(key) {
 			m := 1 + float64(r.positive(key, 10, 0)*kernels.Log64(c.RopeScale))
 			c.AttnScale = float32(c.AttnScale * float32(m*m))
 		}

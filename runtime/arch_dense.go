@@ -3,6 +3,7 @@ package runtime
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/starling-swarm/starling/kernels"
 	"github.com/starling-swarm/starling/runtime/gguf"
@@ -20,12 +21,21 @@ const (
 // readDense reads and checks what the headers of dense transformers have in common.
 func readDense(r *reader) Config {
 	c := readAttention(r)
+	c.readFFN(r)
+	r.refuse(yarnLogMultiplier)
+	return c
+}
+
+// readFFN reads what there is to know of a feed-forward block without experts.
+func (c *Config) readFFN(r *reader) {
 	c.FFN = r.count(r.key("feed_forward_length"), maxWidth)
 	if n, err := r.meta.UintOr(r.key("expert_count"), 0); err != nil || n > 0 {
 		r.fail(r.key("expert_count"), "is %d: the family's mixture-of-experts models are not supported", n)
 	}
-	return c
 }
+
+// yarnLogMultiplier is a key that most families don't have.
+const yarnLogMultiplier = "rope.scaling.yarn_log_multiplier"
 
 // readAttention reads and checks what the headers of transformers have in common but for the feed-forward block. Defaults
 // are those of llama.cpp.
@@ -44,7 +54,6 @@ func readAttention(r *reader) Config {
 	case c.RopeDim > c.HeadDim || c.RopeDim%2 != 0:
 		r.fail(r.key("rope.dimension_count"), "is %d, not an even number up to the head's %d", c.RopeDim, c.HeadDim)
 	}
-	r.refuse("rope.scaling.yarn_log_multiplier")
 	return c
 }
 
@@ -67,6 +76,9 @@ func readSizes(r *reader) Config {
 	r.refuse("attention.scale", "attention.clamp_kqv", "attention.max_alibi_bias", "attn_logit_softcapping",
 		"final_logit_softcapping", "logit_scale", "residual_scale", "embedding_scale", "attention.causal",
 		"use_parallel_residual")
+	if r.arch != archMistral3 {
+		r.refuse("attention.temperature_scale")
+	}
 	return c
 }
 
@@ -85,6 +97,9 @@ func (c *Config) readDrafts(r *reader) {
 // ropeScaling reads the divisor of positions, and whose it is.
 func ropeScaling(r *reader) (scale float64, y Yarn) {
 	kind := r.text(r.key("rope.scaling.type"), "linear")
+	if r.arch == archPhi3 && (kind == "linear" || kind == "longrope") && !r.has(r.key("rope.scaling.factor")) {
+		return 1, y // readPhi3 has the rest
+	}
 	if kind != "yarn" {
 		r.refuse("rope.scaling.attn_factor")
 	}
@@ -193,6 +208,8 @@ func (c *Config) costs(set *gguf.Set, layers [][]tensorSpec) {
 			case s.expert:
 				n *= int64(c.UsedExperts)
 				c.ExpertBytes += bytes
+			case strings.HasSuffix(s.name, ".bias"):
+				n = 0
 			case s.count > 0:
 				n *= int64(s.count)
 			}

@@ -26,14 +26,15 @@ func readGemma3(set *gguf.Set) (Config, error) {
 	if c.Layers == layers27B {
 		c.AttnScale = 1 / float32(math.Sqrt(float64(c.Width/c.Heads)))
 	}
-	c.Windows = windows(r, c.Layers)
+	c.Windows = windows(r, c.Layers, 6)
 	c.LocalRopeBase = r.positive(r.key("rope.freq_base_swa"), 1e12, 10000)
 	return c, c.finishDense(set, r, nil, append(c.gqaNormSpecs(),
 		tensorSpec{name: "post_attention_norm.weight", cols: c.Width}, tensorSpec{name: "post_ffw_norm.weight", cols: c.Width}))
 }
 
-// windows reads the window of each layer; 0 where a layer sees everything.
-func windows(r *reader, layers int) []int {
+// windows reads the window of each layer; 0 where a layer sees everything. Where the header doesn't say which those are, they
+// are the last of every so many layers.
+func windows(r *reader, layers, period int) []int {
 	const pattern = "attention.sliding_window_pattern"
 	w := make([]int, layers)
 	size := r.count(r.key("attention.sliding_window"), maxContext)
@@ -49,7 +50,7 @@ func windows(r *reader, layers int) []int {
 		}
 		return w
 	}
-	period := r.countOr(r.key(pattern), maxLayers, 6)
+	period = r.countOr(r.key(pattern), maxLayers, period)
 	for l := range w {
 		if l%period != period-1 {
 			w[l] = size

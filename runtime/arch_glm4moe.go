@@ -10,16 +10,13 @@ import (
 // archGLM4MoE is the family's general.architecture: GLM 4.5, 4.6 and their Air models.
 const archGLM4MoE = "glm4moe"
 
-// glmFFNNorm is what the family calls the norm before the feed-forward block.
-const glmFFNNorm = "post_attention_norm.weight"
-
 // readGLM4MoE reads and checks the header of a glm4moe model. Its routers are sigmoids, where no key says so, too. Biases of
 // queries, keys and values, and norms of their heads, are in some models.
 func readGLM4MoE(set *gguf.Set) (Config, error) {
 	r := &reader{meta: set.Meta(), arch: archGLM4MoE}
 	c := readAttention(r)
 	c.readDrafts(r)
-	r.refuse("attention.sliding_window", "rope.dimension_sections")
+	r.refuse("attention.sliding_window", "rope.dimension_sections", yarnLogMultiplier)
 	c.readExperts(r)
 	if gating := r.key("expert_gating_func"); !r.has(gating) {
 		c.Router.Sigmoid = true
@@ -30,7 +27,7 @@ func readGLM4MoE(set *gguf.Set) (Config, error) {
 	c.Cache = c.cacheOfHeads()
 	c.AttnFlops = float64(4 * c.Heads * c.HeadDim)
 	return c, c.finish(set, r, nil, func(l int) []tensorSpec {
-		specs := slices.Concat(c.gqaSpecs(), c.layerSpecs(set, l, glmFFNNorm))
+		specs := slices.Concat(c.gqaSpecs(), c.layerSpecs(set, l, postAttentionNorm))
 		if _, ok := set.Tensor(blockTensor(l, "attn_q.bias")); ok {
 			specs = append(specs, c.gqaBiasSpecs()...)
 		}
@@ -65,5 +62,5 @@ func loadGLM4MoE(ld *loader, _ *Config, l int) (*layer, error) {
 	if err := a.load(ld, l, vectors...); err != nil {
 		return nil, err
 	}
-	return loadLayer(ld, l, glmFFNNorm, &layer{mixer: a, ffn: ffn{gated: kernels.MulSiLU}})
+	return loadLayer(ld, l, postAttentionNorm, &layer{mixer: a, ffn: ffn{gated: kernels.MulSiLU}})
 }

@@ -18,7 +18,7 @@ func readQwen3MoE(set *gguf.Set) (Config, error) {
 		r.fail(r.key("expert_gating_func"), "is %d: this family has softmax, %d", gatingSigmoid, gatingSoftmax)
 	}
 	r.refuse("attention.sliding_window", "expert_shared_count", "expert_shared_feed_forward_length", "expert_weights_scale",
-		"expert_group_count", "leading_dense_block_count")
+		"expert_group_count", "leading_dense_block_count", yarnLogMultiplier)
 	return c, c.finishDense(set, r, nil, c.gqaNormSpecs())
 }
 

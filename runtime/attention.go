@@ -21,6 +21,7 @@ type attention struct {
 	q      []float32 // [len(rows)][Heads×Key]
 	window int
 	scale  float32
+	sinks  []float32  // [Heads], or nil
 	cache  LayerCache // the layer's
 	group  int        // query heads that share a KV head
 
@@ -80,10 +81,11 @@ func (c *Config) attentionScale() float32 { return 1 / float32(math.Sqrt(float64
 // of the layer's cache.
 //
 // For every row and query head by itself: pages, which are softmax blocks of 256 absolute positions, in ascending
-// order through kernels.AttendBlock and Merge, then Finish. Pages without a visible position are left out.
-func (m *Model) attend(l int, rows []row, dst, q []float32, window int, scale float32) {
+// order through kernels.AttendBlock and Merge, then the head's sink where sinks is not nil, then Finish. Pages without a
+// visible position are left out.
+func (m *Model) attend(l int, rows []row, dst, q []float32, window int, scale float32, sinks []float32) {
 	a := &m.buf.attention
-	a.l, a.rows, a.dst, a.q, a.window, a.scale = l, rows, dst, q, window, scale
+	a.l, a.rows, a.dst, a.q, a.window, a.scale, a.sinks = l, rows, dst, q, window, scale, sinks
 	a.cache = m.cfg.Cache[l]
 	a.group = m.cfg.Heads / a.cache.Heads
 	threads := int(m.pool.use.Load())
@@ -210,6 +212,11 @@ func (a *attention) block(p *kernels.Partial, u *attendUnit, q []float32, block 
 
 // finish writes the outputs of a unit.
 func (a *attention) finish(p *kernels.Partial, u *attendUnit, buf *attendBuf) {
+	if a.sinks != nil {
+		for r := range (u.last - u.first) * u.heads {
+			p.Sink(r, a.sinks[u.head+r%u.heads])
+		}
+	}
 	for r := u.first; r < u.last; r++ {
 		p.Finish(a.dst[(r*a.m.cfg.Heads+u.head)*a.cache.Value:], (r-u.first)*u.heads, u.heads, &buf.scratch)
 	}

@@ -112,7 +112,7 @@ func (m *Model) checkAttention(t *testing.T, r *rand.Rand, rows []row, window in
 	c, kv := &m.cfg, m.cfg.Cache[0]
 	q := randoms(r, len(rows)*c.Heads*kv.Key)
 	dst := make([]float32, len(rows)*c.Heads*kv.Value)
-	m.attend(0, rows, dst, q, window, 0.3)
+	m.attend(0, rows, dst, q, window, 0.3, nil)
 	stored := map[*sequence][]float32{}
 	for i, row := range rows {
 		if stored[row.seq] == nil {
@@ -175,11 +175,11 @@ func TestAttentionSplits(t *testing.T) {
 	a := &m.buf.attention
 	seq := m.filled(t, r, 2000)
 	q := randoms(r, 100*6*64)
-	m.attend(0, []row{{seq: seq, pos: 1999}}, q, q, 0, 1)
+	m.attend(0, []row{{seq: seq, pos: 1999}}, q, q, 0, 1, nil)
 	if len(a.units) != 2 || len(a.parts) < 8 {
 		t.Errorf("one row of 8 blocks: %d units in %d parts", len(a.units), len(a.parts))
 	}
-	m.attend(0, []row{{seq: seq, pos: 1999}}, q, q, 300, 1)
+	m.attend(0, []row{{seq: seq, pos: 1999}}, q, q, 300, 1, nil)
 	if a.units[0].block != 6 || a.units[0].end != 8 {
 		t.Errorf("a window of 300 at position 1999: blocks [%d, %d)", a.units[0].block, a.units[0].end)
 	}
@@ -187,11 +187,11 @@ func TestAttentionSplits(t *testing.T) {
 	for i := range rows {
 		rows[i] = row{seq: seq, pos: 1000 + i}
 	}
-	m.attend(0, rows, q, q, 0, 1)
+	m.attend(0, rows, q, q, 0, 1, nil)
 	if len(a.units) != 14 || a.units[0].last-a.units[0].first != 16 || a.units[0].last != 100 || a.units[6].first != 0 {
 		t.Errorf("100 rows: %d units, the first has rows [%d, %d)", len(a.units), a.units[0].first, a.units[0].last)
 	}
-	m.attend(0, rows[:20], q, q, 0, 1)
+	m.attend(0, rows[:20], q, q, 0, 1, nil)
 	if len(a.units) != 6 || a.units[0].last-a.units[0].first != 8 {
 		t.Errorf("20 rows: %d units, the first has rows [%d, %d)", len(a.units), a.units[0].first, a.units[0].last)
 	}
@@ -206,9 +206,9 @@ func TestAttentionAllocates(t *testing.T) {
 		q, rows := randoms(r, 6*64), []row{{seq: seq, pos: 1499}}
 		dst := make([]float32, len(q))
 		for range 20 { // every worker gets to know every task
-			m.attend(0, rows, dst, q, 0, 1)
+			m.attend(0, rows, dst, q, 0, 1, nil)
 		}
-		if n := testing.AllocsPerRun(50, func() { m.attend(0, rows, dst, q, 0, 1) }); n >= 1 {
+		if n := testing.AllocsPerRun(50, func() { m.attend(0, rows, dst, q, 0, 1, nil) }); n >= 1 {
 			t.Errorf("%d threads: %v allocations a token", threads, n)
 		}
 	}

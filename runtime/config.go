@@ -38,8 +38,11 @@ type Config struct {
 	// RopeScale divides every position, with YaRN those of some pairs; 1 when the model asks for no scaling.
 	RopeScale float64
 	Yarn      Yarn
+	LongRope  LongRope
+	Temper    Temper
 	// Windows has, by layer, how many of the latest positions a row attends to, its own included; 0 means all. It is nil
-	// where that is so in every layer. Layers with a window rotate by LocalRopeBase, not divided by anything.
+	// where that is so in every layer. Layers with a window rotate by LocalRopeBase, not divided by anything; where that is 0,
+	// as the others.
 	Windows       []int
 	LocalRopeBase float64
 
@@ -65,6 +68,27 @@ type Yarn struct {
 	Original           int     // positions that the model was trained on before it was stretched; 0: no YaRN
 	BetaFast, BetaSlow float64 // turns
 	Amplitude          float64 // multiplies cosines and sines
+	Exact              bool    // the bounds are not rounded to whole pairs
+}
+
+// LongRope says that the model has two sets of factors that divide rope frequencies (Ding et al. 2024, arXiv:2402.13753). One set
+// is for all positions of a sequence: rope_factors_short where it has room for at most Original positions, else rope_factors_long.
+// A sequence's capacity is what its plan reserves, prompt and answer together, so all peers of a session choose alike.
+type LongRope struct {
+	Original  int     // positions that the model was trained on before it was stretched; 0: no such factors
+	Amplitude float64 // multiplies cosines and sines
+}
+
+// Temper says that queries far from the start are multiplied, too: at position pos, counted from 0, by
+// round(1 + Scale·ln(1 + ⌊pos/Original⌋)), in float64.
+type Temper struct {
+	Original int // 0: they are not
+	Scale    float64
+}
+
+// at returns the factor at a position.
+func (t Temper) at(pos int) float32 {
+	return float32(1 + float64(t.Scale*kernels.Log64(float64(1+pos/t.Original))))
 }
 
 // Latent has the sizes of multi-head latent attention, in which a query head has Nope elements and RopeDim rotated ones. All

@@ -76,7 +76,7 @@ func TestDigests(t *testing.T) {
 	} {
 		written(typ.String(), runtimetest.TinyModel{Seed: 1, Layers: 2, Type: typ})
 	}
-	for _, arch := range []string{"qwen2", "qwen3", "qwen3moe", "gemma3", "deepseek2", "glm4moe", "qwen35", "qwen35moe"} {
+	for _, arch := range []string{"qwen2", "qwen3", "qwen3moe", "gemma3", "deepseek2", "glm4moe", "qwen35", "qwen35moe", "gpt-oss", "phi3", "mistral3"} {
 		written(arch, runtimetest.TinyModel{Arch: arch, Seed: 1, Layers: 3, Type: kernels.Q4_K})
 	}
 	for _, name := range append([]string{"smoke"}, goldenModels...) {
@@ -109,7 +109,7 @@ func TestBitIdentity(t *testing.T) {
 	for _, name := range goldenModels {
 		t.Run(name, func(t *testing.T) {
 			e := readExpected(t, name)
-			path := shared(t, "golden", name, "model.gguf")
+			path := goldenFile(t, name, "model.gguf")
 			m := open(t, runtime.Options{Path: path, Threads: 1})
 			layers := m.Config().Layers
 			want := fmt.Sprint(digest(t, m, e))

@@ -74,6 +74,8 @@ func (c *Config) readSharedExperts(r *reader) {
 type expert struct {
 	gate, up *weight // ExpertFFN outputs of Width
 	down     *weight // Width outputs of ExpertFFN
+	// Biases of the three, or nil.
+	gateBias, upBias, downBias []float32
 }
 
 // expertSpecs are the tensors of a layer's feed-forward blocks: gate and up in two tensors, or fused in one, gate's rows
@@ -134,7 +136,7 @@ func (w *ffn) loadExperts(ld *loader, l int) (err error) {
 		}
 	}
 	for e := range n {
-		w.experts[e] = expert{gate[e], up[e], down[e]}
+		w.experts[e] = expert{gate: gate[e], up: up[e], down: down[e]}
 	}
 	if bias := "exp_probs_b.bias"; ld.has(blockTensor(l, bias)) {
 		if err := ld.vectors(l, vectorTensor{bias, &w.bias}); err != nil {
@@ -181,13 +183,14 @@ type routing struct {
 // forwardExperts computes the feed-forward blocks of a layer with experts into b.y, of b.x, which is prepared for the
 // router. Of each row, float32 throughout and each step rounded, e ascending:
 //
-//	s = Wrouter x
+//	s = Wrouter x [+ brouter]
 //	softmax: m = max s;  z[e] = Exp(s[e] − m);  p[e] = z[e] / Σ z.  Sigmoid: p[e] = 1 / (1 + Exp(−s[e]))
 //	the UsedExperts largest p + bias are chosen, of equal ones the first; with groups, from those of the UsedGroups with
 //	the largest sums of their two best
 //	share[e] = p[e] [normed: / (Σ over the chosen of p + 1e-20)] · Scale
 //	y = Σ over chosen e of share[e]·(Wdown[e] (activation(Wgate[e] x)·Wup[e] x)) [+ the same of the shared expert [·Sigmoid(wscale·x)]]
 //
+// Where experts have biases, they are added to the three products, each before its result is used.
 // The sums begin with their first term. Nothing depends on what other rows choose.
 func (m *Model) forwardExperts(l int, rows []row) error {
 	c, w, b, n := &m.cfg, &m.layerOf(l).ffn, &m.buf, len(rows)
@@ -265,6 +268,9 @@ func chooseExperts(p *pass, r int) bool {
 	c, t, w := &p.m.cfg, &p.m.buf.routing, &p.layer.ffn
 	g := &c.Router
 	s := t.scores[r*c.Experts : (r+1)*c.Experts]
+	if w.routerBias != nil {
+		kernels.Add(s, s, w.routerBias)
+	}
 	if kernels.CheckFinite(s) >= 0 {
 		return false
 	}
@@ -435,8 +441,12 @@ func (m *Model) expertGateTask(_, task int) {
 	p, t, ffn := &m.pass, &m.buf.routing, m.cfg.ExpertFFN
 	for i, last := p.span(task, len(t.row)); i < last; i++ {
 		w := &p.layer.ffn
-		gate := t.gate[i*ffn : (i+1)*ffn]
-		w.gated(gate, gate, t.up[i*ffn:(i+1)*ffn])
+		gate, up := t.gate[i*ffn:(i+1)*ffn], t.up[i*ffn:(i+1)*ffn]
+		if x := &w.experts[t.expert[i]]; x.gateBias != nil {
+			kernels.Add(gate, gate, x.gateBias)
+			kernels.Add(up, up, x.upBias)
+		}
+		w.gated(gate, gate, up)
 		t.prepare(p, &t.mid, w.experts[t.expert[i]].down.Type.Form(), i, gate)
 	}
 }
@@ -456,6 +466,9 @@ func sumExperts(p *pass, r int) bool {
 	for j := range c.UsedExperts {
 		i := r*c.UsedExperts + j
 		out := t.out[int(t.use[i])*c.Width:][:c.Width]
+		if bias := p.layer.ffn.experts[t.chosen[i]].downBias; bias != nil {
+			kernels.Add(out, out, bias)
+		}
 		if j == 0 {
 			kernels.Scale(y, out, t.share[i])
 			continue

@@ -28,6 +28,9 @@ var families = []family{
 	{archGLM4MoE, readGLM4MoE, loadGLM4MoE},
 	{archQwen35, readQwen35, loadQwen35},
 	{archQwen35MoE, readQwen35MoE, loadQwen35},
+	{archGptOss, readGptOss, loadGptOss},
+	{archPhi3, readPhi3, loadPhi3},
+	{archMistral3, readMistral3, loadMistral3},
 }
 
 // familyOf returns the family of a general.architecture, or an error that says which there are.

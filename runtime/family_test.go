@@ -23,7 +23,7 @@ func TestFamiliesRefuse(t *testing.T) {
 		m    runtimetest.TinyModel
 		want []string // parts of the error
 	}{
-		"a relative":            {runtimetest.TinyModel{Meta: meta("general.architecture", "gemma2")}, []string{`"gemma2"`, "llama, qwen2, qwen3, qwen3moe, gemma3, deepseek2, glm4moe, qwen35, qwen35moe"}},
+		"a relative":            {runtimetest.TinyModel{Meta: meta("general.architecture", "gemma2")}, []string{`"gemma2"`, "llama, qwen2, qwen3, qwen3moe, gemma3, deepseek2, glm4moe, qwen35, qwen35moe, gpt-oss, phi3, mistral3"}},
 		"qwen2 without a bias":  {runtimetest.TinyModel{Arch: "qwen2", Drop: "blk.1.attn_k.bias"}, []string{"blk.1.attn_k.bias", "missing"}},
 		"qwen2 with a norm":     {runtimetest.TinyModel{Arch: "qwen2", Extra: extra("blk.0.attn_q_norm.weight", 32)}, []string{"blk.0.attn_q_norm.weight", "qwen2"}},
 		"qwen2 with a window":   {runtimetest.TinyModel{Arch: "qwen2", Meta: meta("qwen2.attention.sliding_window", 100)}, []string{"qwen2.attention.sliding_window"}},
@@ -91,6 +91,21 @@ func TestFamiliesRefuse(t *testing.T) {
 		"no convolution":        {runtimetest.TinyModel{Arch: "qwen35moe", Drop: "blk.0.ssm_conv1d.weight"}, []string{"blk.0.ssm_conv1d.weight", "missing"}},
 		"no gate of the shared": {runtimetest.TinyModel{Arch: "qwen35moe", Drop: "blk.1.ffn_gate_inp_shexp.weight"}, []string{"blk.1.ffn_gate_inp_shexp.weight", "missing"}},
 		"short recurrent list":  {runtimetest.TinyModel{Arch: "qwen35", Meta: map[string]gguf.Value{"qwen35.attention.recurrent_layers": gguf.ArrayOf([]bool{true, false})}}, []string{"qwen35.attention.recurrent_layers", "3 layers"}},
+		"gpt-oss, no sinks":     {runtimetest.TinyModel{Arch: "gpt-oss", Drop: "blk.1.attn_sinks.weight"}, []string{"blk.1.attn_sinks.weight", "missing"}},
+		"gpt-oss, no bias":      {runtimetest.TinyModel{Arch: "gpt-oss", Drop: "blk.2.ffn_down_exps.bias"}, []string{"blk.2.ffn_down_exps.bias", "missing"}},
+		"gpt-oss, other biases": {runtimetest.TinyModel{Arch: "gpt-oss", Drop: "blk.0.ffn_up_exps.bias", Extra: extra("blk.0.ffn_up_exps.bias", 96)}, []string{"blk.0.ffn_up_exps.bias", "1 rows of 96", "4 of 96"}},
+		"gpt-oss, no window":    {runtimetest.TinyModel{Arch: "gpt-oss", Drop: "gpt-oss.attention.sliding_window"}, []string{"gpt-oss.attention.sliding_window", "missing"}},
+		"gpt-oss, other base":   {runtimetest.TinyModel{Arch: "gpt-oss", Meta: map[string]gguf.Value{"gpt-oss.rope.freq_base_swa": gguf.ValueOf(float32(500))}}, []string{"gpt-oss.rope.freq_base_swa"}},
+		"gpt-oss with sigmoids": {runtimetest.TinyModel{Arch: "gpt-oss", Meta: meta("gpt-oss.expert_gating_func", 2)}, []string{"gpt-oss.expert_gating_func", "2"}},
+		"phi3, split queries":   {runtimetest.TinyModel{Arch: "phi3", Drop: "blk.1.attn_qkv.weight"}, []string{"blk.1.attn_qkv.weight", "missing"}},
+		"phi3, long only":       {runtimetest.TinyModel{Arch: "phi3", Drop: "rope_factors_short.weight"}, []string{"rope_factors_short.weight", "missing"}},
+		"phi3, no original":     {runtimetest.TinyModel{Arch: "phi3", Drop: "phi3.rope.scaling.original_context_length"}, []string{"phi3.rope.scaling.original_context_length", "missing"}},
+		"phi3, another scaling": {runtimetest.TinyModel{Arch: "phi3", Meta: meta("phi3.rope.scaling.type", "dynamic")}, []string{"phi3.rope.scaling.", "attn_factor"}},
+		"phi3, no such window":  {runtimetest.TinyModel{Arch: "phi3", Meta: meta("phi3.attention.sliding_window", "five")}, []string{"phi3.attention.sliding_window"}},
+		"mistral3, a window":    {runtimetest.TinyModel{Arch: "mistral3", Meta: meta("mistral3.attention.sliding_window", 5)}, []string{"mistral3.attention.sliding_window"}},
+		"mistral3, cold":        {runtimetest.TinyModel{Arch: "mistral3", Meta: map[string]gguf.Value{"mistral3.attention.temperature_scale": gguf.ValueOf(float32(0))}}, []string{"mistral3.attention.temperature_scale", "0"}},
+		"mistral3, not yarn":    {runtimetest.TinyModel{Arch: "mistral3", Meta: meta("mistral3.rope.scaling.type", "none")}, []string{"mistral3.attention.temperature_scale", "original_context_length"}},
+		"llama, tempered":       {runtimetest.TinyModel{Meta: map[string]gguf.Value{"llama.attention.temperature_scale": gguf.ValueOf(float32(0.1))}}, []string{"llama.attention.temperature_scale"}},
 		"gemma3, image tower":   {runtimetest.TinyModel{Arch: "gemma3", Extra: extra("v.patch_embd.bias", 4)}, []string{"v.patch_embd.bias", "gemma3"}},
 	} {
 		_, err := runtime.Inspect(tiny(t, c.m))
@@ -172,6 +187,10 @@ func TestFamilyConfig(t *testing.T) {
 		"qwen2":           {runtimetest.TinyModel{Arch: "qwen2"}, nil, 0, 32, 1},
 		"qwen3":           {runtimetest.TinyModel{Arch: "qwen3"}, nil, 0, 32, 1},
 		"gemma3":          {runtimetest.TinyModel{Arch: "gemma3"}, []int{5, 0, 5}, 10000, 32, 64},
+		"gpt-oss":         {runtimetest.TinyModel{Arch: "gpt-oss"}, []int{5, 0, 5}, 0, 32, 1},
+		"phi3":            {runtimetest.TinyModel{Arch: "phi3"}, []int{5, 5, 5}, 0, 32, 1},
+		"phi3, no window": {runtimetest.TinyModel{Arch: "phi3", Meta: meta("phi3.attention.sliding_window", 0)}, nil, 0, 32, 1},
+		"phi3, wide":      {runtimetest.TinyModel{Arch: "phi3", Meta: meta("phi3.attention.sliding_window", 2048)}, nil, 0, 32, 1},
 		"gemma3, default": {runtimetest.TinyModel{Arch: "gemma3", Layers: 7, Drop: "gemma3.attention.sliding_window_pattern"}, []int{5, 5, 5, 5, 5, 0, 5}, 10000, 32, 64},
 		"gemma3, by layer": {runtimetest.TinyModel{Arch: "gemma3", Meta: map[string]gguf.Value{
 			"gemma3.attention.sliding_window_pattern": gguf.ArrayOf([]bool{false, true, true}), "gemma3.rope.freq_base_swa": gguf.ValueOf(float32(500)),
@@ -192,7 +211,7 @@ func TestFamilyConfig(t *testing.T) {
 
 // TestFamilyBytes compares what the layers of a family weigh with the tensor table.
 func TestFamilyBytes(t *testing.T) {
-	for _, arch := range []string{"llama", "qwen2", "qwen3", "qwen3moe", "gemma3", "deepseek2", "glm4moe", "qwen35", "qwen35moe"} {
+	for _, arch := range []string{"llama", "qwen2", "qwen3", "qwen3moe", "gemma3", "deepseek2", "glm4moe", "qwen35", "qwen35moe", "gpt-oss", "phi3", "mistral3"} {
 		path := tiny(t, runtimetest.TinyModel{Arch: arch})
 		c, err := runtime.Inspect(path)
 		if err != nil {
@@ -225,6 +244,24 @@ func TestFusedExperts(t *testing.T) {
 	}
 	if logits(false) != logits(true) {
 		t.Error("other logits")
+	}
+}
+
+// TestLongRope asks that a sequence's capacity alone chooses between the two sets of rope factors, for its first position as for
+// its last.
+func TestLongRope(t *testing.T) {
+	m := open(t, runtime.Options{Path: tiny(t, runtimetest.TinyModel{Arch: "phi3"})})
+	logits := func(capacity int) string {
+		step := &runtime.Step{Seq: sequenceOf(t, m, capacity), Layers: m.Layers(), N: 5, Tokens: []int32{1, 2, 3, 4, 5}, LogitRows: []int{1, 4}}
+		run(t, m, step)
+		return fmt.Sprint(step.Logits)
+	}
+	short, long := logits(32), logits(33)
+	if short == long {
+		t.Error("one factor for 32 and 33 positions")
+	}
+	if logits(5) != short || logits(500) != long {
+		t.Error("capacities on one side of 32 give other logits")
 	}
 }
 

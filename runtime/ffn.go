@@ -4,14 +4,15 @@ import "github.com/starling-swarm/starling/runtime/gguf"
 
 // ffn is a layer's feed-forward block: one for all rows, or experts of which each row uses some.
 type ffn struct {
-	gate, up *weight                       // FFN outputs of Width
-	down     *weight                       // Width outputs of FFN
-	router   *weight                       // Experts outputs of Width; where it is there, experts stand for gate, up and down
-	bias     []float32                     // [Experts] added to probabilities where experts are chosen, or nil
-	experts  []expert                      // [Experts]
-	shared   *expert                       // what every row uses beside them, or nil
-	scale    *weight                       // 1 output of Width: the sigmoid of its product multiplies what shared computes; or nil
-	gated    func(dst, gate, up []float32) // activation of gate, times up
+	gate, up   *weight                       // FFN outputs of Width
+	down       *weight                       // Width outputs of FFN
+	router     *weight                       // Experts outputs of Width; where it is there, experts stand for gate, up and down
+	bias       []float32                     // [Experts] added to probabilities where experts are chosen, or nil
+	routerBias []float32                     // [Experts] added to what router computes, or nil
+	experts    []expert                      // [Experts]
+	shared     *expert                       // what every row uses beside them, or nil
+	scale      *weight                       // 1 output of Width: the sigmoid of its product multiplies what shared computes; or nil
+	gated      func(dst, gate, up []float32) // activation of gate, times up
 
 	inputs []*weight // what multiplies the block's input for all rows
 	last   []*weight // what ends it, of one for all rows or the shared expert

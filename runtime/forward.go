@@ -170,7 +170,7 @@ func (m *Model) inputTask(_, task int) {
 	for i, last := p.span(task, len(p.rows)); i < last; i++ {
 		row := &p.rows[i]
 		s := p.steps[row.step]
-		m.rope.full.fill(row.full, row.pos)
+		m.rope.fullFor(row.seq.capacity).fill(row.full, row.pos)
 		m.rope.local.fill(row.local, row.pos)
 		r := row.pos - s.Start
 		if s.Layers.First > 0 {

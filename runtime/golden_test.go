@@ -21,13 +21,26 @@ func shared(t testing.TB, elem ...string) string {
 	return path
 }
 
-// goldenModels are the folders of ../shared/golden whose models run.
-var goldenModels = []string{"llama", "llama_tied", "qwen2", "qwen3", "qwen3_yarn", "qwen3moe", "gemma3", "deepseek2_lite", "deepseek2_v3", "qwen3_5_moe"}
+// goldenFile returns a file of a golden model: of testdata/golden, which tools/reference made, or of ../shared/golden.
+func goldenFile(t testing.TB, model, name string) string {
+	t.Helper()
+	if path := filepath.Join("testdata", "golden", model, name); exists(path) {
+		return path
+	}
+	return shared(t, "golden", model, name)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// goldenModels are the golden models with F32 weights that run.
+var goldenModels = []string{"llama", "llama_tied", "qwen2", "qwen3", "qwen3_yarn", "qwen3moe", "gemma3", "deepseek2_lite", "deepseek2_v3", "qwen3_5_moe", "glm4moe", "gpt_oss", "phi3_long", "phi3_short", "mistral3"}
 
 func readExpected(t testing.TB, model string) golden.Expected {
 	t.Helper()
-	shared(t, "golden", model, "expected.json")
-	e, err := golden.Read(filepath.Join("..", "..", "shared", "golden", model))
+	e, err := golden.Read(filepath.Dir(goldenFile(t, model, "expected.json")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,9 +106,9 @@ func TestGolden(t *testing.T) {
 	if raceEnabled {
 		t.Skip("numbers only: not with -race")
 	}
-	for _, name := range append([]string{"qwen3_q8_0"}, goldenModels...) {
+	for _, name := range append([]string{"qwen3_q8_0", "gpt_oss_mxfp4"}, goldenModels...) {
 		t.Run(name, func(t *testing.T) {
-			r, err := golden.Check(context.Background(), filepath.Dir(shared(t, "golden", name, "model.gguf")), runtime.Options{})
+			r, err := golden.Check(context.Background(), filepath.Dir(goldenFile(t, name, "model.gguf")), runtime.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -112,7 +125,7 @@ func TestGoldenHalf(t *testing.T) {
 	}
 	for _, name := range goldenModels {
 		e := readExpected(t, name)
-		m := open(t, runtime.Options{Path: shared(t, "golden", name, "model.gguf")})
+		m := open(t, runtime.Options{Path: goldenFile(t, name, "model.gguf")})
 		step := &runtime.Step{Seq: sequenceOf(t, m, len(e.Prompt)), Layers: m.Layers(), N: len(e.Prompt), Tokens: e.Prompt, LogitRows: e.LogitsPositions}
 		run(t, m, step)
 		least, most := 1.0, 0.0
@@ -130,7 +143,7 @@ func TestGoldenHalf(t *testing.T) {
 func TestGoldenEmbedding(t *testing.T) {
 	for _, name := range goldenModels {
 		e := readExpected(t, name)
-		m := open(t, runtime.Options{Path: shared(t, "golden", name, "model.gguf"), KV: runtime.KVF32})
+		m := open(t, runtime.Options{Path: goldenFile(t, name, "model.gguf"), KV: runtime.KVF32})
 		x := make([]float32, m.Config().Width)
 		for i, pos := range e.HiddenPositions {
 			m.EmbedRow(x, e.Prompt[pos])

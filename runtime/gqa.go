@@ -9,6 +9,8 @@ type gqa struct {
 	qBias, kBias, vBias []float32 // [outputs]
 	qNorm, kNorm        []float32 // [HeadDim], of each head
 	o                   *weight   // Width outputs of Heads×HeadDim
+	oBias               []float32 // [Width]
+	sinks               []float32 // [Heads] scores of a position without a value, which takes its share of the weights
 
 	rotate func(x []float32, heads, headDim, ropeDim int, cos, sin []float32) // pairs of a head's elements, in place
 	local  bool                                                               // by the angles of layers with a window
@@ -85,9 +87,9 @@ func (w *gqa) inputs() []*weight { return w.qkv }
 //
 //	q, k, v = Wq x, Wk x, Wv x [+ bq, bk, bv]
 //	[each head of q = RMSNorm(head)·q_norm, each of k = RMSNorm(head)·k_norm]
-//	q and k rotated at the row's position
+//	q and k rotated at the row's position [, q tempered]
 //	store k, v
-//	y  = Wo (attention(q, stored keys and values up to and including the row's own [, the window's only]) [·Sigmoid(gate)])
+//	y  = Wo (attention(q, stored keys and values up to and including the row's own [, the window's only] [, a sink]) [·Sigmoid(gate)]) [+ bo]
 func (w *gqa) mix(m *Model, l int, rows []row) error {
 	c, b, n := &m.cfg, &m.buf, len(rows)
 	b.q, b.attn = sized(b.q, n*c.Heads*c.HeadDim), sized(b.attn, n*c.Heads*c.HeadDim)
@@ -103,7 +105,7 @@ func (w *gqa) mix(m *Model, l int, rows []row) error {
 	if err := m.eachRow(l, rows, "KV row", storeHeads); err != nil {
 		return err
 	}
-	m.attend(l, rows, b.attn, b.q, w.window, c.AttnScale)
+	m.attend(l, rows, b.attn, b.q, w.window, c.AttnScale, w.sinks)
 	var gate func(p *pass, r int, x []float32)
 	if w.gated {
 		gate = func(p *pass, r int, x []float32) { kernels.MulSigmoid(x, p.m.buf.attnGate[r*len(x):(r+1)*len(x)], x) }
@@ -111,7 +113,15 @@ func (w *gqa) mix(m *Model, l int, rows []row) error {
 	if err := m.prepare(l, rows, c.Heads*c.HeadDim, w.out, b.attn, gate); err != nil {
 		return err
 	}
-	return m.multiply(n, product{w: w.o, dst: b.y})
+	if err := m.multiply(n, product{w: w.o, dst: b.y}); err != nil || w.oBias == nil {
+		return err
+	}
+	return m.eachRow(l, rows, "attention output", func(p *pass, r int) bool {
+		bias := p.layer.mixer.(*gqa).oBias
+		y := p.m.buf.y[r*len(bias) : (r+1)*len(bias)]
+		kernels.Add(y, y, bias)
+		return true
+	})
 }
 
 // storeHeads takes a row's q, k and v from their products to the end: biases, norms, rotation; and stores k and v.
@@ -141,6 +151,9 @@ func storeHeads(p *pass, r int) bool {
 	}
 	w.rotate(q, c.Heads, c.HeadDim, c.RopeDim, at.cos, at.sin)
 	w.rotate(k, c.KVHeads, c.HeadDim, c.RopeDim, at.cos, at.sin)
+	if c.Temper.Original > 0 {
+		kernels.Scale(q, q, c.Temper.at(row.pos))
+	}
 	if kernels.CheckFinite(k) >= 0 || kernels.CheckFinite(v) >= 0 {
 		return false
 	}

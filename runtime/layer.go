@@ -117,6 +117,9 @@ func (ld *loader) layerMatrices(l int, list ...matrixTensor) (err error) {
 // ffnNorm is what most families call the norm before the feed-forward block.
 const ffnNorm = "ffn_norm.weight"
 
+// postAttentionNorm is what GLM and gpt-oss call it.
+const postAttentionNorm = "post_attention_norm.weight"
+
 // loadLayer maps the two norms and the feed-forward block that all families have into w, whose mixer and activation are set.
 // ffnNorm is the second one's name.
 func loadLayer(ld *loader, l int, ffnNorm string, w *layer) (*layer, error) {

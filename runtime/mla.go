@@ -128,7 +128,7 @@ func (w *mla) mix(m *Model, l int, rows []row) error {
 	if err := m.multiplyHeads(l, rows, w.k, t.queries, key, prepareQueries); err != nil {
 		return err
 	}
-	m.attend(l, rows, t.mixed, t.queries, 0, c.AttnScale)
+	m.attend(l, rows, t.mixed, t.queries, 0, c.AttnScale, nil)
 	if err := m.multiplyHeads(l, rows, w.v, b.attn, s.Value, prepareMixed); err != nil {
 		return err
 	}

@@ -121,14 +121,20 @@ func Open(o Options) (*Model, error) {
 // norm and matrix of the head after the last layer.
 func (m *Model) loadWeights() (err error) {
 	ld := &m.load
-	var factors []float32
-	if _, ok := ld.set.Tensor("rope_freqs.weight"); ok && m.layers.Len() > 0 {
-		if factors, err = ld.vector("rope_freqs.weight"); err != nil {
+	var factors ropeFactors
+	for _, f := range []struct {
+		name string
+		to   *[]float32
+	}{{"rope_freqs.weight", &factors.all}, {ropeFactorsShort, &factors.short}, {ropeFactorsLong, &factors.long}} {
+		if !ld.has(f.name) || m.layers.Len() == 0 {
+			continue
+		}
+		if *f.to, err = ld.vector(f.name); err != nil {
 			return err
 		}
-		for i, f := range factors {
-			if !(f > 0) {
-				return fmt.Errorf("runtime: %s: tensor rope_freqs.weight: factor %d is %v, not above 0: the file is damaged", ld.set.Meta().Path, i, f)
+		for i, x := range *f.to {
+			if !(x > 0) {
+				return fmt.Errorf("runtime: %s: tensor %s: factor %d is %v, not above 0: the file is damaged", ld.set.Meta().Path, f.name, i, x)
 			}
 		}
 	}

@@ -32,7 +32,7 @@ func CountOps(path string) (layers, head Ops, err error) {
 		switch t := &set.Tensors[i]; {
 		case t.Name == output:
 			head.add(t, &cfg)
-		case layerOf(t.Name) >= 0 && layerOf(t.Name) < cfg.Layers && t.Rows() > 1:
+		case layerOf(t.Name) >= 0 && layerOf(t.Name) < cfg.Layers && t.Rows() > 1 && !strings.HasSuffix(t.Name, ".bias"):
 			layers.add(t, &cfg)
 		}
 	}

@@ -43,29 +43,60 @@ func newRopeTable(dim int, base, scale float64, factors []float32, y Yarn) ropeT
 //
 //	low  = max(⌊pair(BetaFast)⌋, 0), high = min(⌈pair(BetaSlow)⌉, dim−1)
 //	pair(turns) = dim·ln(Original / (turns·2π)) / (2·ln(base))
+//
+// Where they are Exact, ⌊⌋ and ⌈⌉ are left out.
 func (y *Yarn) share(i, dim int, base float64) float64 {
 	pair := func(turns float64) float64 {
 		return float64(float64(dim)*kernels.Log64(float64(y.Original)/float64(turns*(2*math.Pi)))) / float64(2*kernels.Log64(base))
 	}
-	low := max(math.Floor(pair(y.BetaFast)), 0)
-	high := min(math.Ceil(pair(y.BetaSlow)), float64(dim-1))
+	low, high := pair(y.BetaFast), pair(y.BetaSlow)
+	if !y.Exact {
+		low, high = math.Floor(low), math.Ceil(high)
+	}
+	low, high = max(low, 0), min(high, float64(dim-1))
 	return min(max((float64(i)-low)/max(high-low, 0.001), 0), 1)
 }
 
-// ropes are the tables that a range of layers needs: of layers that see every position, and of layers with a window. A
-// kind of layers that is not in the range has an empty one.
-type ropes struct{ full, local ropeTable }
+// ropes are the tables that a range of layers needs: full, and local for layers with a window where they have frequencies of
+// their own. A table that no layer of the range needs is empty.
+type ropes struct {
+	full, local ropeTable
+	long        ropeTable // instead of full, for sequences with room for more than original positions
+	original    int       // 0: full is for all
+}
 
-func newRopes(c *Config, layers Range, factors []float32) (t ropes) {
+// ropeFactors are the model's own divisors of frequencies, [RopeDim/2] each, or nil: for all sequences, or for short and long ones.
+type ropeFactors struct{ all, short, long []float32 }
+
+// Tensors of a LongRope.
+const (
+	ropeFactorsShort = "rope_factors_short.weight"
+	ropeFactorsLong  = "rope_factors_long.weight"
+)
+
+func newRopes(c *Config, layers Range, factors ropeFactors) (t ropes) {
 	for l := layers.First; l < layers.Last; l++ {
-		switch windowed := c.window(l) > 0; {
-		case windowed && t.local.freq == nil:
+		switch local := c.window(l) > 0 && c.LocalRopeBase > 0; {
+		case local && t.local.freq == nil:
 			t.local = newRopeTable(c.RopeDim, c.LocalRopeBase, 1, nil, Yarn{})
-		case !windowed && t.full.freq == nil:
-			t.full = newRopeTable(c.RopeDim, c.RopeBase, c.RopeScale, factors, c.Yarn)
+		case !local && t.full.freq == nil && c.LongRope.Original > 0:
+			t.full = newRopeTable(c.RopeDim, c.RopeBase, c.RopeScale, factors.short, c.Yarn)
+			t.long = newRopeTable(c.RopeDim, c.RopeBase, c.RopeScale, factors.long, c.Yarn)
+			t.full.amplitude = float32(c.LongRope.Amplitude)
+			t.long.amplitude, t.original = t.full.amplitude, c.LongRope.Original
+		case !local && t.full.freq == nil:
+			t.full = newRopeTable(c.RopeDim, c.RopeBase, c.RopeScale, factors.all, c.Yarn)
 		}
 	}
 	return t
+}
+
+// fullFor returns the table of layers without their own, for a sequence with room for so many positions.
+func (t *ropes) fullFor(capacity int) *ropeTable {
+	if t.original > 0 && capacity > t.original {
+		return &t.long
+	}
+	return &t.full
 }
 
 // angles are the cosine and sine of every pair at one position, [RopeDim/2] each; empty where no layer needs them.

@@ -58,7 +58,7 @@ func TestDigestsEverywhere(t *testing.T) {
 func proofModel(t *testing.T, name string) (path string, e golden.Expected) {
 	t.Helper()
 	if name != "smoke" {
-		return shared(t, "golden", name, "model.gguf"), readExpected(t, name)
+		return goldenFile(t, name, "model.gguf"), readExpected(t, name)
 	}
 	e.Prompt = make([]int32, 300) // more than a page
 	for i := range e.Prompt {

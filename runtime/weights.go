@@ -158,6 +158,31 @@ func (ld *loader) matrices(name string, n int) ([]*weight, error) {
 	return list, nil
 }
 
+// part is some rows of a tensor, and where they go.
+type part struct {
+	rows int
+	to   **weight
+}
+
+// parts splits a tensor's rows, of which there are as many as the parts have together.
+func (ld *loader) parts(name string, parts ...part) error {
+	all, source, err := ld.read(name)
+	if err != nil {
+		return err
+	}
+	size, data := len(all.Data)/all.Rows, all.Data
+	for i, p := range parts {
+		n := p.rows * size
+		m, err := kernels.NewMatrix(all.Type, p.rows, all.Cols, data[:n:n])
+		if err != nil {
+			return fmt.Errorf("runtime: tensor %s, part %d of %d: %w", name, i, len(parts), err)
+		}
+		*p.to, data = newWeight(fmt.Sprintf("%s[%d]", name, i), m, source), data[n:]
+		ld.weights = append(ld.weights, *p.to)
+	}
+	return nil
+}
+
 // read maps a tensor.
 func (ld *loader) read(name string) (kernels.Matrix, *mapping, error) {
 	t, ok := ld.set.Tensor(name)
@@ -221,6 +246,23 @@ func (ld *loader) columns(name string) ([][]float32, error) {
 		}
 	}
 	return columns, nil
+}
+
+// rows returns a tensor of several rows as float32. It is looked at right away.
+func (ld *loader) rows(name string) ([][]float32, error) {
+	m, _, err := ld.read(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.CheckScales(0, m.Rows); err != nil {
+		return nil, &WeightError{Tensor: name, Err: err}
+	}
+	all := make([][]float32, m.Rows)
+	for i := range all {
+		all[i] = make([]float32, m.Cols)
+		m.Row(all[i], i)
+	}
+	return all, nil
 }
 
 // close unmaps everything.

@@ -20,9 +20,10 @@ import (
 // and 256 hidden elements, otherwise 4, 64 and 96. Of Gemma's layers, every second has a window of 5 positions. DeepSeek's
 // have latents of queries and of keys and values, the first is dense, and experts are in two groups of which one is used. GLM's
 // are as in the Air models, with biases and without norms of heads; the first is dense. Of Qwen 3.5's
-// every second is a gated delta net of 2 key heads, and half of a head is rotated in the others.
+// every second is a gated delta net of 2 key heads, and half of a head is rotated in the others. gpt-oss's have windows of 5 by
+// turns, all of Phi's do. Phi's sequences are long beyond 32 positions, Mistral's queries are tempered from position 16 on.
 type TinyModel struct {
-	Arch   string // general.architecture: "llama", which "" stands for, "qwen2", "qwen3", "qwen3moe" (4 experts, 2 used), "gemma3", "deepseek2", "glm4moe", "qwen35" or "qwen35moe"
+	Arch   string // general.architecture: "llama", which "" stands for, "qwen2", "qwen3", "qwen3moe" (4 experts, 2 used), "gemma3", "deepseek2", "glm4moe", "qwen35", "qwen35moe", "gpt-oss", "phi3" or "mistral3"
 	Seed   uint64
 	Layers int          // 0: 3
 	Type   kernels.Type // of all matrices
@@ -74,9 +75,13 @@ func (t TinyModel) Write(path string) error {
 		{"tokenizer.ggml.eos_token_id", gguf.ValueOf(uint32(fakeVocab().EOS))},
 	}
 	const experts = 4
-	if arch == "qwen3moe" {
-		meta = append(meta, pair{"qwen3moe.expert_count", gguf.ValueOf(uint32(experts))}, pair{"qwen3moe.expert_used_count", gguf.ValueOf(uint32(2))},
-			pair{"qwen3moe.expert_feed_forward_length", gguf.ValueOf(uint32(ffn))})
+	if arch == "qwen3moe" || arch == "gpt-oss" {
+		meta = append(meta, pair{arch + ".expert_count", gguf.ValueOf(uint32(experts))}, pair{arch + ".expert_used_count", gguf.ValueOf(uint32(2))},
+			pair{arch + ".expert_feed_forward_length", gguf.ValueOf(uint32(ffn))})
+	}
+	if arch == "gpt-oss" {
+		meta = append(meta, pair{"gpt-oss.attention.sliding_window", gguf.ValueOf(uint32(5))}, pair{"gpt-oss.rope.scaling.type", gguf.ValueOf("yarn")},
+			pair{"gpt-oss.rope.scaling.factor", gguf.ValueOf(float32(4))}, pair{"gpt-oss.rope.scaling.original_context_length", gguf.ValueOf(uint32(64))})
 	}
 	if arch == "gemma3" {
 		meta = append(meta, pair{"gemma3.attention.sliding_window", gguf.ValueOf(uint32(5))},
@@ -98,6 +103,15 @@ func (t TinyModel) Write(path string) error {
 	if arch == "qwen35moe" {
 		meta = append(meta, pair{"qwen35moe.expert_count", gguf.ValueOf(uint32(experts))}, pair{"qwen35moe.expert_used_count", gguf.ValueOf(uint32(2))},
 			pair{"qwen35moe.expert_feed_forward_length", gguf.ValueOf(uint32(ffn))}, pair{"qwen35moe.expert_shared_feed_forward_length", gguf.ValueOf(uint32(ffn))})
+	}
+	if arch == "phi3" {
+		meta = append(meta, pair{"phi3.attention.sliding_window", gguf.ValueOf(uint32(5))}, pair{"phi3.rope.scaling.attn_factor", gguf.ValueOf(float32(1.2))},
+			pair{"phi3.rope.scaling.original_context_length", gguf.ValueOf(uint32(32))})
+	}
+	if arch == "mistral3" {
+		meta = append(meta, pair{"mistral3.rope.scaling.type", gguf.ValueOf("yarn")}, pair{"mistral3.rope.scaling.factor", gguf.ValueOf(float32(4))},
+			pair{"mistral3.rope.scaling.original_context_length", gguf.ValueOf(uint32(16))},
+			pair{"mistral3.rope.scaling.yarn_log_multiplier", gguf.ValueOf(float32(1))}, pair{"mistral3.attention.temperature_scale", gguf.ValueOf(float32(0.1))})
 	}
 	const rank, qRank, nope, rope, value = 256, 256, 32, 16, 32 // of latent attention
 	if arch == "deepseek2" {
@@ -172,6 +186,11 @@ func (t TinyModel) Write(path string) error {
 		}
 		w.AddTensor(name, gguf.Type(kernels.F32), []uint64{uint64(n)}, b)
 	}
+	vectors := func(name string, n, rows int) {
+		if name != t.Drop {
+			w.AddTensor(name, gguf.Type(kernels.F32), []uint64{uint64(n), uint64(rows)}, randomBlocks(rng, kernels.F32, rows, n))
+		}
+	}
 	norm := func(name string) { vector(name, width, 0.5) }
 	matrix("token_embd.weight", vocab, width)
 	for l := range layers {
@@ -200,6 +219,9 @@ func (t TinyModel) Write(path string) error {
 			vector(fmt.Sprintf("blk.%d.ssm_dt.bias", l), heads, 0)
 			vector(blk("ssm_norm"), headDim, 0.5)
 			matrix(blk("ssm_out"), width, heads*headDim)
+		} else if arch == "phi3" {
+			matrix(blk("attn_qkv"), (heads+2*kvHeads)*headDim, width)
+			matrix(blk("attn_output"), width, heads*headDim)
 		} else {
 			queries := heads * headDim
 			if strings.HasPrefix(arch, "qwen35") { // and gates
@@ -210,7 +232,7 @@ func (t TinyModel) Write(path string) error {
 			matrix(blk("attn_v"), kvHeads*headDim, width)
 			matrix(blk("attn_output"), width, heads*headDim)
 		}
-		if arch == "glm4moe" || strings.HasPrefix(arch, "qwen35") {
+		if arch == "glm4moe" || arch == "gpt-oss" || strings.HasPrefix(arch, "qwen35") {
 			norm(blk("post_attention_norm"))
 		} else {
 			norm(blk("ffn_norm"))
@@ -226,7 +248,7 @@ func (t TinyModel) Write(path string) error {
 			matrix(blk("ffn_up_shexp"), ffn, width)
 			matrix(blk("ffn_down_shexp"), width, ffn)
 		}
-		if arch == "qwen3moe" || arch == "qwen35moe" || shares && l > 0 {
+		if arch == "qwen3moe" || arch == "qwen35moe" || arch == "gpt-oss" || shares && l > 0 {
 			matrix(blk("ffn_gate_inp"), experts, width)
 			if t.Fused {
 				fused(blk("ffn_gate_up_exps"), ffn, width)
@@ -235,16 +257,27 @@ func (t TinyModel) Write(path string) error {
 				matrices(blk("ffn_up_exps"), ffn, width)
 			}
 			matrices(blk("ffn_down_exps"), width, ffn)
+		} else if arch == "phi3" {
+			matrix(blk("ffn_up"), 2*ffn, width)
+			matrix(blk("ffn_down"), width, ffn)
 		} else {
 			matrix(blk("ffn_gate"), ffn, width)
 			matrix(blk("ffn_up"), ffn, width)
 			matrix(blk("ffn_down"), width, ffn)
 		}
 		switch arch {
-		case "qwen2", "glm4moe":
+		case "qwen2", "glm4moe", "gpt-oss":
 			vector(fmt.Sprintf("blk.%d.attn_q.bias", l), heads*headDim, -0.5)
 			vector(fmt.Sprintf("blk.%d.attn_k.bias", l), kvHeads*headDim, -0.5)
 			vector(fmt.Sprintf("blk.%d.attn_v.bias", l), kvHeads*headDim, -0.5)
+			if arch == "gpt-oss" {
+				vector(fmt.Sprintf("blk.%d.attn_output.bias", l), width, -0.5)
+				vector(blk("attn_sinks"), heads, -0.5)
+				vector(fmt.Sprintf("blk.%d.ffn_gate_inp.bias", l), experts, -0.5)
+				vectors(fmt.Sprintf("blk.%d.ffn_gate_exps.bias", l), ffn, experts)
+				vectors(fmt.Sprintf("blk.%d.ffn_up_exps.bias", l), ffn, experts)
+				vectors(fmt.Sprintf("blk.%d.ffn_down_exps.bias", l), width, experts)
+			}
 		case "qwen35", "qwen35moe":
 			if !recurrent(l) {
 				vector(blk("attn_q_norm"), headDim, 0.5)
@@ -259,6 +292,10 @@ func (t TinyModel) Write(path string) error {
 			norm(blk("post_attention_norm"))
 			norm(blk("post_ffw_norm"))
 		}
+	}
+	if arch == "phi3" {
+		vector("rope_factors_short.weight", headDim/2, 1)
+		vector("rope_factors_long.weight", headDim/2, 2)
 	}
 	norm("output_norm.weight")
 	if !t.Tied {
