@@ -54,6 +54,7 @@ type clientSession struct {
 	deaf     error // what emit said: nobody wants the answer any more
 	excluded map[string]string
 	notes    []string
+	trace    *trace // nil: none was asked for
 }
 
 // run answers a request.
@@ -148,7 +149,16 @@ func (n *Node) prepare(ctx context.Context, q control.RunRequest, emit func(cont
 		return nil, fmt.Errorf("%d prompt tokens and %d new ones exceed the model's context of %d: shorten the prompt or ask for at most %d new tokens",
 			len(prompt), q.MaxNew, card.Context, max(card.Context-len(prompt), 0))
 	}
-	s := &clientSession{n: n, model: id, card: card, tok: tok, req: q, how: wireSampling(&settings, q.DRYBreakers), prompt: prompt, emit: emit,
+	var traced *trace
+	if q.Trace != nil {
+		if q.Decode != "here" && q.Decoder != n.ID() {
+			return nil, errors.New("trace: only the node that decodes sees the numbers: ask for decode \"here\"")
+		}
+		if traced, err = newTrace(*q.Trace, len(prompt)+q.MaxNew); err != nil {
+			return nil, err
+		}
+	}
+	s := &clientSession{n: n, trace: traced, model: id, card: card, tok: tok, req: q, how: wireSampling(&settings, q.DRYBreakers), prompt: prompt, emit: emit,
 		text: tok.NewStream(), excluded: map[string]string{}}
 	for p, why := range q.Excluded {
 		s.excluded[p] = why
@@ -159,10 +169,21 @@ func (n *Node) prepare(ctx context.Context, q control.RunRequest, emit func(cont
 }
 
 // encodePrompt tokenizes a request's messages by the model's template, or its
-// bare prompt.
+// bare prompt; or takes its tokens as they are.
 func encodePrompt(tok *tokenizer.Tokenizer, q control.RunRequest) ([]int32, error) {
 	var tokens []int32
-	if len(q.Messages) > 0 {
+	switch {
+	case len(q.Tokens) > 0:
+		if len(q.Messages) > 0 || q.Prompt != "" {
+			return nil, errors.New("a prompt's tokens and its text: give one of them")
+		}
+		for _, id := range q.Tokens {
+			if id < 0 || int(id) >= tok.Size() {
+				return nil, fmt.Errorf("token %d of the prompt, the vocabulary has %d", id, tok.Size())
+			}
+		}
+		tokens = q.Tokens
+	case len(q.Messages) > 0:
 		var msgs []tokenizer.Message
 		for _, m := range q.Messages {
 			msgs = append(msgs, tokenizer.Message{Role: m.Role, Content: m.Content})
@@ -172,7 +193,7 @@ func encodePrompt(tok *tokenizer.Tokenizer, q control.RunRequest) ([]int32, erro
 			return nil, err
 		}
 		tokens = tok.EncodeChat(text)
-	} else {
+	default:
 		tokens = tok.Encode(q.Prompt, tokenizer.EncodeOptions{AddSpecial: true})
 	}
 	if len(tokens) == 0 {
@@ -356,6 +377,7 @@ func (s *clientSession) account(d *wire.Done) *control.Account {
 	if s.req.Proof {
 		a.LogitsHash, a.KVHash = hex.EncodeToString(st.LogitsHash[:]), hex.EncodeToString(st.KVHash[:])
 	}
+	a.Trace = s.trace.rows()
 	a.Decoder = stageAccount(st.Decoder, s.req.Proof, "")
 	for i, x := range st.Stages {
 		to := st.Decoder.Peer

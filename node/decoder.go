@@ -149,6 +149,7 @@ func (n *Node) admitSession(client string, open *wire.SessionOpen) (*decoderSess
 		ctx: ctx, cancel: cancel, began: time.Now(), opened: time.Now(), absent: map[string]int{}}
 	d.outReady = sync.NewCond(&d.mu)
 	d.m = newDecoding(n.ID(), open, how, d.profile, cfg, held, seq, func(p *wire.Plan) { signPlan(n.identity, p) })
+	d.m.trace = n.traceOf(client, open.Session)
 	if r := n.addDecoder(open.Session, d); r != nil {
 		cancel()
 		seq.Close()

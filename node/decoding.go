@@ -67,6 +67,7 @@ type decoding struct {
 	reason     string
 	stats      wire.SessionStats
 	logitsHash hash.Hash
+	trace      *trace             // what a client of this node wants to see, or nil
 	closing    map[string]account // stages whose account is still to come
 	digests    [][32]byte         // of the layers of the current route's stages, as they account for them
 }
@@ -347,6 +348,7 @@ func (d *decoding) walk() []action {
 	acts = append(acts, send{last, &wire.SeamCredit{Head: d.head, Upto: c.Start + c.Count}})
 	step := &runtime.Step{Seq: d.seq, Layers: runtime.Range{First: int(d.plan.DecoderFirst), Last: d.layers},
 		Start: int(c.Start), N: int(c.Count), Seam: decodeRows(seam.Rows)}
+	d.trace.step(step, d.width)
 	return append(acts, d.run(step))
 }
 
@@ -411,6 +413,7 @@ func (d *decoding) ran(step *runtime.Step, took time.Duration, err error) []acti
 
 // sample takes the next token from logits and goes on or ends.
 func (d *decoding) sample(logits []float32) []action {
+	d.trace.sampled(len(d.tokens)-1, logits)
 	if d.open.Proof {
 		d.logitsHash.Write(encodeRows(logits))
 	}

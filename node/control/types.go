@@ -130,11 +130,12 @@ type Message struct {
 }
 
 // RunRequest asks for an answer. Messages go through the model's chat
-// template; Prompt is taken as it is.
+// template; Prompt is taken as it is, and so are Tokens.
 type RunRequest struct {
 	Model       string    `json:"model"`
 	Messages    []Message `json:"messages,omitempty"`
 	Prompt      string    `json:"prompt,omitempty"`
+	Tokens      []int32   `json:"tokens,omitempty"`         // the prompt's, instead of its text
 	MaxNew      int       `json:"max_new_tokens,omitempty"` // 0: 256, or what the context leaves
 	Seed        uint64    `json:"seed"`
 	Temperature float32   `json:"temperature"`
@@ -159,6 +160,7 @@ type RunRequest struct {
 	LogitBias           []LogitBias `json:"logit_bias,omitempty"`
 	Logprobs            int         `json:"logprobs,omitempty"` // tell so many of the likeliest tokens with each token; at most 20
 	Proof               bool        `json:"proof,omitempty"`    // account with hashes of logits, seams and KV
+	Trace               *Trace      `json:"trace,omitempty"`    // account with numbers; needs Decode "here"
 	Constraints
 }
 
@@ -176,6 +178,23 @@ type Logprob struct {
 	Token   int32   `json:"token"`
 	Text    string  `json:"text"`
 	Logprob float32 `json:"logprob"`
+}
+
+// Trace asks for numbers of a run, to compare them with those of another
+// implementation (tools/reference). Only a node that decodes the run itself sees
+// them: hidden states as the swarm's last stage sends them, at the cut where the
+// decoder's own layers begin, and logits. At most 64 positions of each.
+type Trace struct {
+	Hidden []int `json:"hidden"` // positions of the prompt
+	Logits []int `json:"logits"` // positions after which a token is sampled: the prompt's last, and later ones
+}
+
+// Traced is what a Trace asked for, position by position; null where nothing
+// came, as for hidden states of positions that met no stage.
+type Traced struct {
+	Cut    int         `json:"cut"`    // the layer that reads the hidden states
+	Hidden [][]float32 `json:"hidden"` // [Trace.Hidden][width]
+	Logits [][]float32 `json:"logits"` // [Trace.Logits][vocabulary]
 }
 
 // Event is one line of a stream.
@@ -215,6 +234,7 @@ type Account struct {
 	KVHash        string         `json:"kv_hash,omitempty"`     // over the layers' digests, ascending
 	Recovered     []string       `json:"recovered,omitempty"`
 	Epoch         string         `json:"epoch"`
+	Trace         *Traced        `json:"trace,omitempty"`
 }
 
 // StageAccount is what one peer did in one run.
