@@ -4,6 +4,8 @@
   reference.py make --out DIR [NAME ...]     tiny random models: DIR/NAME/model.gguf and expected.json
   reference.py run CHECKPOINT FILE --out EXPECTED.json
                                              a Hugging Face checkpoint's folder and the GGUF file made of it
+  reference.py swarm FOLDER MODEL EXPECTED.json --cut LAYER
+                                             a running swarm, as the node of a data folder sees it
 
 `starling selftest --golden DIR` compares. README.md has the rest.
 """
@@ -18,6 +20,7 @@ import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 import compute
+import swarm
 import tiny
 from families import family_of, from_file, head_dim
 
@@ -113,6 +116,10 @@ def compare_weights(checkpoint, file, most):
         raise SystemExit(f"more than {most}: the file is not made of this checkpoint, or by other rules")
 
 
+def ask(args):
+    swarm.compare(args.folder, args.model, json.loads(args.expected.read_text()), args.cut, args.peer, args.cosine)
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = ap.add_subparsers(required=True)
@@ -130,6 +137,14 @@ def main():
     r.add_argument("--new", type=int, default=NEW, help="greedy tokens (%(default)s)")
     r.add_argument("--most", type=float, default=0.2, help="how far a tensor may be from the checkpoint's, relative (%(default)s)")
     r.set_defaults(do=run)
+    s = verbs.add_parser("swarm", help="a running swarm: hidden states at a cut, and logits")
+    s.add_argument("folder", type=pathlib.Path, help="data folder of a running node, which serves the layers from the cut on and decodes")
+    s.add_argument("model", help="ID or name")
+    s.add_argument("expected", type=pathlib.Path)
+    s.add_argument("--cut", type=int, required=True, help="the first layer of that node; other peers compute those before")
+    s.add_argument("--peer", action="append", help="which peer computes them (default: the planner's choice)")
+    s.add_argument("--cosine", type=float, default=0.98, help="least cosine of a row with the reference's (%(default)s)")
+    s.set_defaults(do=ask)
     args = ap.parse_args()
     torch.set_num_threads(1)                    # one order of sums, so the same digits each time
     transformers.logging.set_verbosity_error()
