@@ -84,7 +84,8 @@ func (d *decoding) gone(peer, why string) []action {
 }
 
 // recover goes on alone from the checkpoint if every layer is held here, and
-// asks for another route otherwise.
+// asks for another route otherwise. Layers with a tail may have to go back
+// further: to where all of them still have it, or to the first token.
 func (d *decoding) recover() []action {
 	if !d.local {
 		return []action{replan{d.lost}}

@@ -1,0 +1,83 @@
+package node
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/starling-swarm/starling/node/control"
+	"github.com/starling-swarm/starling/runtime/runtimetest"
+)
+
+// TestTailsTravel runs a model most of whose layers are gated delta nets: across peers, pipelined, and with a stage that is lost
+// on the way, and asks for the bits of one process. The model is the golden one where it is there.
+func TestTailsTravel(t *testing.T) {
+	tn := newTestNet(t)
+	tn.model = filepath.Join("..", "..", "shared", "golden", "qwen3_5_moe", "model.gguf")
+	if _, err := os.Stat(tn.model); err != nil {
+		tn.model = filepath.Join(t.TempDir(), "recurrent.gguf")
+		if err := (runtimetest.TinyModel{Arch: "qwen35moe", Layers: 8}).Write(tn.model); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tracker := tn.start(nil)
+	id := tn.publish(tracker)
+	whole, first, second, spare, last := tn.start(nil), tn.start(nil), tn.start(nil), tn.start(nil), tn.start(nil)
+	client := tn.start(func(c *Config) { c.Client = true })
+	tn.serve(whole, id, 0, 8)
+	tn.serve(first, id, 0, 3)
+	tn.serve(second, id, 3, 6)
+	tn.serve(spare, id, 3, 6)
+	tn.serve(last, id, 6, 8)
+	ctx := testContext(t)
+	eventually(t, "five offers", func() bool { _ = client.host.Refresh(ctx); p, _ := client.planPeers(id); return len(p) == 5 })
+
+	prompt := strings.Repeat("The quick brown fox jumps over the lazy dog. ", 9)
+	ask := func(k control.Constraints, emit func(control.Event) error) (*control.Account, error) {
+		return client.run(ctx, control.RunRequest{Model: id.String(), Prompt: prompt, MaxNew: 12, Temperature: 0.7, TopP: 0.9, Seed: 5, Proof: true, Constraints: k}, emit)
+	}
+	want, err := ask(control.Constraints{Shape: "local", Decoder: whole.ID()}, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cuts := []int{3, 6}
+	for _, c := range []struct {
+		name   string
+		k      control.Constraints
+		victim *Node
+	}{
+		{"across", control.Constraints{Shape: "across", Cuts: cuts, Assign: []string{first.ID(), second.ID()}, Decoder: whole.ID(), Chunk: 32}, nil},
+		{"pipelined", control.Constraints{Shape: "pipelined", Cuts: cuts, Assign: []string{first.ID(), second.ID()}, Decoder: last.ID(), Chunk: 32}, nil},
+		{"across, stage lost", control.Constraints{Shape: "across", Cuts: cuts, Assign: []string{first.ID(), second.ID()}, Decoder: whole.ID(), Chunk: 2}, second},
+		{"pipelined, stage lost", control.Constraints{Shape: "pipelined", Cuts: cuts, Assign: []string{first.ID(), spare.ID()}, Decoder: last.ID(), Chunk: 2}, spare},
+	} {
+		if c.victim == spare { // somebody must take its place
+			replacement := tn.start(nil)
+			tn.serve(replacement, id, 3, 6)
+			eventually(t, "an offer of the replacement", func() bool {
+				_ = client.host.Refresh(context.Background())
+				_ = last.host.Refresh(context.Background())
+				p, _ := client.planPeers(id)
+				return len(p) >= 5
+			})
+		}
+		killed := false
+		got, err := ask(c.k, func(ev control.Event) error {
+			if ev.Phase == "prefill" && c.victim != nil && !killed {
+				killed = true
+				c.victim.Close()
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		t.Run(c.name, func(t *testing.T) { sameAnswer(t, got, want) })
+		if lost := len(got.Recovered) > 0; lost != (c.victim != nil) || killed != lost {
+			t.Errorf("%s: killed: %t, recovered: %v", c.name, killed, got.Recovered)
+		}
+		t.Logf("%s: %v", c.name, got.Recovered)
+	}
+}
