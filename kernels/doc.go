@@ -1,5 +1,5 @@
 // Package kernels is the arithmetic of Starling: weight block formats, quantised and dense matrix products, norms,
-// rotary embedding, elementary functions and attention, all on plain slices.
+// rotary embedding, elementary functions, attention and the step of gated delta nets, all on plain slices.
 //
 // The Go code here is the specification of every number a peer computes. A faster variant is right only if it gives
 // the same bits. Three rules make that possible:

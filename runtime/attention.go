@@ -10,9 +10,9 @@ import (
 // attention is the current call of attend, and the memory of all calls.
 //
 // A unit of the work is some rows of one sequence by the query heads that share one KV head, or some of them where they are
-// very many: its blocks of keys and values are read once for all of them. A prefill has many units, and each is one task. Decoding has few; there a unit's
-// blocks go to different tasks, which leave the state of each block in a slot, and the slots are merged afterwards in
-// the order of positions, so that the bits are those of one task.
+// very many: its blocks of keys and values are read once for all of them. A prefill has many units, and each is one task.
+// Decoding has few; there a unit's blocks go to different tasks, which leave the state of each block in a slot, and the slots
+// are merged afterwards in the order of positions, so that the bits are those of one task.
 type attention struct {
 	m      *Model
 	l      int

@@ -10,13 +10,16 @@
 // depend on how layers are split over machines, how rows are cut into chunks, how many sequences share a Run, how many
 // threads there are, or which rows' logits are asked for. The arithmetic is package kernels'; this package adds no
 // reduction of its own except the ones documented on Sample (the sums over candidate tokens). Everything else here is
-// element-wise or says in which order it calls the kernels: see forward.go, arch_dense.go (forwardDense) and attention.go.
+// element-wise or says in which order it calls the kernels: see forward.go, layer.go (forwardLayer), gqa.go,
+// mla.go, delta.go, ffn.go, experts.go and attention.go.
 //
 // # Nouns
 //
 //   - Backend, Executor, Sequence, Step: the boundary that callers see (backend.go). Model is the Go engine behind it,
 //     runtimetest.Fake an arithmetic toy with the same contract.
 //   - Range: half-open layer numbers [First, Last). People see them inclusive: "layers 0–9 (10)".
-//   - family: one architecture of models. arch_*.go have one each: header, tensors, and the exact order of its operations.
+//   - family: one architecture of models. arch_*.go have one each: header, tensors, and the parts of its layers.
+//   - mixer: the half of a layer in which a position hears of earlier ones (layer.go). What it keeps of them is cache rows, or
+//     a tail: numbers that every position changes (tail.go).
 //   - Profile: what must be equal on two machines before their numbers may be mixed.
 package runtime

@@ -2,9 +2,8 @@ package wire
 
 // KVSlice carries part of the cache that one layer made for one chunk: its rows,
 // canonical as runtime exports them, and behind them the layer's tail after the
-// chunk, where it has one. Both are Total bytes;
-// slices come in order and at most MaxSlice bytes each, so that a seam never
-// waits long behind them.
+// chunk, where it has one. Both are Total bytes; slices come in order and at most
+// MaxSlice bytes each, so that a seam never waits long behind them.
 type KVSlice struct {
 	Head
 	Layer  uint32
