@@ -36,24 +36,6 @@ var runeOf = func() (m [256]rune) {
 	return m
 }()
 
-// appendAlphabet appends raw, written in the alphabet.
-func appendAlphabet(dst []byte, raw string) []byte {
-	for i := range len(raw) {
-		dst = utf8.AppendRune(dst, runeOf[raw[i]])
-	}
-	return dst
-}
-
-// inAlphabet reports whether s has the alphabet's characters only.
-func inAlphabet(s string) bool {
-	for _, r := range s {
-		if int(r) >= len(byteOf) || byteOf[r] < 0 {
-			return false
-		}
-	}
-	return true
-}
-
 // appendDecoded appends the bytes that s, written in the alphabet, stands for.
 // Characters outside the alphabet stand for themselves.
 func appendDecoded(dst []byte, s string) []byte {
