@@ -32,6 +32,16 @@ func digest(t testing.TB, m *runtime.Model, e golden.Expected) digests {
 	return prefill(t, m, e, len(e.Prompt), 0, 1)[0]
 }
 
+// digestTypes are the weight types of tiny models of the llama architecture, digestArchitectures the others, in Q4_K.
+var (
+	digestTypes = []kernels.Type{
+		kernels.F32, kernels.F16, kernels.BF16, kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q5_0, kernels.Q5_1,
+		kernels.Q2_K, kernels.Q3_K, kernels.Q4_K, kernels.Q5_K, kernels.Q6_K, kernels.IQ4_NL, kernels.IQ4_XS, kernels.MXFP4,
+		kernels.IQ2_XXS, kernels.IQ2_XS, kernels.IQ2_S, kernels.IQ3_XXS, kernels.IQ3_S, kernels.IQ1_S, kernels.IQ1_M,
+	}
+	digestArchitectures = []string{"qwen2", "qwen3", "qwen3moe", "gemma3", "deepseek2", "glm4moe", "qwen35", "qwen35moe", "gpt-oss", "phi3", "mistral3"}
+)
+
 // TestDigests compares what models compute with the committed hashes: the same bits on every machine, for ever (or
 // until RulesVersion changes). Models written by the test itself are always there; golden ones where ../shared is.
 func TestDigests(t *testing.T) {
@@ -69,14 +79,10 @@ func TestDigests(t *testing.T) {
 			compare(t, "tiny "+name, digest(t, m, golden.Expected{Prompt: prompt, LogitsPositions: []int{0, 20, 39}}))
 		})
 	}
-	for _, typ := range []kernels.Type{
-		kernels.F32, kernels.F16, kernels.BF16, kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q5_0, kernels.Q5_1,
-		kernels.Q2_K, kernels.Q3_K, kernels.Q4_K, kernels.Q5_K, kernels.Q6_K, kernels.IQ4_NL, kernels.IQ4_XS, kernels.MXFP4,
-		kernels.IQ2_XXS, kernels.IQ2_XS, kernels.IQ2_S, kernels.IQ3_XXS, kernels.IQ3_S, kernels.IQ1_S, kernels.IQ1_M,
-	} {
+	for _, typ := range digestTypes {
 		written(typ.String(), runtimetest.TinyModel{Seed: 1, Layers: 2, Type: typ})
 	}
-	for _, arch := range []string{"qwen2", "qwen3", "qwen3moe", "gemma3", "deepseek2", "glm4moe", "qwen35", "qwen35moe", "gpt-oss", "phi3", "mistral3"} {
+	for _, arch := range digestArchitectures {
 		written(arch, runtimetest.TinyModel{Arch: arch, Seed: 1, Layers: 3, Type: kernels.Q4_K})
 	}
 	for _, name := range append([]string{"smoke"}, goldenModels...) {

@@ -1,5 +1,13 @@
 package runtime
 
+// Architectures are the families that run, by general.architecture.
+func Architectures() (names []string) {
+	for _, f := range families {
+		names = append(names, f.arch)
+	}
+	return names
+}
+
 // EmbedRow is what layer 0 gets for a token.
 func (m *Model) EmbedRow(dst []float32, token int32) { m.embedRow(dst, int(token)) }
 

@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/starling-swarm/starling/runtime"
@@ -37,6 +38,9 @@ func exists(path string) bool {
 
 // goldenModels are the golden models with F32 weights that run.
 var goldenModels = []string{"llama", "llama_tied", "qwen2", "qwen3", "qwen3_yarn", "qwen3moe", "gemma3", "deepseek2_lite", "deepseek2_v3", "qwen3_5_moe", "glm4moe", "gpt_oss", "phi3_long", "phi3_short", "mistral3"}
+
+// quantisedGolden are golden models whose weights, and so activations, are quantised.
+var quantisedGolden = []string{"qwen3_q8_0", "gpt_oss_mxfp4"}
 
 func readExpected(t testing.TB, model string) golden.Expected {
 	t.Helper()
@@ -106,7 +110,7 @@ func TestGolden(t *testing.T) {
 	if raceEnabled {
 		t.Skip("numbers only: not with -race")
 	}
-	for _, name := range append([]string{"qwen3_q8_0", "gpt_oss_mxfp4"}, goldenModels...) {
+	for _, name := range slices.Concat(quantisedGolden, goldenModels) {
 		t.Run(name, func(t *testing.T) {
 			r, err := golden.Check(context.Background(), filepath.Dir(goldenFile(t, name, "model.gguf")), runtime.Options{})
 			if err != nil {

@@ -57,6 +57,9 @@ func dequantised(t testing.TB, path string) string {
 	return copied
 }
 
+// quantFiles are the models of ../shared/golden/quants, llama's in one weight type each.
+var quantFiles = []string{"F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K_M", "Q4_K_S", "Q5_K_S", "Q6_K", "IQ4_NL", "IQ4_XS", "IQ3_S"}
+
 // TestQuants compares each supported weight type with the same weights in float32 (whose arithmetic TestGolden compares
 // with transformers): what is left is the effect of 8-bit activations, which these narrow models feel.
 // ../shared/golden/README.md says what to ask for.
@@ -75,7 +78,7 @@ func TestQuants(t *testing.T) {
 		run(t, m, step)
 		return step.Logits
 	}
-	for _, name := range []string{"F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K_M", "Q4_K_S", "Q5_K_S", "Q6_K", "IQ4_NL", "IQ4_XS", "IQ3_S"} {
+	for _, name := range quantFiles {
 		t.Run(name, func(t *testing.T) {
 			path := shared(t, "golden", "quants", "llama-"+name+".gguf")
 			got, want := logits(t, path), logits(t, dequantised(t, path))

@@ -50,8 +50,9 @@ func readLlamacpp(t testing.TB, name string) (g llamacpp) {
 
 // realModel is a model that people use, with what llama.cpp computes by it.
 type realModel struct {
-	name, golden string
-	token        float64 // how far a token's NLL may be from llama.cpp's with 8-bit activations
+	name, golden  string
+	arch, weights string
+	token         float64 // how far a token's NLL may be from llama.cpp's with 8-bit activations
 }
 
 // realModels: llama.cpp's NLL of a single token with 8-bit activations is up to 0.8 off its own in float32. Where ours is
@@ -60,8 +61,8 @@ type realModel struct {
 // SmolLM2 lies beside the repository; Gemma is in the folder that STARLING_TEST_MODELS names, where
 // ../shared/bench-peers/bench-peers.sh has put it.
 var realModels = []realModel{
-	{"smollm2-135m-instruct-q4_1.gguf", "smollm2-135m-q4_1", 0.8},
-	{"gemma3-270m-q4_k_m.gguf", "gemma3-270m-q4_k_m", 1.6},
+	{"smollm2-135m-instruct-q4_1.gguf", "smollm2-135m-q4_1", "llama", "Q4_1", 0.8},
+	{"gemma3-270m-q4_k_m.gguf", "gemma3-270m-q4_k_m", "gemma3", "Q4_K_M", 1.6},
 }
 
 // open opens the model, or skips the test where it is not here.
@@ -75,7 +76,11 @@ func (r realModel) open(t testing.TB) (*runtime.Model, llamacpp) {
 		}
 	}
 	g := readLlamacpp(t, r.golden+".q8act.json")
-	return open(t, runtime.Options{Path: path}), g
+	m := open(t, runtime.Options{Path: path})
+	if arch := m.Config().Arch; arch != r.arch {
+		t.Fatalf("%s is of the architecture %s, not %s", path, arch, r.arch)
+	}
+	return m, g
 }
 
 // heavy skips a test that computes for long.
