@@ -146,7 +146,12 @@ func (r *reader) recurrent(arch string, layers int) (tail int64, which []bool) {
 		return 0, which
 	}
 	tail = 4 * int64((kernel-1)*(2*keys*dim+inner)+inner*dim)
-	if said, err := r.f.Bools(arch + ".attention.recurrent_layers"); err == nil && len(said) >= layers {
+	key := arch + ".attention.recurrent_layers"
+	if _, ok := r.f.Lookup(key); ok {
+		said, err := r.f.Bools(key)
+		if err != nil || len(said) < layers {
+			r.fail(fmt.Errorf("%s: %s is not true or false for each of %d layers: the metadata are damaged", r.f.Path, key, layers))
+		}
 		copy(which, said)
 		return tail, which
 	}

@@ -327,10 +327,12 @@ func TestCardErrors(t *testing.T) {
 			w.AddTensor("blk.7.x", gguf.F32, []uint64{1}, make([]byte, 4))
 			return w
 		}(), "no tensor blk.1.*"},
-		"heads per two":  {set(full(1), "llama.attention.head_count_kv", gguf.ArrayOf([]uint32{1, 2})), "2 elements for 1 layers"},
-		"kind":           {set(full(1), "llama.attention.head_count", gguf.ValueOf("four")), "head_count"},
-		"huge heads":     {set(full(1), "llama.attention.head_count_kv", gguf.ValueOf(uint64(1)<<63)), "KV heads"},
-		"adapter":        {set(base(), "general.type", gguf.ValueOf("adapter")), "LoRA"},
+		"heads per two": {set(full(1), "llama.attention.head_count_kv", gguf.ArrayOf([]uint32{1, 2})), "2 elements for 1 layers"},
+		"kind":          {set(full(1), "llama.attention.head_count", gguf.ValueOf("four")), "head_count"},
+		"huge heads":    {set(full(1), "llama.attention.head_count_kv", gguf.ValueOf(uint64(1)<<63)), "KV heads"},
+		"adapter":       {set(base(), "general.type", gguf.ValueOf("adapter")), "LoRA"},
+		"which recur": {set(set(full(1), "llama.ssm.inner_size", gguf.ValueOf(uint32(2))), "llama.attention.recurrent_layers", gguf.ArrayOf([]uint32{1})),
+			"llama.attention.recurrent_layers is not true or false"},
 		"per layer good": {set(full(1), "llama.attention.head_count_kv", gguf.ArrayOf([]uint32{1})), ""},
 	} {
 		path := filepath.Join(t.TempDir(), "m.gguf")
