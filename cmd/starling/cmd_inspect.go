@@ -19,7 +19,7 @@ type inspectCmd struct {
 // Help implements kong.HelpProvider.
 func (inspectCmd) Help() string {
 	return `Says what a GGUF file holds, what running it takes, and whether this build can: each thing that it cannot is named, and
-the exit status is then 1. Only headers are read, so a file whose weights have yet to come will do.
+the exit status is then 1. Only headers are read, so a file of full size whose weights have yet to come (as pull makes it) will do; one cut short won't.
 
 "Cache" is the memory that a session of so many tokens takes on a node that holds all layers, beside the weights: in half
 precision, which nodes use, and in single. A layer's cache is append-only (a row for each position), a window (only the
