@@ -33,6 +33,7 @@ type Card struct {
 	Cuts []int `json:"cuts"`
 
 	KVBytesPerToken   []int64 `json:"kv_bytes_per_token"`   // per layer, f16 keys and values
+	KVWindow          []int64 `json:"kv_window"`            // per layer: how many of the latest tokens are seen, so that no others are kept; 0: all
 	TailBytes         []int64 `json:"tail_bytes"`           // per layer, f32: what every token changes in place; 0: the cache is append-only
 	SeamBytesPerToken int64   `json:"seam_bytes_per_token"` // f32 residual stream
 
@@ -94,6 +95,7 @@ func (c *Card) readMetadata(f *gguf.File, tensors int) error {
 	heads := r.perLayer(arch+".attention.head_count", blocks, nil)
 	kvHeads := r.perLayer(arch+".attention.head_count_kv", blocks, heads)
 	tail, recurrent := r.recurrent(arch, c.Layers)
+	c.KVWindow = r.windows(arch, c.Layers, c.Context)
 	latent := r.uintOr(arch+".attention.kv_lora_rank", 0)
 	for i := range c.Layers {
 		headDim := uint64(0)
@@ -130,6 +132,35 @@ func (c *Card) readMetadata(f *gguf.File, tensors int) error {
 		c.Vocab = int(min(r.uintOr(arch+".vocab_size", 0), 1<<30))
 	}
 	return r.err
+}
+
+// windows returns each layer's window, of families that the engine runs with one: of gemma3 all layers but every sixth, of gpt-oss
+// every second one, unless the header says otherwise, of phi3 all, if it is smaller than the context.
+func (r *reader) windows(arch string, layers, context int) []int64 {
+	list := make([]int64, layers)
+	size := r.uintOr(arch+".attention.sliding_window", 0)
+	period, ok := map[string]uint64{"gemma3": 6, "gpt-oss": 2, "phi3": 0}[arch]
+	if !ok || size == 0 || size > 1<<30 || arch == "phi3" && size >= uint64(context) {
+		return list
+	}
+	key := arch + ".attention.sliding_window_pattern"
+	which, err := r.f.Bools(key)
+	switch {
+	case err == nil && len(which) != layers:
+		r.fail(fmt.Errorf("%s: %s has %d elements for %d layers: the metadata are damaged", r.f.Path, key, len(which), layers))
+		return list
+	case err != nil && period > 0:
+		period = max(r.uintOr(key, period), 1)
+	}
+	for i := range list {
+		switch n := uint64(i); {
+		case err == nil && !which[i]:
+		case err != nil && period > 0 && n%period == period-1:
+		default:
+			list[i] = int64(size)
+		}
+	}
+	return list
 }
 
 // recurrent returns which layers have a gated delta net, and what its state takes in bytes: the last inputs of a convolution

@@ -238,7 +238,7 @@ func (d *decoding) onSlice(stage int, m *wire.KVSlice) ([]action, *wire.Refusal)
 	switch {
 	case i < 0 || m.Start != have:
 		return nil, wire.Refuse(wire.CodeBadFrame, "KV of layer %d at position %d, expected %d", layer, m.Start, have)
-	case d.pushed[i].Count != m.Count || uint64(m.Total) != chunkBytes(d.seq, layer, m.Count):
+	case d.pushed[i].Count != m.Count || int(m.Total) != d.seq.KVBytes(layer, int(m.Start), int(m.Start)+int(m.Count)):
 		return nil, wire.Refuse(wire.CodeBadFrame, "KV of %d positions in %d bytes", m.Count, m.Total)
 	case d.pushed[i].Prefix != m.Prefix:
 		return nil, wire.Refuse(wire.CodePrefix, "KV at position %d belongs to other tokens", m.Start)
@@ -265,12 +265,6 @@ func (d *decoding) onSlice(stage int, m *wire.KVSlice) ([]action, *wire.Refusal)
 	rows.buf = append(rows.buf, m.Rows...)
 	d.rows[m.Layer] = rows
 	return nil, nil
-}
-
-// chunkBytes is what a layer's cache of a chunk of count positions takes on the
-// wire: their rows, and the layer's tail after them.
-func chunkBytes(seq runtime.Sequence, layer int, count uint32) uint64 {
-	return uint64(count)*uint64(seq.RowBytes(layer)) + uint64(seq.TailBytes(layer))
 }
 
 // onRows acknowledges what is complete of one stage and goes on if that was

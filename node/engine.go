@@ -100,7 +100,7 @@ func (n *Node) sessionViews() (views []control.Session) {
 
 func kvBytes(seq runtime.Sequence, layers runtime.Range, positions uint32) (sum int64) {
 	for l := layers.First; l < layers.Last; l++ {
-		sum += int64(chunkBytes(seq, l, positions))
+		sum += int64(seq.KVBytes(l, 0, int(positions)))
 	}
 	return sum
 }

@@ -327,7 +327,13 @@ func (n *Node) offer() {
 
 // planModel returns what the planner needs to know of a model.
 func planModel(c *artifacts.Card) route.Model {
+	positions := make([]int64, c.Layers)
+	for l, n := range c.KVWindow {
+		if n > 0 {
+			positions[l] = int64(runtime.LayerCache{Window: int(n)}.Positions(c.Context))
+		}
+	}
 	return route.Model{Layers: c.Layers, LayerWeightBytes: c.LayerBytes, HeadBytes: c.HeadBytes, EmbedBytes: c.EmbedBytes,
-		LayerFlops: c.LayerFlops, HeadFlops: c.HeadFlops, KVBytesPerToken: c.KVBytesPerToken, TailBytes: c.TailBytes, SeamBytes: c.SeamBytesPerToken,
+		LayerFlops: c.LayerFlops, HeadFlops: c.HeadFlops, KVBytesPerToken: c.KVBytesPerToken, KVPositions: positions, TailBytes: c.TailBytes, SeamBytes: c.SeamBytesPerToken,
 		Cuts: c.Cuts, Context: c.Context}
 }

@@ -241,7 +241,7 @@ func (s *staging) ran(step *runtime.Step, took time.Duration, err error) []actio
 		Start: c.Start, Count: c.Count, Prefix: c.Prefix, Rows: rows}}}
 	if s.plan.PushKV {
 		for l := s.layers.First; l < s.layers.Last; l++ {
-			s.stats.KVBytes += chunkBytes(s.seq, l, c.Count)
+			s.stats.KVBytes += uint64(s.seq.KVBytes(l, int(c.Start), int(c.Start+c.Count)))
 		}
 		acts = append(acts, pushKV{s.plan.Decoder, s.head, s.layers, int(c.Start), int(c.Count), c.Prefix})
 	}

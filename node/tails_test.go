@@ -11,17 +11,32 @@ import (
 	"github.com/starling-swarm/starling/runtime/runtimetest"
 )
 
-// TestTailsTravel runs a model most of whose layers are gated delta nets: across peers, pipelined, and with a stage that is lost
-// on the way, and asks for the bits of one process. The model is the golden one where it is there.
+// TestTailsTravel runs a model most of whose layers are gated delta nets, the golden one where it is there, as travel says.
 func TestTailsTravel(t *testing.T) {
-	tn := newTestNet(t)
-	tn.model = filepath.Join("..", "..", "shared", "golden", "qwen3_5_moe", "model.gguf")
-	if _, err := os.Stat(tn.model); err != nil {
-		tn.model = filepath.Join(t.TempDir(), "recurrent.gguf")
-		if err := (runtimetest.TinyModel{Arch: "qwen35moe", Layers: 8}).Write(tn.model); err != nil {
+	model := filepath.Join("..", "..", "shared", "golden", "qwen3_5_moe", "model.gguf")
+	if _, err := os.Stat(model); err != nil {
+		model = filepath.Join(t.TempDir(), "recurrent.gguf")
+		if err := (runtimetest.TinyModel{Arch: "qwen35moe", Layers: 8}).Write(model); err != nil {
 			t.Fatal(err)
 		}
 	}
+	travel(t, model)
+}
+
+// TestWindowsTravel does so with a model most of whose layers keep the latest 5 positions only.
+func TestWindowsTravel(t *testing.T) {
+	model := filepath.Join(t.TempDir(), "windows.gguf")
+	if err := (runtimetest.TinyModel{Arch: "gemma3", Layers: 8}).Write(model); err != nil {
+		t.Fatal(err)
+	}
+	travel(t, model)
+}
+
+// travel runs a model of 8 layers across peers, pipelined, and with a stage that is lost on the way, and asks for the bits of one
+// process.
+func travel(t *testing.T, model string) {
+	tn := newTestNet(t)
+	tn.model = model
 	tracker := tn.start(nil)
 	id := tn.publish(tracker)
 	whole, first, second, spare, last := tn.start(nil), tn.start(nil), tn.start(nil), tn.start(nil), tn.start(nil)

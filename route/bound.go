@@ -11,12 +11,12 @@ import (
 type rest struct {
 	fastest float64 // every layer by its fastest holder
 
-	// The same as a transport problem, tighter where nobody can take everything: cache bytes per token are the
-	// goods, and each peer takes some at a price. Not set where a layer has no cache.
+	// The same as a transport problem, tighter where nobody can take everything: bytes of cache rows are the
+	// goods, and each peer takes some at a price. Not set where a layer has none.
 	goods  float64
 	order  []int8    // pool peers by price
 	price  []float64 // per pool peer: least seconds per cache byte over the layers it holds
-	room   []float64 // per pool peer: cache bytes per token of the layers it holds and has memory for
+	room   []float64 // per pool peer: bytes of the layers it holds and has memory for
 	effort float64   // least FLOPs per cache byte over all these layers
 }
 
@@ -33,7 +33,7 @@ func (f *frontier) rests() []rest {
 	at := len(f.ends) - 1
 	for x := layers; x >= 0; x-- {
 		if x < layers {
-			kv := float64(in.model.KVBytesPerToken[x])
+			kv := in.rows[x+1] - in.rows[x]
 			dense = dense && kv > 0
 			now.goods += kv
 			now.effort = min(now.effort, in.model.LayerFlops[x]/kv)
@@ -63,7 +63,7 @@ func (f *frontier) rests() []rest {
 func (f *frontier) layerTime(i, x int) float64 {
 	t := f.set.chunk * f.in.model.LayerFlops[x] / f.speed[i]
 	if f.set.pipelined {
-		t += f.in.steps * f.in.readTime(f.pool[i], float64(f.in.model.LayerWeightBytes[x]), float64(f.in.model.KVBytesPerToken[x]))
+		t += f.in.steps * f.in.readTime(f.pool[i], float64(f.in.model.LayerWeightBytes[x]), f.in.read[x+1]-f.in.read[x])
 	}
 	return t
 }
@@ -72,7 +72,7 @@ func (f *frontier) layerTime(i, x int) float64 {
 func (f *frontier) transport(now rest) rest {
 	now.price, now.room = slices.Clone(now.price), slices.Clone(now.room)
 	for i, p := range f.pool {
-		now.room[i] = min(now.room[i], float64(f.in.peers[p].KVFreeBytes)/f.in.tokens)
+		now.room[i] = min(now.room[i], float64(f.in.peers[p].KVFreeBytes))
 		now.order = append(now.order, int8(i))
 	}
 	slices.SortStableFunc(now.order, func(a, b int8) int { return cmp.Compare(now.price[a], now.price[b]) })

@@ -97,15 +97,15 @@ func (in *instance) hopTime(s *setting, p, n int) float64 {
 // walkTime returns seconds a decoded token spends at stage p and on its way to n. The stage isn't free for the
 // next token before its cache row is out.
 func (in *instance) walkTime(s *setting, p, a, b, n int) float64 {
-	pass := in.readTime(p, in.weight[b]-in.weight[a], in.kv[b]-in.kv[a]) + PassOverhead
+	pass := in.readTime(p, in.weight[b]-in.weight[a], in.read[b]-in.read[a]) + PassOverhead
 	hop := in.net.rtt[p][n]/2 + float64(in.model.SeamBytes)/in.net.rate[p][n]
 	return max(pass+hop, in.rowBytes(s, a, b)/in.net.rate[p][s.dec])
 }
 
 // readTime returns seconds for peer p to read weights and the cache of the average decoded token.
-func (in *instance) readTime(p int, weights, kvPerToken float64) float64 {
+func (in *instance) readTime(p int, weights, cache float64) float64 {
 	peer := &in.peers[p]
-	return (1 + peer.Load) * (weights + kvPerToken*in.context) / peer.DecodeBytesPerSec
+	return (1 + peer.Load) * (weights + cache) / peer.DecodeBytesPerSec
 }
 
 // headTime returns seconds for one token's logits on peer d.
@@ -120,7 +120,7 @@ func (in *instance) decoderStep(s *setting, x int) float64 {
 		x = 0
 	}
 	last := in.model.Layers
-	return in.readTime(s.dec, in.weight[last]-in.weight[x]+float64(in.model.HeadBytes), in.kv[last]-in.kv[x]) + PassOverhead
+	return in.readTime(s.dec, in.weight[last]-in.weight[x]+float64(in.model.HeadBytes), in.read[last]-in.read[x]) + PassOverhead
 }
 
 // inflow returns seconds per chunk of the decoder's downlink for the last seam and everyone's cache rows.

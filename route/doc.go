@@ -30,16 +30,17 @@
 //	KV tail            = max(max over stages c·K/rate(p,d), c·ΣK/down(d))    (the last chunk's cache rows)
 //	head               = q(d)·max(headFLOPs/prefill, headBytes/decode)
 //	first token        = prefill + KV tail + head
-//	token, local       = q(d)·(W + headBytes + K·(T + N/2))/decode + PassOverhead
-//	token, pipelined   = rtt(d,first)/2 + Σ over stages walk + q(d)·(W(d) + headBytes + K(d)·(T + N/2))/decode + PassOverhead
-//	         walk      = max(q·(W + K·(T + N/2))/decode + PassOverhead + rtt(p,n)/2 + seam/rate(p,n), K/rate(p,d))
+//	token, local       = q(d)·(W + headBytes + R)/decode + PassOverhead
+//	token, pipelined   = rtt(d,first)/2 + Σ over stages walk + q(d)·(W(d) + headBytes + R(d))/decode + PassOverhead
+//	         walk      = max(q·(W + R)/decode + PassOverhead + rtt(p,n)/2 + seam/rate(p,n), K/rate(p,d))
 //	total              = first token + (N − 1)·token
 //
+// R(r) is the cache that a decoded token reads, each layer's K times T + N/2 or its KVPositions.
 // K counts in sending, tail and walk only where cache rows go to the decoder: always in the across shape; in the
 // pipelined one when the decoder has memory for them (without them, losing a stage means replaying the prompt).
 // A decoder with no layers of its own has C(d) = 0. The asking user's link to the decoder is not part of the cost.
 //
-// Memory: a stage needs K(its layers)·(T+N) bytes of free cache; the decoder needs that for all layers wherever cache
+// Memory: a stage needs each layer's K times T + N, or its KVPositions, of free cache; the decoder needs that for all layers wherever cache
 // rows go to it, and for its own otherwise.
 //
 // # Choice

@@ -17,6 +17,7 @@ type instance struct {
 
 	// Prefix sums: the entry at position x is the sum over layers before x.
 	flops, weight, kv, tail []float64
+	rows, read              []float64 // cache rows in bytes: of the whole session, of those that the average decoded token reads
 
 	tokens  float64 // prompt + new: what cache memory must hold
 	context float64 // cached positions an average decoded token reads
@@ -36,6 +37,8 @@ func newInstance(m Model, peers []Peer, links []Link, r Request) *instance {
 		weight:  make([]float64, m.Layers+1),
 		kv:      make([]float64, m.Layers+1),
 		tail:    make([]float64, m.Layers+1),
+		rows:    make([]float64, m.Layers+1),
+		read:    make([]float64, m.Layers+1),
 		tokens:  float64(r.PromptTokens) + float64(r.NewTokens),
 		context: float64(r.PromptTokens) + float64(r.NewTokens)/2,
 		steps:   float64(max(r.NewTokens-1, 0)),
@@ -43,7 +46,10 @@ func newInstance(m Model, peers []Peer, links []Link, r Request) *instance {
 	for i := range m.Layers {
 		in.flops[i+1] = in.flops[i] + m.LayerFlops[i]
 		in.weight[i+1] = in.weight[i] + float64(m.LayerWeightBytes[i])
-		in.kv[i+1] = in.kv[i] + float64(m.KVBytesPerToken[i])
+		each := float64(m.KVBytesPerToken[i])
+		in.kv[i+1] = in.kv[i] + each
+		in.rows[i+1] = in.rows[i] + each*m.kept(i, in.tokens)
+		in.read[i+1] = in.read[i] + each*m.kept(i, in.context)
 		in.tail[i+1] = in.tail[i]
 		if len(m.TailBytes) > 0 {
 			in.tail[i+1] += float64(m.TailBytes[i])
@@ -102,7 +108,7 @@ const heldTails = 2
 
 // fits reports whether p can reserve the cache of layers [a, b) for the whole session.
 func (in *instance) fits(p *Peer, a, b int) bool {
-	return (in.kv[b]-in.kv[a])*in.tokens+heldTails*(in.tail[b]-in.tail[a]) <= float64(p.KVFreeBytes)
+	return in.rows[b]-in.rows[a]+heldTails*(in.tail[b]-in.tail[a]) <= float64(p.KVFreeBytes)
 }
 
 // index returns the index of a peer by name, or −1.

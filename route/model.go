@@ -21,6 +21,9 @@ type Model struct {
 	HeadFlops float64 `json:"head_flops"`
 	// KVBytesPerToken is what one token adds to each layer's cache, in bytes. Length Layers.
 	KVBytesPerToken []int64 `json:"kv_bytes_per_token"`
+	// KVPositions is for how many tokens, at most, each layer's cache has memory; 0: for all. Length Layers, or 0 where that is so
+	// everywhere.
+	KVPositions []int64 `json:"kv_positions,omitempty"`
 	// TailBytes is what each layer's cache has beside that, whatever the tokens: every token changes it, so it goes to the
 	// decoder anew with every chunk. Length Layers, or 0 where every layer's cache is append-only.
 	TailBytes []int64 `json:"tail_bytes,omitempty"`
@@ -64,6 +67,14 @@ func (m *Model) check() error {
 	if n := len(m.TailBytes); n != 0 && n != m.Layers {
 		return bad("%d tails for %d layers", n, m.Layers)
 	}
+	if n := len(m.KVPositions); n != 0 && n != m.Layers {
+		return bad("%d numbers of cached tokens for %d layers", n, m.Layers)
+	}
+	for _, n := range m.KVPositions {
+		if n < 0 {
+			return bad("a cache of %d tokens", n)
+		}
+	}
 	for _, b := range slices.Concat(m.TailBytes, m.LayerWeightBytes, []int64{m.HeadBytes, m.EmbedBytes}) {
 		if b < 0 || b > maxBytes {
 			return bad("a size of %d bytes; 0 to %d are possible", b, int64(maxBytes))
@@ -89,6 +100,14 @@ func (m *Model) check() error {
 		return bad("a context of %d tokens", m.Context)
 	}
 	return nil
+}
+
+// kept returns how many of so many tokens have memory in layer x's cache.
+func (m *Model) kept(x int, tokens float64) float64 {
+	if len(m.KVPositions) > 0 && m.KVPositions[x] > 0 {
+		return min(tokens, float64(m.KVPositions[x]))
+	}
+	return tokens
 }
 
 // bounds returns every position where a range may begin or end: 0, the legal cuts, Layers.

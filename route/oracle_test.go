@@ -65,6 +65,18 @@ func (o *oracle) sums(a, b int) (f, w, k float64) {
 	return f, w, k
 }
 
+// cache returns the cache rows of layers [a, b) of a session of so many tokens, in bytes.
+func (o *oracle) cache(a, b int, tokens float64) (bytes float64) {
+	for x := a; x < b; x++ {
+		n := tokens
+		if o.m.KVPositions != nil && o.m.KVPositions[x] != 0 {
+			n = math.Min(n, float64(o.m.KVPositions[x]))
+		}
+		bytes += n * float64(o.m.KVBytesPerToken[x])
+	}
+	return bytes
+}
+
 func (o *oracle) allowed(c candidate) bool {
 	tokens := float64(o.r.PromptTokens + o.r.NewTokens)
 	first := 0
@@ -74,8 +86,7 @@ func (o *oracle) allowed(c candidate) bool {
 			last = c.ends[i]
 		}
 		decoder := i == len(c.peers)-1
-		_, _, own := o.sums(first, last)
-		_, _, all := o.sums(0, o.m.Layers)
+		own, all := o.cache(first, last, tokens), o.cache(0, o.m.Layers, tokens)
 		if _, out := o.r.Exclude[p.ID]; out {
 			return false
 		}
@@ -85,11 +96,11 @@ func (o *oracle) allowed(c candidate) bool {
 		if first < last && (p.Holds.First > first || p.Holds.Last < last) {
 			return false
 		}
-		if first == 0 && last > 0 && !p.Embed || own*tokens > float64(p.KVFreeBytes) {
+		if first == 0 && last > 0 && !p.Embed || own > float64(p.KVFreeBytes) {
 			return false
 		}
 		if decoder {
-			if p.NoDecode || !p.Head || c.kv && all*tokens > float64(p.KVFreeBytes) {
+			if p.NoDecode || !p.Head || c.kv && all > float64(p.KVFreeBytes) {
 				return false
 			}
 			if c.shape != Pipelined && (p.Holds != Range{0, o.m.Layers} || !p.Embed) {
@@ -138,11 +149,12 @@ func (o *oracle) total(c candidate) float64 {
 		fill += compute + o.rtt(p, n)/2 + ch*seam/o.rate(p, n)
 		slow = math.Max(slow, math.Max(compute, send))
 		tail = math.Max(tail, ch*rows/o.rate(p, d))
-		token += math.Max(q*(w+k*(T+N/2))/p.DecodeBytesPerSec+PassOverhead+o.rtt(p, n)/2+seam/o.rate(p, n), rows/o.rate(p, d))
+		token += math.Max(q*(w+o.cache(first, c.ends[i], T+N/2))/p.DecodeBytesPerSec+PassOverhead+o.rtt(p, n)/2+seam/o.rate(p, n), rows/o.rate(p, d))
 		first = c.ends[i]
 	}
 	q := 1 + d.Load
-	f, w, k := o.sums(first, o.m.Layers)
+	f, w, _ := o.sums(first, o.m.Layers)
+	read := o.cache(first, o.m.Layers, T+N/2)
 	if first < o.m.Layers {
 		compute := q*math.Max(ch*f/d.PrefillFlops, w/d.DecodeBytesPerSec) + PassOverhead
 		fill += compute
@@ -157,10 +169,11 @@ func (o *oracle) total(c candidate) float64 {
 		tail = math.Max(tail, ch*remote/d.Down)
 	}
 	if c.shape != Pipelined {
-		_, w, k = o.sums(0, o.m.Layers)
+		_, w, _ = o.sums(0, o.m.Layers)
+		read = o.cache(0, o.m.Layers, T+N/2)
 		token = 0
 	}
-	token += q*(w+float64(o.m.HeadBytes)+k*(T+N/2))/d.DecodeBytesPerSec + PassOverhead
+	token += q*(w+float64(o.m.HeadBytes)+read)/d.DecodeBytesPerSec + PassOverhead
 	head := q * math.Max(o.m.HeadFlops/d.PrefillFlops, float64(o.m.HeadBytes)/d.DecodeBytesPerSec)
 	return fill + (T/ch-1)*slow + tail + head + steps*token
 }
@@ -283,6 +296,11 @@ func random(rng *rand.Rand, peers, layers int) (Model, []Peer, []Link, Request) 
 		m.KVBytesPerToken = append(m.KVBytesPerToken, int64(kv*pick(0.7, 1.4)))
 		if i > 0 && chance(0.85) {
 			m.Cuts = append(m.Cuts, i)
+		}
+	}
+	if chance(0.3) { // some layers have windows
+		for range layers {
+			m.KVPositions = append(m.KVPositions, int64(rng.IntN(3)*rng.IntN(300)))
 		}
 	}
 	r := Request{PromptTokens: 1 + rng.IntN(700), NewTokens: rng.IntN(200), PreferSelf: chance(0.5)}

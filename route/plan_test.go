@@ -231,6 +231,24 @@ func TestLeaveKV(t *testing.T) {
 	}
 }
 
+// TestWindowsCount has a peer whose cache memory is enough because one layer keeps 30 of 100 tokens only.
+func TestWindowsCount(t *testing.T) {
+	m := Model{Layers: 2, LayerWeightBytes: []int64{1e6, 1e6}, LayerFlops: []float64{1e6, 1e6}, KVBytesPerToken: []int64{100, 100}, KVPositions: []int64{30, 0}, SeamBytes: 100, Cuts: []int{1}}
+	p := Peer{ID: "a", Holds: Range{0, 2}, Embed: true, Head: true, PrefillFlops: 1e10, DecodeBytesPerSec: 1e9}
+	for free, want := range map[int64]bool{100*100 + 30*100: true, 100*100 + 30*100 - 1: false} {
+		p.KVFreeBytes = free
+		if _, err := Make(m, []Peer{p}, nil, Request{PromptTokens: 60, NewTokens: 40}); (err == nil) != want {
+			t.Errorf("%d bytes free: %v", free, err)
+		}
+	}
+	for _, bad := range [][]int64{{30}, {30, -1}} {
+		m.KVPositions = bad
+		if _, err := Make(m, []Peer{p}, nil, Request{PromptTokens: 60, NewTokens: 40}); !errors.Is(err, ErrModel) {
+			t.Errorf("%v: %v", bad, err)
+		}
+	}
+}
+
 // TestTailsCount has a peer whose cache memory is enough for the tokens of all layers, but not for their tails too.
 func TestTailsCount(t *testing.T) {
 	m := Model{Layers: 2, LayerWeightBytes: []int64{1e6, 1e6}, LayerFlops: []float64{1e6, 1e6}, KVBytesPerToken: []int64{0, 100}, TailBytes: []int64{5000, 0}, SeamBytes: 100, Cuts: []int{1}}

@@ -45,6 +45,7 @@ func readAttention(r *reader) Config {
 	c.HeadDim = r.countOr(r.key("attention.key_length"), maxHeadDim, min(max(c.Width/c.Heads, 1), maxHeadDim))
 	c.RopeDim = r.countOr(r.key("rope.dimension_count"), maxHeadDim, c.HeadDim)
 	c.AttnScale = c.attentionScale()
+	c.Cache = slices.Repeat([]LayerCache{{Heads: c.KVHeads, Key: c.HeadDim, Value: c.HeadDim}}, c.Layers)
 	if value := r.countOr(r.key("attention.value_length"), maxHeadDim, c.HeadDim); value != c.HeadDim {
 		r.fail(r.key("attention.value_length"), "is %d where key_length is %d: not supported", value, c.HeadDim)
 	}
@@ -92,6 +93,7 @@ func (c *Config) readDrafts(r *reader) {
 	}
 	c.Drafts = int(n)
 	c.Layers -= c.Drafts
+	c.Cache = c.Cache[:min(c.Layers, len(c.Cache))]
 }
 
 // ropeScaling reads the divisor of positions, and whose it is.
@@ -178,7 +180,6 @@ func (c *Config) finish(set *gguf.Set, r *reader, whole []tensorSpec, layer func
 // finishDense is finish for families whose layers are alike and have grouped attention. extra are tensors of each layer
 // beyond what all of them have.
 func (c *Config) finishDense(set *gguf.Set, r *reader, whole, extra []tensorSpec) error {
-	c.Cache = c.cacheOfHeads()
 	c.AttnFlops = float64(4 * c.Heads * c.HeadDim)
 	return c.finish(set, r, whole, func(l int) []tensorSpec {
 		return slices.Concat(c.gqaSpecs(), c.layerSpecs(set, l, ffnNorm), extra)

@@ -26,37 +26,34 @@ func readGemma3(set *gguf.Set) (Config, error) {
 	if c.Layers == layers27B {
 		c.AttnScale = 1 / float32(math.Sqrt(float64(c.Width/c.Heads)))
 	}
-	c.Windows = windows(r, c.Layers, 6)
+	c.readWindows(r, 6)
 	c.LocalRopeBase = r.positive(r.key("rope.freq_base_swa"), 1e12, 10000)
 	return c, c.finishDense(set, r, nil, append(c.gqaNormSpecs(),
 		tensorSpec{name: "post_attention_norm.weight", cols: c.Width}, tensorSpec{name: "post_ffw_norm.weight", cols: c.Width}))
 }
 
-// windows reads the window of each layer; 0 where a layer sees everything. Where the header doesn't say which those are, they
-// are the last of every so many layers.
-func windows(r *reader, layers, period int) []int {
+// readWindows reads which layers have a window. Where the header doesn't say, they are all but the last of every so many layers.
+func (c *Config) readWindows(r *reader, period int) {
 	const pattern = "attention.sliding_window_pattern"
-	w := make([]int, layers)
 	size := r.count(r.key("attention.sliding_window"), maxContext)
 	if each, err := r.meta.Bools(r.key(pattern)); err == nil {
-		if len(each) != layers {
-			r.fail(r.key(pattern), "has %d entries for %d layers", len(each), layers)
-			return w
+		if len(each) != c.Layers {
+			r.fail(r.key(pattern), "has %d entries for %d layers", len(each), c.Layers)
+			return
 		}
 		for l, local := range each {
 			if local {
-				w[l] = size
+				c.Cache[l].Window = size
 			}
 		}
-		return w
+		return
 	}
 	period = r.countOr(r.key(pattern), maxLayers, period)
-	for l := range w {
+	for l := range c.Cache {
 		if l%period != period-1 {
-			w[l] = size
+			c.Cache[l].Window = size
 		}
 	}
-	return w
 }
 
 // loadGemma3 maps a layer. Its arithmetic, by forwardLayer and gqa.mix, on a residual stream that begins as round(embedding·√Width):
@@ -78,6 +75,6 @@ func loadGemma3(ld *loader, c *Config, l int) (*layer, error) {
 	if err := ld.vectors(l, vectorTensor{"post_attention_norm.weight", &w.attnPost}, vectorTensor{"post_ffw_norm.weight", &w.ffnPost}); err != nil {
 		return nil, err
 	}
-	a := &gqa{rotate: kernels.RopeHalf, window: c.window(l), local: c.window(l) > 0}
+	a := &gqa{rotate: kernels.RopeHalf, local: c.Cache[l].Window > 0}
 	return loadDense(ld, l, a, w, a.norms()...)
 }

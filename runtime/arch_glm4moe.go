@@ -24,7 +24,6 @@ func readGLM4MoE(set *gguf.Set) (Config, error) {
 		r.fail(gating, "is %d: this family has sigmoid, %d", gatingSoftmax, gatingSigmoid)
 	}
 	c.readSharedExperts(r)
-	c.Cache = c.cacheOfHeads()
 	c.AttnFlops = float64(4 * c.Heads * c.HeadDim)
 	return c, c.finish(set, r, nil, func(l int) []tensorSpec {
 		specs := slices.Concat(c.gqaSpecs(), c.layerSpecs(set, l, postAttentionNorm))

@@ -16,7 +16,7 @@ func readGptOss(set *gguf.Set) (Config, error) {
 	r := &reader{meta: set.Meta(), arch: archGptOss}
 	c := readAttention(r)
 	c.Yarn.Exact = true
-	c.Windows = windows(r, c.Layers, 2)
+	c.readWindows(r, 2)
 	c.readExperts(r)
 	c.Router.Normed = true
 	if c.Router.Sigmoid {
@@ -24,7 +24,6 @@ func readGptOss(set *gguf.Set) (Config, error) {
 	}
 	r.refuse("rope.freq_base_swa", "expert_shared_count", "expert_shared_feed_forward_length", "expert_weights_scale",
 		"expert_group_count", "leading_dense_block_count", yarnLogMultiplier)
-	c.Cache = c.cacheOfHeads()
 	c.AttnFlops = float64(4 * c.Heads * c.HeadDim)
 	return c, c.finish(set, r, nil, func(l int) []tensorSpec {
 		return slices.Concat(c.gqaSpecs(), c.gqaBiasSpecs(), c.layerSpecs(set, l, postAttentionNorm), []tensorSpec{
@@ -48,7 +47,7 @@ func readGptOss(set *gguf.Set) (Config, error) {
 //	p  = softmax(Wrouter x + brouter); the UsedExperts largest are chosen, and divided by their sum
 //	h += Σ over the chosen experts e of p[e]·(Wdown[e] ClampedSwiGLU(Wgate[e] x + bgate[e], Wup[e] x + bup[e]) + bdown[e])
 func loadGptOss(ld *loader, c *Config, l int) (*layer, error) {
-	a := &gqa{rotate: kernels.RopeHalf, window: c.window(l)}
+	a := &gqa{rotate: kernels.RopeHalf}
 	err := a.load(ld, l, append(a.biases(), vectorTensor{"attn_output.bias", &a.oBias}, vectorTensor{"attn_sinks.weight", &a.sinks})...)
 	if err != nil {
 		return nil, err

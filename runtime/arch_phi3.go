@@ -17,9 +17,8 @@ func readPhi3(set *gguf.Set) (Config, error) {
 		if n, err := r.meta.Uint(key); err != nil || n > maxContext {
 			r.fail(key, "is not a number from 0 to %d", maxContext)
 		} else if n > 0 && int(n) < c.Context {
-			c.Windows = make([]int, c.Layers)
-			for l := range c.Windows {
-				c.Windows[l] = int(n)
+			for l := range c.Cache {
+				c.Cache[l].Window = int(n)
 			}
 		}
 	}
@@ -36,7 +35,6 @@ func readPhi3(set *gguf.Set) (Config, error) {
 			r.fail(key, "is longrope, without tensors %s and %s", ropeFactorsLong, ropeFactorsShort)
 		}
 	}
-	c.Cache = c.cacheOfHeads()
 	c.AttnFlops = float64(4 * c.Heads * c.HeadDim)
 	return c, c.finish(set, r, whole, func(int) []tensorSpec {
 		q := c.Heads * c.HeadDim
@@ -61,7 +59,7 @@ func readPhi3(set *gguf.Set) (Config, error) {
 //	x  = RMSNorm(h)·ffn_norm
 //	h += Wdown (SiLU(Wgate x)·Wup x)
 func loadPhi3(ld *loader, c *Config, l int) (*layer, error) {
-	a := &gqa{rotate: kernels.RopeHalf, window: c.window(l)}
+	a := &gqa{rotate: kernels.RopeHalf}
 	w := &layer{mixer: a, ffn: ffn{gated: kernels.MulSiLU}}
 	f := &w.ffn
 	if err := ld.vectors(l, vectorTensor{"attn_norm.weight", &w.attnNorm}, vectorTensor{ffnNorm, &w.ffnNorm}); err != nil {

@@ -46,7 +46,6 @@ func finishQwen35(set *gguf.Set, r *reader, c Config) (Config, error) {
 	r.refuse("attention.sliding_window", "expert_shared_count", "expert_weights_scale", "expert_group_count", "leading_dense_block_count")
 	recurrent := recurrentLayers(r, c.Layers)
 	c.AttnFlops = float64(4 * c.Heads * c.HeadDim)
-	c.Cache = c.cacheOfHeads()
 	for l, is := range recurrent {
 		if is {
 			c.Cache[l] = LayerCache{State: c.Delta.state()}

@@ -103,14 +103,6 @@ func (m *Model) attend(l int, rows []row, dst, q []float32, window int, scale fl
 	}
 }
 
-// windowStart returns the first position that a row at pos sees.
-func windowStart(pos, window int) int {
-	if window == 0 {
-		return 0
-	}
-	return max(pos+1-window, 0)
-}
-
 // cut makes the units, at least want of them if there are rows enough, later rows first, as they take longer; and returns
 // the operations of all.
 func (a *attention) cut(want int) (flops int) {

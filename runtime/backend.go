@@ -71,7 +71,7 @@ type Executor interface {
 	// Tokenizer is the model's own; never nil.
 	Tokenizer() *tokenizer.Tokenizer
 	// NewSequence reserves KV memory for `capacity` positions (≥ 1) of every layer of layers, rounded up to whole pages
-	// of 256 positions, and returns an empty sequence. An empty range reserves nothing and is for the head alone. Memory
+	// of 256 positions, or for LayerCache.Positions where those are fewer, and returns an empty sequence. An empty range reserves nothing and is for the head alone. Memory
 	// is touched as rows arrive. Errors: *LayerError when layers are not within Layers, *CapacityError when the
 	// reservation does not fit (try again after another sequence was closed), *ContextError when capacity exceeds the
 	// model's context.
@@ -103,8 +103,8 @@ type Sequence interface {
 	// Capacity is the number of positions reserved for each layer.
 	Capacity() int
 	// Truncate drops the rows at positions ≥ n in all layers; layers that hold fewer stay as they are. A layer with a tail can
-	// go back only to where it was before its last Run or import, and to 0: the position to which everything went is returned,
-	// the largest ≤ n that all layers can.
+	// go back only to where it was before its last Run or import, and to 0, one with a window also as far as rows are left: the
+	// position to which everything went is returned, the largest ≤ n that all layers can.
 	Truncate(n int) int
 	// RowBytes is the size of one position's canonical row: the K vector of every KV head, ascending, then the V vector
 	// of every KV head (none of a latent cache, where V is part of K), each of the layer's LayerCache, in the KV type,
@@ -114,15 +114,18 @@ type Sequence interface {
 	// there is none. A gated delta net's are the last inputs of its convolution, oldest position first, and then the matrix of
 	// each value head, ascending, a row for each element of the key.
 	TailBytes(layer int) int
-	// ExportKV appends the canonical rows of positions [first, last) of a layer to dst, and then its tail at position last.
-	// Needs last ≤ Len(layer) (else *PositionError), and of a layer with a tail that last is where its last Run or import began
-	// or ended (else *TailError).
+	// KVBytes is how many bytes ExportKV gives.
+	KVBytes(layer, first, last int) int
+	// ExportKV appends the canonical rows of positions [first, last) of a layer to dst, of one with a window those that a row at
+	// last sees, and then the layer's tail at position last.
+	// Needs last ≤ Len(layer) (else *PositionError), and of a layer with a tail or a window that last is where its last Run or import
+	// began or ended (else *TailError; of a window other positions may be had, too).
 	ExportKV(dst []byte, layer, first, last int) ([]byte, error)
 	// ImportKV appends what ExportKV gave of the n positions from `first` on to a layer, as if it had been computed here.
 	// Errors: *PositionError when first ≠ Len(layer), *FullError beyond the capacity, *NonFiniteError for a NaN or infinity, a
 	// plain error for a broken length. An error changes nothing. data is not kept.
 	ImportKV(layer, first, n int, data []byte) error
-	// Digest is the BLAKE3-256 hash of the canonical rows [0, Len(layer)) and of the tail there.
+	// Digest is the BLAKE3-256 hash of what ExportKV gives of positions [0, Len(layer)).
 	Digest(layer int) [32]byte
 	// Close frees the reservation. Idempotent. A closed sequence holds no rows.
 	Close()

@@ -40,10 +40,7 @@ type Config struct {
 	Yarn      Yarn
 	LongRope  LongRope
 	Temper    Temper
-	// Windows has, by layer, how many of the latest positions a row attends to, its own included; 0 means all. It is nil
-	// where that is so in every layer. Layers with a window rotate by LocalRopeBase, not divided by anything; where that is 0,
-	// as the others.
-	Windows       []int
+	// LocalRopeBase is the base by which layers with a window rotate, not divided by anything; 0: they rotate as the others.
 	LocalRopeBase float64
 
 	EmbedScale float32 // multiplies rows of the embedding table; 1 in most families
@@ -109,19 +106,13 @@ type Router struct {
 	Scale              float32 // … and multiplied by this
 }
 
-// window returns Windows of a layer.
-func (c *Config) window(l int) int {
-	if c.Windows == nil {
-		return 0
-	}
-	return c.Windows[l]
-}
-
 // LayerCache is what one layer keeps: of each position a key and a value of every KV head, and State.
 type LayerCache struct {
 	Heads      int  // of keys and values; as many query heads share one as Config.Heads is a multiple
 	Key, Value int  // elements of a key, of a value
 	Latent     bool // a value is the first Value elements of the key, and not kept beside it
+	// Window is how many of the latest positions a row sees, its own included, so that rows of no others are kept; 0: all.
+	Window int
 	// State is the layer's tail: elements of float32 that every position changes, kept once whatever the number of positions.
 	State int
 }

@@ -34,10 +34,11 @@ type Description struct {
 	Tokenizer TokenizerFacts `json:"tokenizer"`
 
 	// Cache says by layer what is kept: "append-only", "window of N" or "latent" rows of each position, or a "state" of all.
-	// CacheBytes has a row's bytes, by layer, in half precision (twice as many in single), TailBytes what a session takes
-	// beside rows, whatever its length. All are nil where the model cannot run.
+	// CacheBytes has a row's bytes, by layer, in half precision (twice as many in single), CacheRows how many rows are kept at most,
+	// 0 meaning all, and TailBytes what a session takes beside rows, whatever its length. All are nil where the model cannot run.
 	Cache      []string `json:"cache,omitempty"`
 	CacheBytes []int64  `json:"cache_bytes,omitempty"`
+	CacheRows  []int64  `json:"cache_rows,omitempty"`
 	TailBytes  []int64  `json:"tail_bytes,omitempty"`
 
 	// Unsupported says what keeps this build from running the model, one line each; none means that it can.
@@ -122,8 +123,25 @@ func (d *Description) cache(c *Config) {
 	for l := range c.Layers {
 		d.Cache = append(d.Cache, c.cacheKind(l))
 		d.CacheBytes = append(d.CacheBytes, int64(c.KVRowBytes(l, KVF16)))
+		rows := 0
+		if c.Cache[l].Window > 0 {
+			rows = c.Cache[l].Positions(maxContext)
+		}
+		d.CacheRows = append(d.CacheRows, int64(rows))
 		d.TailBytes = append(d.TailBytes, int64(len(tail{}.values))*int64(c.Cache[l].TailBytes()))
 	}
+}
+
+// SessionBytes returns what a session of so many tokens takes in the caches of all layers.
+func (d *Description) SessionBytes(tokens int64, kv KVType) (sum int64) {
+	for l, each := range d.CacheBytes {
+		rows := tokens
+		if most := d.CacheRows[l]; most > 0 {
+			rows = min(rows, most)
+		}
+		sum += rows*each/int64(KVF16.Size())*int64(kv.Size()) + d.TailBytes[l]
+	}
+	return sum
 }
 
 // lookup returns a key's value, the zero value where it is missing or of another kind.
@@ -172,8 +190,8 @@ func (c *Config) cacheKind(l int) string {
 		return "state"
 	case c.Cache[l].Latent:
 		return "latent"
-	case c.window(l) > 0:
-		return fmt.Sprintf("window of %d", c.window(l))
+	case c.Cache[l].Window > 0:
+		return fmt.Sprintf("window of %d", c.Cache[l].Window)
 	}
 	return "append-only"
 }

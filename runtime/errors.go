@@ -45,14 +45,14 @@ func (e *PositionError) Error() string {
 	return fmt.Sprintf("runtime: layer %d holds %d rows, which does not fit position %d", e.Layer, e.Held, e.Pos)
 }
 
-// TailError says that a layer's tail is asked for at a position where it is not kept any more.
+// TailError says that a layer's tail, or what its window holds, is asked for at a position where it is not kept any more.
 type TailError struct {
 	Layer     int
 	Pos, Held int // the position asked for, the number of positions that the layer has seen
 }
 
 func (e *TailError) Error() string {
-	return fmt.Sprintf("runtime: layer %d has seen %d positions and does not keep its state at position %d", e.Layer, e.Held, e.Pos)
+	return fmt.Sprintf("runtime: layer %d has seen %d positions and does not keep what it had at position %d", e.Layer, e.Held, e.Pos)
 }
 
 // LayerError says that a layer is not among those of an executor or a sequence.

@@ -49,3 +49,17 @@ func BreakersOf(sequences ...[]int32) *Breakers {
 
 // Sequences returns the token sequences that begin with a token.
 func (b *Breakers) Sequences(first int32) [][]int32 { return b.tails[first] }
+
+// PagesOf returns how many pages a layer of a sequence has memory for, given up ones that wait to be used again included.
+func PagesOf(seq Sequence, layer int) int {
+	s := seq.(*sequence)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	n := len(s.windows[layer-s.layers.First].spare)
+	for _, p := range s.pages[layer-s.layers.First] {
+		if !p.empty() {
+			n++
+		}
+	}
+	return n
+}

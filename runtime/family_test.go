@@ -202,9 +202,16 @@ func TestFamilyConfig(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if !slices.Equal(got.Windows, c.windows) || got.LocalRopeBase != c.local ||
+		windows := make([]int, got.Layers)
+		for l := range windows {
+			windows[l] = got.Cache[l].Window
+		}
+		if c.windows == nil {
+			c.windows = make([]int, got.Layers)
+		}
+		if !slices.Equal(windows, c.windows) || got.LocalRopeBase != c.local ||
 			got.AttnScale != 1/float32(math.Sqrt(c.attn)) || got.EmbedScale != float32(math.Sqrt(c.embed)) {
-			t.Errorf("%s: windows %v, base %v, scores × %v, embedding × %v", name, got.Windows, got.LocalRopeBase, got.AttnScale, got.EmbedScale)
+			t.Errorf("%s: windows %v, base %v, scores × %v, embedding × %v", name, windows, got.LocalRopeBase, got.AttnScale, got.EmbedScale)
 		}
 	}
 }

@@ -7,10 +7,6 @@ import (
 	"github.com/starling-swarm/starling/kernels"
 )
 
-// windowRows is how many rows pass through a layer together at most. Longer steps are cut, which changes no result:
-// later rows find the keys and values of earlier ones in the cache either way.
-const windowRows = 512
-
 // row is one position of one step on its way through the layers.
 type row struct {
 	step        int // index in the Run
@@ -105,11 +101,13 @@ func (m *Model) forward(ctx context.Context, steps []*Step) error {
 		m.buf.active = active
 		m.begin(threads)
 		m.stream.before(l - m.layers.First)
-		for at := 0; at < len(active); at += windowRows {
+		for at := 0; at < len(active); at += passRows {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if err := m.forwardLayer(l, active[at:min(at+windowRows, len(active))]); err != nil {
+			rows := active[at:min(at+passRows, len(active))]
+			rollWindows(l, rows)
+			if err := m.forwardLayer(l, rows); err != nil {
 				return err
 			}
 		}
@@ -215,8 +213,8 @@ func (m *Model) head(steps []*Step, all []row) error {
 		defer m.stream.after(m.layers.Len())
 	}
 	logits := m.logitMemory(steps, len(wanted))
-	for at := 0; at < len(wanted); at += windowRows {
-		rows := wanted[at:min(at+windowRows, len(wanted))]
+	for at := 0; at < len(wanted); at += passRows {
+		rows := wanted[at:min(at+passRows, len(wanted))]
 		m.buf.x = sized(m.buf.x, len(rows)*c.Width)
 		err := m.prepare(c.Layers, rows, c.Width, []*weight{m.output}, m.buf.x, func(p *pass, r int, x []float32) {
 			kernels.RMSNorm(x, p.rows[r].h, p.m.outputNorm, p.m.cfg.Eps)

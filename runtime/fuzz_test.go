@@ -68,7 +68,8 @@ func FuzzInspect(f *testing.F) {
 			oneLine(t, err)
 			return
 		}
-		if c.Windows != nil && (len(c.Windows) != c.Layers || slices.Min(c.Windows) < 0 || !(c.LocalRopeBase >= 0)) || !(c.EmbedScale > 0) || !(c.AttnScale > 0) {
+		negative := func(l runtime.LayerCache) bool { return l.Window < 0 }
+		if slices.ContainsFunc(c.Cache, negative) || !(c.LocalRopeBase >= 0) || !(c.EmbedScale > 0) || !(c.AttnScale > 0) {
 			t.Errorf("accepted %+v", c)
 		}
 		if c.Layers < 1 || len(c.LayerBytes) != c.Layers || len(c.Cache) != c.Layers || c.Width < 1 || c.Vocab < 1 || c.Heads%c.KVHeads != 0 || c.RopeDim > c.HeadDim ||

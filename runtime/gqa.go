@@ -15,18 +15,8 @@ type gqa struct {
 	rotate func(x []float32, heads, headDim, ropeDim int, cos, sin []float32) // pairs of a head's elements, in place
 	local  bool                                                               // by the angles of layers with a window
 	gated  bool                                                               // q has twice the outputs: of each head [query | gate]
-	window int                                                                // positions attended to, the row's own included; 0: all
 
 	qkv, out []*weight // what is multiplied together
-}
-
-// cacheOfHeads is what n layers of grouped attention keep.
-func (c *Config) cacheOfHeads() []LayerCache {
-	cache := make([]LayerCache, c.Layers)
-	for l := range cache {
-		cache[l] = LayerCache{Heads: c.KVHeads, Key: c.HeadDim, Value: c.HeadDim}
-	}
-	return cache
 }
 
 // gqaSpecs are the tensors of grouped attention that all families with it have.
@@ -105,7 +95,7 @@ func (w *gqa) mix(m *Model, l int, rows []row) error {
 	if err := m.eachRow(l, rows, "KV row", storeHeads); err != nil {
 		return err
 	}
-	m.attend(l, rows, b.attn, b.q, w.window, c.AttnScale, w.sinks)
+	m.attend(l, rows, b.attn, b.q, c.Cache[l].Window, c.AttnScale, w.sinks)
 	var gate func(p *pass, r int, x []float32)
 	if w.gated {
 		gate = func(p *pass, r int, x []float32) { kernels.MulSigmoid(x, p.m.buf.attnGate[r*len(x):(r+1)*len(x)], x) }

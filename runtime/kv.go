@@ -52,6 +52,9 @@ type page struct {
 	full []float32 // KVF32
 }
 
+// empty says that there is no page.
+func (p page) empty() bool { return p.full == nil && p.half == nil }
+
 // block returns a head's part of the page, which has that shape.
 func (p page) block(head int, shape kernels.KVBlock) kernels.KVBlock {
 	size := shape.Len()
@@ -76,7 +79,8 @@ type sequence struct {
 	idle    *sync.Cond   // on mu: running changed
 	lens    []int        // [layer − layers.First] rows held
 	tails   []tail       // [layer − layers.First]
-	pages   [][]page     // [layer − layers.First], grown as rows arrive; never more than the reservation
+	windows []window     // [layer − layers.First]
+	pages   [][]page     // [layer − layers.First], grown as rows arrive; of layers with a window some are empty
 	running Range        // layers that a Run appends to, beyond lens; guarded, but stable for that Run itself
 	claimed bool         // a Run uses the sequence
 	closed  bool
@@ -86,23 +90,20 @@ type sequence struct {
 func newSequence(layers Range, kv KVType, cache []LayerCache, capacity int, budget *kvBudget) (*sequence, error) {
 	s := &sequence{
 		layers: layers, kv: kv, cache: cache[layers.First:layers.Last], capacity: capacity, budget: budget,
-		lens: make([]int, layers.Len()), pages: make([][]page, layers.Len()), tails: make([]tail, layers.Len()),
+		lens: make([]int, layers.Len()), pages: make([][]page, layers.Len()), tails: make([]tail, layers.Len()), windows: make([]window, layers.Len()),
 	}
 	for i := range s.tails {
 		s.tails[i].cut(0)
 	}
 	s.idle = sync.NewCond(&s.mu)
-	pages := int64(capacity+pageRows-1) / pageRows
 	const most = 1 << 62 // more than any machine has, for headers whose sizes multiply to nonsense
-	each, fixed := int64(0), int64(0)
 	for l := layers.First; l < layers.Last; l++ {
-		each += int64(pageRows * s.rowBytes(l))
-		fixed += int64(len(tail{}.values) * s.shape(l).TailBytes())
-	}
-	if each > 0 && pages > (most-fixed)/each {
-		s.reserved = most
-	} else {
-		s.reserved = pages*each + fixed
+		rows, each := int64(s.shape(l).Positions(capacity)), int64(s.rowBytes(l))
+		if each > 0 && rows > (most-s.reserved)/each {
+			s.reserved = most
+			break
+		}
+		s.reserved += rows*each + int64(len(tail{}.values)*s.shape(l).TailBytes())
 	}
 	if err := budget.reserve(s.reserved); err != nil {
 		return nil, err
@@ -144,6 +145,15 @@ func (s *sequence) TailBytes(layer int) int {
 	return s.shape(layer).TailBytes()
 }
 
+// KVBytes implements Sequence.
+func (s *sequence) KVBytes(layer, first, last int) int {
+	if !s.layers.Contains(layer) {
+		return 0
+	}
+	c := s.shape(layer)
+	return (last-c.seen(first, last))*s.rowBytes(layer) + c.TailBytes()
+}
+
 // Truncate implements Sequence.
 func (s *sequence) Truncate(n int) int {
 	s.mu.Lock()
@@ -152,20 +162,34 @@ func (s *sequence) Truncate(n int) int {
 		s.idle.Wait()
 	}
 	n = max(n, 0)
-	for l := 0; l < len(s.lens); l++ { // to where all tails can be had: from the start again after each that makes it less
-		if held := s.lens[l]; s.cache[l].State > 0 && held > n {
-			if at := s.tails[l].reach(n); at < n {
-				n, l = at, -1
-			}
+	for l := 0; l < len(s.lens); l++ { // to where all layers can: from the first again after each that makes it less
+		if at := s.reachRLocked(l, n); at < n {
+			n, l = at, -1
 		}
 	}
 	for l := range s.lens {
-		if s.cache[l].State > 0 && s.lens[l] > n {
+		switch c := &s.cache[l]; {
+		case s.lens[l] <= n:
+		case c.State > 0:
 			s.tails[l].cut(n)
+		case c.Window > 0:
+			s.cutWindowLocked(s.layers.First+l, n)
 		}
 		s.lens[l] = min(s.lens[l], n)
 		s.pages[l] = s.pages[l][:min(len(s.pages[l]), (n+pageRows-1)/pageRows)]
 		clear(s.pages[l][len(s.pages[l]):cap(s.pages[l])])
+	}
+	return n
+}
+
+// reachRLocked returns to where layer layers.First+l can go back, if all rows from n on are dropped.
+func (s *sequence) reachRLocked(l, n int) int {
+	switch c := &s.cache[l]; {
+	case s.lens[l] <= n:
+	case c.State > 0:
+		return s.tails[l].reach(n)
+	case c.Window > 0:
+		return s.windows[l].reach(n, c.Window)
 	}
 	return n
 }
@@ -184,6 +208,7 @@ func (s *sequence) Close() {
 	clear(s.lens)
 	clear(s.pages)
 	clear(s.tails)
+	clear(s.windows)
 	s.budget.release(s.reserved)
 }
 
@@ -206,9 +231,13 @@ func (s *sequence) claim(r Range, start, n int) error {
 		}
 	}
 	for l := r.First; l < r.Last; l++ {
-		s.growLocked(l, start+n)
-		if size := s.shape(l).State; size > 0 {
-			s.tails[l-s.layers.First].spare(size)
+		switch c := s.shape(l); {
+		case c.State > 0:
+			s.tails[l-s.layers.First].spare(c.State)
+		case c.Window > 0:
+			s.beginWindowLocked(l) // rollWindow makes room
+		default:
+			s.growLocked(l, start, start+n)
 		}
 	}
 	s.claimed, s.running = true, r
@@ -222,27 +251,49 @@ func (s *sequence) release(n int) {
 	for l := s.running.First; l < s.running.Last; l++ {
 		i := l - s.layers.First
 		s.lens[i] += n
-		if n > 0 && s.cache[i].State > 0 {
+		switch c := &s.cache[i]; {
+		case n == 0:
+		case c.State > 0:
 			s.tails[i].turn(s.lens[i])
+		case c.Window > 0:
+			s.endWindowLocked(l, s.lens[i]-n, 0)
 		}
 	}
 	s.claimed, s.running = false, Range{}
 	s.idle.Broadcast()
 }
 
-// growLocked makes sure that the pages of rows [0, n) of a layer exist.
-func (s *sequence) growLocked(layer, n int) {
-	i := layer - s.layers.First
-	for s.rowBytes(layer) > 0 && len(s.pages[i])*pageRows < n {
-		var p page
-		elems := pageRows * s.shape(layer).RowElems()
-		if s.kv == KVF32 {
-			p.full = make([]float32, elems)
-		} else {
-			p.half = make([]uint16, elems)
-		}
-		s.pages[i] = append(s.pages[i], p)
+// growLocked makes sure that the pages of rows [first, last) of a layer exist.
+func (s *sequence) growLocked(layer, first, last int) {
+	if s.rowBytes(layer) == 0 || first >= last {
+		return
 	}
+	i := layer - s.layers.First
+	end := (last + pageRows - 1) / pageRows
+	for len(s.pages[i]) < end {
+		s.pages[i] = append(s.pages[i], page{})
+	}
+	for p := first / pageRows; p < end; p++ {
+		if s.pages[i][p].empty() {
+			s.pages[i][p] = s.newPageLocked(layer)
+		}
+	}
+}
+
+// newPageLocked returns a page for a layer; what it holds is of no meaning.
+func (s *sequence) newPageLocked(layer int) (p page) {
+	w := &s.windows[layer-s.layers.First]
+	if n := len(w.spare); n > 0 {
+		p, w.spare = w.spare[n-1], w.spare[:n-1]
+		return p
+	}
+	elems := pageRows * s.shape(layer).RowElems()
+	if s.kv == KVF32 {
+		p.full = make([]float32, elems)
+	} else {
+		p.half = make([]uint16, elems)
+	}
+	return p
 }
 
 // store writes position pos of a claimed layer: k is [Heads×Key] and v [Heads×Value] of its shape, finite. Half precision

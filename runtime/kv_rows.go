@@ -29,12 +29,13 @@ func (s *sequence) ExportKV(dst []byte, layer, first, last int) ([]byte, error) 
 	if held := s.lens[layer-s.layers.First]; last > held {
 		return dst, &PositionError{Layer: layer, Pos: last, Held: held}
 	}
-	size := s.shape(layer).State
-	values, ok := s.tails[layer-s.layers.First].find(last)
-	if size > 0 && !ok {
-		return dst, &TailError{Layer: layer, Pos: last, Held: s.lens[layer-s.layers.First]}
+	i, c := layer-s.layers.First, s.shape(layer)
+	values, ok := s.tails[i].find(last)
+	first = c.seen(first, last)
+	if c.State > 0 && !ok || c.Window > 0 && !s.windows[i].holds(first, last) {
+		return dst, &TailError{Layer: layer, Pos: last, Held: s.lens[i]}
 	}
-	return appendFloats(s.appendRowsRLocked(dst, layer, first, last), values, size), nil
+	return appendFloats(s.appendRowsRLocked(dst, layer, first, last), values, c.State), nil
 }
 
 func (s *sequence) appendRowsRLocked(dst []byte, layer, first, last int) []byte {
@@ -67,16 +68,17 @@ func (s *sequence) ImportKV(layer, first, n int, data []byte) error {
 		return &LayerError{Layer: layer, Have: s.layers}
 	}
 	size, c := s.rowBytes(layer), s.shape(layer)
-	if n < 0 || len(data)-c.TailBytes() != n*size {
+	if n < 0 || len(data) != s.KVBytes(layer, first, first+n) {
 		return fmt.Errorf("runtime: %d bytes for %d positions of layer %d: not rows of %d bytes and %d after them", len(data), n, layer, size, c.TailBytes())
 	}
-	rows := data[:n*size]
+	from := c.seen(first, first+n)
+	rows := data[:(first+n-from)*size]
 	values := make([]float32, c.State)
-	if !readFloats(values, data[n*size:]) {
+	if !readFloats(values, data[len(rows):]) {
 		return &NonFiniteError{What: "state", Layer: layer, Pos: first + n}
 	}
 	if bad := s.firstNonFinite(rows, size); bad >= 0 {
-		return &NonFiniteError{What: "KV row", Layer: layer, Pos: first + bad}
+		return &NonFiniteError{What: "KV row", Layer: layer, Pos: from + bad}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,8 +94,11 @@ func (s *sequence) ImportKV(layer, first, n int, data []byte) error {
 	case n > s.capacity-first:
 		return &FullError{Asked: first + n, Capacity: s.capacity}
 	}
-	s.growLocked(layer, first+n)
-	for pos := first; pos < first+n; {
+	if c.Window > 0 && n > 0 {
+		s.beginWindowLocked(layer)
+	}
+	s.growLocked(layer, from, first+n)
+	for pos := from; pos < first+n; {
 		run := tileRun(pos, first+n)
 		for h := range c.Heads {
 			s.block(layer, pos/pageRows, h).SetRows(pos%pageRows, run, rows, size, s.keyAt(c, h), s.valueAt(c, h))
@@ -102,9 +107,13 @@ func (s *sequence) ImportKV(layer, first, n int, data []byte) error {
 		pos += run
 	}
 	s.lens[i] += n
-	if c.State > 0 && n > 0 {
+	switch {
+	case n == 0:
+	case c.State > 0:
 		copy(s.tails[i].spare(c.State), values)
 		s.tails[i].turn(s.lens[i])
+	case c.Window > 0:
+		s.endWindowLocked(layer, first, from)
 	}
 	return nil
 }
@@ -141,9 +150,11 @@ func (s *sequence) Digest(layer int) [32]byte {
 		defer s.mu.RUnlock()
 		held := s.lens[layer-s.layers.First]
 		var buf []byte
-		for first := 0; first < held; first += pageRows {
-			buf = s.appendRowsRLocked(buf[:0], layer, first, min(first+pageRows, held))
+		for first := s.shape(layer).seen(0, held); first < held; {
+			last := min(first/pageRows*pageRows+pageRows, held)
+			buf = s.appendRowsRLocked(buf[:0], layer, first, last)
 			h.Write(buf)
+			first = last
 		}
 		values, _ := s.tails[layer-s.layers.First].find(held)
 		h.Write(appendFloats(buf[:0], values, s.shape(layer).State))

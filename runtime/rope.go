@@ -76,7 +76,7 @@ const (
 
 func newRopes(c *Config, layers Range, factors ropeFactors) (t ropes) {
 	for l := layers.First; l < layers.Last; l++ {
-		switch local := c.window(l) > 0 && c.LocalRopeBase > 0; {
+		switch local := c.Cache[l].Window > 0 && c.LocalRopeBase > 0; {
 		case local && t.local.freq == nil:
 			t.local = newRopeTable(c.RopeDim, c.LocalRopeBase, 1, nil, Yarn{})
 		case !local && t.full.freq == nil && c.LongRope.Original > 0:

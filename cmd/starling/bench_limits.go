@@ -162,8 +162,8 @@ func passBytes(c *runtime.Config) int64 {
 func kvBytes(c *runtime.Config, n int) (bytes int64) {
 	for l := range c.Layers {
 		rows := n
-		if c.Windows != nil && c.Windows[l] > 0 {
-			rows = min(n, c.Windows[l])
+		if w := c.Cache[l].Window; w > 0 {
+			rows = min(n, w)
 		}
 		bytes += int64(rows) * int64(c.KVRowBytes(l, runtime.KVF16))
 	}

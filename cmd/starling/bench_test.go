@@ -2,6 +2,7 @@ package main
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/starling-swarm/starling/runtime"
@@ -52,7 +53,8 @@ func TestBenchWindows(t *testing.T) {
 	if n := kvBytes(&cfg, 5); n != 80 {
 		t.Errorf("%d bytes without windows, want 2·5·8", n)
 	}
-	cfg.Windows = []int{0, 3}
+	cfg.Cache = slices.Clone(twoLayers)
+	cfg.Cache[1].Window = 3
 	for n, want := range map[int]int64{1: 16, 3: 48, 5: 64} {
 		if got := kvBytes(&cfg, n); got != want {
 			t.Errorf("%d bytes for the last of %d, want %d", got, n, want)

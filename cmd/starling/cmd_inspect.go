@@ -115,16 +115,12 @@ func describe(w io.Writer, d *runtime.Description) {
 	}
 	if len(d.Cache) > 0 {
 		row("Cache", "%s", cacheText(d.Cache))
-		each, tails := int64(0), int64(0)
-		for l, b := range d.CacheBytes {
-			each, tails = each+b, tails+d.TailBytes[l]
-		}
 		for _, n := range cacheLengths {
 			note := ""
 			if n.tokens > int64(d.Context) {
 				note = ", beyond the model's context"
 			}
-			row("", "%-4s tokens: %8s (%s in single precision)%s", n.name, bytesText(n.tokens*each+tails), bytesText(2*n.tokens*each+tails), note)
+			row("", "%-4s tokens: %8s (%s in single precision)%s", n.name, bytesText(d.SessionBytes(n.tokens, runtime.KVF16)), bytesText(d.SessionBytes(n.tokens, runtime.KVF32)), note)
 		}
 	}
 	if len(d.Unsupported) == 0 {

@@ -161,8 +161,8 @@ func (k *check) cache(context.Context) error {
 	for l, want := range k.Cache.PerLayer {
 		row := c.Cache[l].RowElems()
 		growing, ring := row, 0
-		if c.Windows != nil && c.Windows[l] > 0 {
-			growing, ring = 0, row*c.Windows[l]
+		if n := c.Cache[l].Window; n > 0 {
+			growing, ring = 0, row*n
 		}
 		if float64(growing) != want.Growing || ring != want.Ring || c.Cache[l].State != want.State {
 			return fmt.Errorf("cache of layer %d: %d elements a position, %d of a window and %d of a state, want %v, %d and %d",

@@ -39,6 +39,8 @@ func (s *sequence) RowBytes(layer int) int {
 // TailBytes is nothing: the toy's layers look at all rows.
 func (s *sequence) TailBytes(int) int { return 0 }
 
+func (s *sequence) KVBytes(layer, first, last int) int { return (last - first) * s.RowBytes(layer) }
+
 func (s *sequence) Len(layer int) int {
 	if !s.layers.Contains(layer) {
 		return 0

@@ -188,9 +188,9 @@ func (s *suite) handOff() {
 		step := &runtime.Step{Seq: to, Layers: back, Start: at, N: n, Seam: first.Out, LogitRows: allRows(n), KeepHidden: true}
 		var wg sync.WaitGroup
 		for l := range cut {
-			wg.Go(func() { // a few rows at a time, where no tail goes with them
+			wg.Go(func() { // a few rows at a time, where neither a tail goes with them nor a window limits them
 				piece := 33
-				if from.TailBytes(l) > 0 {
+				if s.cfg.Cache[l].State > 0 || s.cfg.Cache[l].Window > 0 {
 					piece = n
 				}
 				for r := at; r < at+n; r += piece {
@@ -234,7 +234,7 @@ func (s *suite) truncate() {
 		s.Fatalf("Truncate(10) went to %d and left %d rows", at, held)
 	}
 	for l := range s.cfg.Layers {
-		if seq.TailBytes(l) == 0 {
+		if s.cfg.Cache[l].State == 0 && s.cfg.Cache[l].Window == 0 {
 			continue
 		}
 		if at != 0 {
