@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/starling-swarm/starling/artifacts"
 	"github.com/starling-swarm/starling/node/control"
+	"github.com/starling-swarm/starling/node/metrics"
 	"github.com/starling-swarm/starling/route"
 	"github.com/starling-swarm/starling/runtime"
 	"github.com/starling-swarm/starling/runtime/gguf"
@@ -33,6 +35,7 @@ const maxDecoders = 4
 // and the settings, which is all that another decoder needs to go on.
 type clientSession struct {
 	n     *Node
+	log   *slog.Logger
 	id    wire.SessionID
 	model artifacts.ID
 	card  *artifacts.Card
@@ -81,6 +84,20 @@ func (n *Node) run(ctx context.Context, q control.RunRequest, emit func(control.
 		delete(n.sessions.clients, s.id)
 		n.sessions.Unlock()
 	}()
+	s.log.Debug("run began", "model", s.model.Short(), "prompt", len(s.prompt), "max_new", s.req.MaxNew)
+	a, err := s.answer(ctx)
+	n.metrics.Ended(metrics.Client, err != nil)
+	if err != nil {
+		s.log.Info("run failed", "error", err, "new", len(s.made))
+		return nil, err
+	}
+	s.log.Info("run done", "reason", a.Reason, "epoch", a.Epoch, "prompt", len(s.prompt), "new", len(s.made), "first_token", s.ttft)
+	return a, nil
+}
+
+// answer tries decoders until one has given the whole answer.
+func (s *clientSession) answer(ctx context.Context) (*control.Account, error) {
+	n := s.n
 	for {
 		done, err := s.attempt(ctx)
 		if err == nil {
@@ -98,6 +115,8 @@ func (n *Node) run(ctx context.Context, q control.RunRequest, emit func(control.
 		if errors.As(err, &r) && !retryable(r.Code) || s.count >= maxDecoders || s.plan.Decoder == "" {
 			return nil, err
 		}
+		n.metrics.Recovered(metrics.Decoder)
+		s.log.Warn("decoder lost", "peer", s.plan.Decoder, "new", len(s.made), "error", err)
 		s.excluded[s.plan.Decoder] = fmt.Sprintf("failed in this session: %v", err)
 		s.notes = append(s.notes, fmt.Sprintf("decoder %s after %d new tokens: %v", s.plan.Decoder, len(s.made), err))
 	}
@@ -164,6 +183,7 @@ func (n *Node) prepare(ctx context.Context, q control.RunRequest, emit func(cont
 		s.excluded[p] = why
 	}
 	rand.Read(s.id[:])
+	s.log = n.sessionLog(s.id, metrics.Client)
 	rand.Read(s.salt[:])
 	return s, nil
 }
@@ -220,7 +240,8 @@ func (s *clientSession) attempt(ctx context.Context) (*wire.Done, error) {
 		return nil, err
 	}
 	s.plan = plan
-	if err := s.emit(control.Event{Kind: "plan", Plan: &control.PlanReply{Model: s.model.String(), Plan: plan, Explain: plan.Explain()}}); err != nil {
+	s.log.Debug("planned", "shape", plan.Shape.String(), "decoder", plan.Decoder, "stages", len(plan.Stages))
+	if err := s.emit(control.Event{Kind: "plan", Session: s.id.String(), Plan: &control.PlanReply{Model: s.model.String(), Plan: plan, Explain: plan.Explain()}}); err != nil {
 		return nil, err
 	}
 	s.count++
@@ -368,7 +389,7 @@ func (s *clientSession) account(d *wire.Done) *control.Account {
 		_ = s.emit(control.Event{Kind: "text", Text: rest}) // the answer is complete either way
 	}
 	st := &d.Stats
-	a := &control.Account{Model: s.model.String(), Reason: d.Reason, Text: string(s.whole), PromptTokens: s.prompt, NewTokens: s.made,
+	a := &control.Account{Session: s.id.String(), Model: s.model.String(), Reason: d.Reason, Text: string(s.whole), PromptTokens: s.prompt, NewTokens: s.made,
 		TTFT: s.ttft, Prefill: time.Duration(st.PrefillNanos), Decode: time.Duration(st.DecodeNanos),
 		Recovered: append(s.notes, st.Recovered...), Epoch: st.Epoch.String()}
 	if st.Generated > 1 && st.DecodeNanos > 0 {
@@ -412,7 +433,11 @@ func (n *Node) openSession(ctx context.Context, decoder string) (sessionConn, er
 	if decoder != n.ID() {
 		ctx, cancel := context.WithTimeout(ctx, openTimeout)
 		defer cancel()
-		return n.host.Open(ctx, decoder, protoSession)
+		s, err := n.host.Open(ctx, decoder, protoSession)
+		if err != nil {
+			return nil, err
+		}
+		return &meteredConn{s, n.metrics}, nil
 	}
 	here, there := net.Pipe()
 	if !n.spawn(func() { n.serveSession(n.ID(), there) }) {

@@ -53,7 +53,10 @@ type Config struct {
 	// Version is what status reports.
 	Version string
 
-	// Log receives what the node does; nil discards it.
+	// Log receives what the node does; nil discards it. Records have "pkg":
+	// node, swarm or artifacts (the BitTorrent library's own words), and those
+	// of a session "session", its ID: the client draws it, every frame carries
+	// it, so it is the same on all peers that take part.
 	Log *slog.Logger
 }
 

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/starling-swarm/starling/artifacts"
+	"github.com/starling-swarm/starling/node/metrics"
 	"github.com/starling-swarm/starling/runtime"
 	"github.com/starling-swarm/starling/swarm/wire"
 )
@@ -31,6 +33,7 @@ type sessionConn interface {
 // decoderSession drives one decoding machine.
 type decoderSession struct {
 	n       *Node
+	log     *slog.Logger
 	client  string
 	model   artifacts.ID
 	exec    runtime.Executor
@@ -42,6 +45,7 @@ type decoderSession struct {
 	mu        sync.Mutex
 	m         *decoding
 	ended     bool
+	losses    int            // of the machine's that have been counted
 	opened    time.Time      // of the current plan
 	moves     int            // of the machine, when checkLife last looked
 	moved     time.Time      // when they last changed
@@ -74,10 +78,13 @@ func (n *Node) serveSession(client string, conn sessionConn) {
 	s, r := n.admitSession(client, open)
 	if r != nil {
 		r.Head, r.Peer = open.Head, n.ID()
+		n.countRefusal(r.Code)
+		n.sessionLog(open.Session, metrics.Decoder).Info("session refused", "client", client, "error", r)
 		_ = writeFrame(conn, r) // best effort
 		return
 	}
-	n.log.Debug("session opened", "session", open.Session, "client", client, "prompt", len(open.Tokens), "stages", len(open.Route.Stages))
+	s.log.Debug("session opened", "client", client, "epoch", open.Epoch.String(), "model", s.model.Short(), "prompt", len(open.Tokens),
+		"max_new", open.MaxNew, "stages", len(open.Route.Stages))
 	if !n.spawn(func() { s.listen(conn) }) {
 		s.abort(wire.Refuse(wire.CodePeerLost, "the decoder is closing"))
 	}
@@ -145,7 +152,7 @@ func (n *Node) admitSession(client string, open *wire.SessionOpen) (*decoderSess
 		return nil, asRefusal(err)
 	}
 	ctx, cancel := context.WithCancel(n.ctx)
-	d := &decoderSession{n: n, client: client, model: s.id, exec: s.exec, profile: s.exec.Profile().ID(),
+	d := &decoderSession{n: n, log: n.sessionLog(open.Session, metrics.Decoder), client: client, model: s.id, exec: s.exec, profile: s.exec.Profile().ID(),
 		ctx: ctx, cancel: cancel, began: time.Now(), opened: time.Now(), absent: map[string]int{}}
 	d.outReady = sync.NewCond(&d.mu)
 	d.m = newDecoding(n.ID(), open, how, d.profile, cfg, held, seq, func(p *wire.Plan) { signPlan(n.identity, p) })
@@ -316,6 +323,10 @@ func (s *decoderSession) do(acts []action) {
 			s.finish(a)
 		}
 	}
+	for ; s.losses < len(s.m.lost); s.losses++ {
+		s.n.metrics.Recovered(metrics.Stage)
+		s.log.Warn("stage lost", "peer", s.m.lost[s.losses], "position", s.m.computed)
+	}
 	if s.m.ended && s.waiting == nil {
 		s.waiting = time.AfterFunc(accountWait, func() {
 			s.mu.Lock()
@@ -331,7 +342,9 @@ func (s *decoderSession) finish(a finish) {
 	if s.outDone {
 		return
 	}
+	s.n.metrics.Ended(metrics.Decoder, a.Err != nil)
 	if a.Err != nil {
+		s.log.Info("session failed", "error", a.Err, "generated", s.m.generated)
 		r := *a.Err
 		r.Head = s.m.head
 		if r.Peer == "" {
@@ -344,6 +357,8 @@ func (s *decoderSession) finish(a finish) {
 			st.PrefillNanos = uint64(s.firstTok.Sub(s.firstSent))
 			st.DecodeNanos = uint64(s.lastTok.Sub(s.firstTok))
 		}
+		s.log.Info("session done", "reason", a.Reason, "epoch", st.Epoch.String(), "prompt", st.Prompt, "generated", st.Generated,
+			"prefill", time.Duration(st.PrefillNanos), "decode", time.Duration(st.DecodeNanos))
 		s.tellLocked(&wire.Done{Head: s.m.head, Reason: a.Reason, Stats: st})
 	}
 	s.outDone = true
@@ -353,10 +368,15 @@ func (s *decoderSession) finish(a finish) {
 func (s *decoderSession) compute(step *runtime.Step) {
 	began := time.Now()
 	err := s.exec.Run(s.ctx, []*runtime.Step{step})
+	took := time.Since(began)
+	if err == nil {
+		prefill := min(max(len(s.m.open.Tokens)-step.Start, 0), step.N)
+		s.n.metrics.Computed(s.model.Short(), metrics.Decoder, took, prefill, step.N-prefill)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.ended {
-		s.do(s.m.ran(step, time.Since(began), err))
+		s.do(s.m.ran(step, took, err))
 	}
 }
 

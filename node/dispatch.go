@@ -69,7 +69,8 @@ func (n *Node) refuse(to string, h wire.Head, r *wire.Refusal) {
 	if c.Peer == "" {
 		c.Peer = n.ID()
 	}
-	n.log.Debug("refused", "peer", to, "session", h.Session, "error", r.Error())
+	n.countRefusal(c.Code)
+	n.log.Debug("refused", "peer", to, "session", h.Session.String(), "error", r.Error())
 	n.links.send(to, &c)
 }
 

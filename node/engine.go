@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +21,8 @@ type engine struct{ n *Node }
 
 // Control returns the node as the local interface sees it.
 func (n *Node) Control() control.Engine { return engine{n} }
+
+func (e engine) WriteMetrics(w io.Writer) error { return e.n.metrics.Write(w) }
 
 func (e engine) Status(context.Context) (*control.Status, error) {
 	n := e.n

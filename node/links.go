@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/starling-swarm/starling/node/metrics"
 	"github.com/starling-swarm/starling/swarm"
 	"github.com/starling-swarm/starling/swarm/wire"
 )
@@ -54,6 +56,9 @@ type links struct {
 	mu     sync.Mutex
 	out    map[linkKey]*link
 	uplink uplink
+
+	metrics *metrics.Metrics
+	waiting [3]atomic.Int64 // jobs that wait or are being done, by purpose: seam, KV, control
 }
 
 type linkKey struct{ peer, protocol string }
@@ -96,9 +101,9 @@ func (u *uplink) wait(ctx context.Context) {
 
 // job writes frames to a stream when its turn comes.
 type job struct {
-	seam   bool
-	answer bool // provoked by the peer
-	do     func(write func(wire.Message) error) error
+	purpose metrics.Purpose
+	answer  bool // provoked by the peer
+	do      func(write func(wire.Message) error) error
 }
 
 // link is one outgoing stream and what waits for it.
@@ -109,9 +114,9 @@ type link struct {
 	wake  chan struct{} // holds one token when queue may have grown
 }
 
-func newLinks(host *swarm.Host) *links {
+func newLinks(host *swarm.Host, m *metrics.Metrics) *links {
 	ctx, stop := context.WithCancel(context.Background())
-	return &links{host: host, ctx: ctx, stop: stop, out: map[linkKey]*link{}}
+	return &links{host: host, ctx: ctx, stop: stop, out: map[linkKey]*link{}, metrics: m}
 }
 
 // listen takes other peers' streams from now on. The callbacks are set.
@@ -142,11 +147,8 @@ func (l *links) begin() bool {
 // send queues m for peer; it never blocks. Queues stay short because every
 // sender of bulk data works against credits.
 func (l *links) send(peer string, m wire.Message) {
-	j := job{do: func(write func(wire.Message) error) error { return write(m) }}
+	j := job{purpose: purpose(m.Type()), do: func(write func(wire.Message) error) error { return write(m) }}
 	switch m.(type) {
-	case *wire.Seam:
-		j.seam = true
-		l.uplink.seam(1)
 	case *wire.Pong, *wire.Refusal:
 		j.answer = true
 	}
@@ -155,14 +157,13 @@ func (l *links) send(peer string, m wire.Message) {
 
 // sendKV queues a job that writes KV slices to peer.
 func (l *links) sendKV(peer string, do func(write func(wire.Message) error) error) {
-	l.enqueue(linkKey{peer, protoKV}, job{do: do})
+	l.enqueue(linkKey{peer, protoKV}, job{purpose: metrics.KV, do: do})
 }
 
 func (l *links) enqueue(key linkKey, j job) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ctx.Err() != nil {
-		l.drop([]job{j})
 		return
 	}
 	k := l.out[key]
@@ -175,6 +176,7 @@ func (l *links) enqueue(key linkKey, j job) {
 	k.mu.Lock()
 	if !j.answer || len(k.queue) < maxQueue {
 		k.queue = append(k.queue, j)
+		l.pending(j, 1)
 	}
 	k.mu.Unlock()
 	select {
@@ -183,13 +185,28 @@ func (l *links) enqueue(key linkKey, j job) {
 	}
 }
 
+// pending counts a job that waits (1), and that is done or won't be (-1).
+func (l *links) pending(j job, n int) {
+	l.waiting[j.purpose].Add(int64(n))
+	if j.purpose == metrics.Seam {
+		l.uplink.seam(n)
+	}
+}
+
 // drop forgets jobs that won't be done.
 func (l *links) drop(jobs []job) {
 	for _, j := range jobs {
-		if j.seam {
-			l.uplink.seam(-1)
-		}
+		l.pending(j, -1)
 	}
+}
+
+// queued returns how many jobs wait or are being done, by purpose.
+func (l *links) queued() map[metrics.Purpose]int {
+	q := map[metrics.Purpose]int{}
+	for p := range l.waiting {
+		q[metrics.Purpose(p)] = int(l.waiting[p].Load())
+	}
+	return q
 }
 
 // routineSend writes one link's jobs until it has been idle for a while or its
@@ -220,11 +237,15 @@ func (l *links) serve(k *link) error {
 		return fmt.Errorf("can't reach it: %w", err)
 	}
 	defer context.AfterFunc(l.ctx, func() { stream.Reset() })() // whatever it waits for
+	counted := &tally{deadlineWriter: stream}
 	write := func(m wire.Message) error {
 		if k.key.protocol == protoKV {
 			l.uplink.wait(l.ctx)
 		}
-		return writeFrame(stream, m)
+		before := counted.bytes
+		err := writeFrame(counted, m)
+		l.metrics.Sent(purpose(m.Type()), counted.bytes-before)
+		return err
 	}
 	idle := time.NewTimer(idleTimeout)
 	defer idle.Stop()
@@ -235,9 +256,7 @@ func (l *links) serve(k *link) error {
 		k.mu.Unlock()
 		for i, j := range jobs {
 			err := j.do(write)
-			if j.seam {
-				l.uplink.seam(-1)
-			}
+			l.pending(j, -1)
 			if err != nil {
 				stream.Reset()
 				l.drop(jobs[i+1:])
@@ -276,11 +295,13 @@ func (l *links) receive(s *swarm.Stream) {
 	}
 	defer l.wg.Done()
 	defer context.AfterFunc(l.ctx, func() { s.Reset() })()
-	r := &patientReader{s, func() { l.heard(s.Peer()) }, func() bool { return l.alive(s.Peer()) }}
+	r := &patientReader{s: s, heard: func() { l.heard(s.Peer()) }, alive: func() bool { return l.alive(s.Peer()) }}
 	for {
+		before := r.bytes
 		m, err := wire.Read(r)
 		switch {
 		case err == nil:
+			l.metrics.Received(purpose(m.Type()), r.bytes-before)
 			l.deliver(s.Peer(), m)
 		case errors.Is(err, wire.ErrFormat):
 			l.send(s.Peer(), wire.Refuse(wire.CodeBadFrame, "%v", err))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/starling-swarm/starling/node/control"
+	"github.com/starling-swarm/starling/node/metrics"
 	"github.com/starling-swarm/starling/runtime/runtimetest"
 	"github.com/starling-swarm/starling/swarm/wire"
 )
@@ -46,7 +47,7 @@ func TestUplink(t *testing.T) {
 
 // A peer that provokes answers and doesn't read them fills no memory.
 func TestAnswersAreBounded(t *testing.T) {
-	l := newLinks(nil)
+	l := newLinks(nil, metrics.New("test", nil))
 	k := &link{wake: make(chan struct{}, 1)} // nobody serves it
 	l.out[linkKey{"S", protoStage}] = k
 	for range 3 * maxQueue {
@@ -99,7 +100,8 @@ func (r *scriptedReader) Read(b []byte) (int, error) {
 func TestPatientReader(t *testing.T) {
 	frame := wire.Append(nil, &wire.Ping{Nonce: 7})
 	heard, alive := 0, true
-	r := &patientReader{&scriptedReader{[][]byte{frame[:3], nil, frame[3:5], nil, nil, frame[5:9], frame[9:], nil}}, func() { heard++ }, func() bool { return alive }}
+	r := &patientReader{s: &scriptedReader{[][]byte{frame[:3], nil, frame[3:5], nil, nil, frame[5:9], frame[9:], nil}},
+		heard: func() { heard++ }, alive: func() bool { return alive }}
 	m, err := wire.Read(r)
 	if err != nil || m.(*wire.Ping).Nonce != 7 {
 		t.Fatalf("read %v, %v", m, err)

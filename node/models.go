@@ -26,6 +26,7 @@ type served struct {
 	exec     runtime.Executor
 	noDecode bool
 	speed    runtime.Speed
+	kvLimit  int64 // bytes that sessions may reserve
 }
 
 // root returns the hash that the handshake compares: over the piece hashes of
@@ -238,7 +239,7 @@ func (n *Node) serve(ctx context.Context, id artifacts.ID, layers *control.Layer
 	if err != nil {
 		return nil, err
 	}
-	s := &served{id: id, model: m, card: c, exec: exec, noDecode: noDecode}
+	s := &served{id: id, model: m, card: c, exec: exec, noDecode: noDecode, kvLimit: exec.FreeKVBytes()}
 	if m, ok := exec.(*runtime.Model); ok { // other backends are planned with the planner's defaults
 		if s.speed, err = runtime.Measure(ctx, m); err != nil {
 			exec.Close()

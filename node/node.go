@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"net"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/starling-swarm/starling/artifacts"
+	"github.com/starling-swarm/starling/node/metrics"
 	"github.com/starling-swarm/starling/swarm"
 	"github.com/starling-swarm/starling/swarm/wire"
 )
@@ -30,6 +30,7 @@ type Node struct {
 	store    *artifacts.Store
 	torrents *artifacts.Torrents
 	links    *links
+	metrics  *metrics.Metrics
 	began    time.Time
 
 	ctx  context.Context
@@ -65,7 +66,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, log: cfg.Log, began: time.Now(), swarms: swarm.OpenSwarms(cfg.DataDir)}
+	n := &Node{cfg: cfg, log: cfg.Log.With("pkg", "node"), began: time.Now(), swarms: swarm.OpenSwarms(cfg.DataDir)}
 	n.ctx, n.stop = context.WithCancel(context.Background())
 	n.sessions.stages = map[wire.SessionID]*stageSession{}
 	n.sessions.decoders = map[wire.SessionID]*decoderSession{}
@@ -73,6 +74,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	n.models.served = map[artifacts.ID]*served{}
 	n.models.loading = map[artifacts.ID]bool{}
 	n.live.heard = map[string]time.Time{}
+	n.metrics = metrics.New(cfg.Version, n.state)
 	if err := n.start(ctx); err != nil {
 		n.Close()
 		return nil, err
@@ -89,17 +91,17 @@ func (n *Node) start(ctx context.Context) (err error) {
 	}
 	n.host, err = swarm.Start(ctx, swarm.Config{Identity: n.identity, Dir: n.cfg.DataDir, Swarm: n.cfg.Swarm, Listen: n.cfg.Listen,
 		Bootstrap: n.cfg.Bootstrap, LAN: n.cfg.LAN, Tracker: n.cfg.Tracker, Client: n.cfg.Client,
-		Logf: func(format string, args ...any) { n.log.Info(fmt.Sprintf(format, args...)) }})
+		Log: n.cfg.Log.With("pkg", "swarm")})
 	if err != nil {
 		return err
 	}
-	n.links = newLinks(n.host)
+	n.links = newLinks(n.host, n.metrics)
 	n.links.deliver, n.links.lost, n.links.heard, n.links.alive = n.deliver, n.peerGone, n.noteHeard, n.heardLately
 	n.links.listen()
 	n.host.OnDisconnect(func(peer string) { n.peerGone(peer, errors.New("the connection is gone")) })
-	n.host.Handle(protoSession, n.counted(func(s *swarm.Stream) { n.serveSession(s.Peer(), s) }))
+	n.host.Handle(protoSession, n.counted(func(s *swarm.Stream) { n.serveSession(s.Peer(), &meteredConn{s, n.metrics}) }))
 	n.host.Handle(protoBundle, n.counted(n.serveBundle))
-	n.torrents, err = artifacts.NewTorrents(artifacts.TorrentConfig{Store: n.store, Listener: n.host.Listener(protoTorrent),
+	n.torrents, err = artifacts.NewTorrents(artifacts.TorrentConfig{Store: n.store, Listener: n.host.Listener(protoTorrent), Log: n.cfg.Log.With("pkg", "artifacts"),
 		Dial: func(ctx context.Context, peer string) (net.Conn, error) {
 			return n.host.Open(ctx, peer, protoTorrent)
 		}})

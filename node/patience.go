@@ -18,6 +18,7 @@ type patientReader struct {
 	}
 	heard func()      // bytes have come; may be nil
 	alive func() bool // the peer speaks on other streams: silence of this one is no harm; may be nil
+	bytes int         // read so far
 }
 
 // Read implements io.Reader.
@@ -27,6 +28,7 @@ func (r *patientReader) Read(b []byte) (int, error) {
 			return 0, err
 		}
 		n, err := r.s.Read(b)
+		r.bytes += n
 		if n > 0 && r.heard != nil {
 			r.heard()
 		}

@@ -2,10 +2,12 @@ package node
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/starling-swarm/starling/artifacts"
+	"github.com/starling-swarm/starling/node/metrics"
 	"github.com/starling-swarm/starling/runtime"
 	"github.com/starling-swarm/starling/swarm/wire"
 )
@@ -15,6 +17,7 @@ import (
 // KV is free from then on.
 type stageSession struct {
 	n       *Node
+	log     *slog.Logger
 	decoder string
 	client  string
 	model   artifacts.ID
@@ -26,6 +29,7 @@ type stageSession struct {
 	mu     sync.Mutex
 	m      *staging
 	closed bool
+	done   bool          // the decoder closed it
 	absent int           // pings in a row that didn't list the session
 	listed time.Time     // when the decoder last said that it drives the session
 	freed  chan struct{} // closed when the KV is free again
@@ -65,14 +69,14 @@ func (n *Node) openStage(from string, m *wire.StageOpen) *wire.Refusal {
 	}
 	plan := m.Plan
 	ctx, cancel := context.WithCancel(n.ctx)
-	ss := &stageSession{n: n, decoder: from, client: m.Grant.Client, model: artifacts.ID(m.Plan.Model), exec: s.exec, ctx: ctx, cancel: cancel,
+	ss := &stageSession{n: n, log: n.sessionLog(m.Session, metrics.Stage), decoder: from, client: m.Grant.Client, model: artifacts.ID(m.Plan.Model), exec: s.exec, ctx: ctx, cancel: cancel,
 		began: time.Now(), listed: time.Now(), freed: make(chan struct{}), m: newStaging(&plan, int(m.Index), s.exec.Config().Width, seq)}
 	if r := n.addStage(m.Session, ss); r != nil {
 		cancel()
 		seq.Close()
 		return r
 	}
-	n.log.Debug("stage opened", "session", m.Session, "epoch", m.Epoch, "layers", layers)
+	ss.log.Debug("stage opened", "epoch", m.Epoch.String(), "model", ss.model.Short(), "layers", layers.String(), "decoder", from)
 	return nil
 }
 
@@ -103,6 +107,7 @@ func (s *stageSession) deliver(from string, m wire.Message) {
 			s.n.refuse(from, m.Head, r)
 			return
 		}
+		s.done = true
 		s.n.links.send(s.decoder, &wire.StageClosed{Head: s.m.head, Stats: s.m.account(m.Proof)})
 		s.closeLocked()
 		return
@@ -158,10 +163,18 @@ func (s *stageSession) do(acts []action) {
 func (s *stageSession) compute(step *runtime.Step) {
 	began := time.Now()
 	err := s.exec.Run(s.ctx, []*runtime.Step{step})
+	took := time.Since(began)
+	if err == nil {
+		prefill := step.N
+		if !s.m.plan.PushKV && step.N == 1 { // in the pipelined shape, a token of the answer
+			prefill = 0
+		}
+		s.n.metrics.Computed(s.model.Short(), metrics.Stage, took, prefill, step.N-prefill)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
-		s.do(s.m.ran(step, time.Since(began), err))
+		s.do(s.m.ran(step, took, err))
 	}
 }
 
@@ -250,6 +263,9 @@ func (s *stageSession) closeLocked() {
 		return
 	}
 	s.closed = true
+	s.n.metrics.Ended(metrics.Stage, !s.done)
+	s.log.Info("stage closed", "done", s.done, "epoch", s.m.head.Epoch.String(), "tokens", s.m.stats.Tokens, "chunks", s.m.stats.Chunks,
+		"compute", time.Duration(s.m.stats.ComputeNanos))
 	s.cancel()
 	s.n.removeStage(s.m.head.Session, s)
 	go func() {

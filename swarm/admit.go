@@ -189,7 +189,7 @@ func (m *membership) greet(ctx context.Context, conn transport.CapableConn) erro
 	}
 	if w.Renewed != nil {
 		if err := m.renew(w.Renewed); err != nil {
-			m.logf("renewed certificate from %s refused: %v", conn.RemotePeer(), err)
+			m.log.Warn("renewed certificate refused", "peer", conn.RemotePeer().String(), "error", err)
 		}
 	}
 	return nil
@@ -258,10 +258,10 @@ func (m *membership) receive(conn transport.CapableConn) error {
 	case *wire.Redeem:
 		admitted, err := m.redeem(r, peer)
 		if err != nil {
-			m.logf("invite refused to %s: %v", peer, err)
+			m.log.Warn("invite refused", "peer", peer, "error", err)
 			return refuse(s, err)
 		}
-		m.logf("%s joined swarm %s as %v", peer, m.info.ID, admitted.Certificate.Role)
+		m.log.Info("peer joined", "peer", peer, "swarm", m.info.ID, "role", admitted.Certificate.Role)
 		return farewell(s, admitted, fmt.Errorf("%s has its certificate and must dial again", peer))
 	}
 	return fmt.Errorf("%s: frame of type %d before it is a member", peer, request.Type())

@@ -33,7 +33,7 @@ func (h *Host) keepConnected(ctx context.Context, b peer.AddrInfo) {
 		}
 		if err != nil {
 			if !told {
-				h.logf("bootstrap: %v; trying on", err)
+				h.log.Info("bootstrap node not reached, trying on", "peer", b.ID.String(), "error", err)
 				told = true
 			}
 			if !sleep(ctx, retry) {
@@ -42,7 +42,7 @@ func (h *Host) keepConnected(ctx context.Context, b peer.AddrInfo) {
 			retry = min(2*retry, lastRetry)
 			continue
 		}
-		h.logf("connected to bootstrap node %s", b.ID)
+		h.log.Info("connected to bootstrap node", "peer", b.ID.String())
 		retry, told = firstRetry, false
 		h.joinedDHT()
 		for h.lp.Network().Connectedness(b.ID) == network.Connected {
@@ -50,7 +50,7 @@ func (h *Host) keepConnected(ctx context.Context, b peer.AddrInfo) {
 				return
 			}
 		}
-		h.logf("bootstrap node %s is gone; trying on", b.ID)
+		h.log.Info("bootstrap node is gone, trying on", "peer", b.ID.String())
 		told = true
 	}
 }

@@ -136,7 +136,7 @@ func (h *Host) announceLoop(ctx context.Context) {
 		}
 		for _, key := range h.announcements() {
 			if err := h.provide(ctx, key); err != nil && ctx.Err() == nil {
-				h.logf("announcement failed: %v; trying on", oneLine(err))
+				h.log.Info("announcement failed, trying on", "error", oneLine(err))
 				wait = announceRetry
 			}
 		}
@@ -208,7 +208,7 @@ func (h *Host) meet(ctx context.Context, key [32]byte, max int) {
 func (h *Host) startMDNS() {
 	s := mdns.NewMdnsService(h.lp, "_"+h.info.ID[:12]+"._udp", (*lanPeers)(h))
 	if err := s.Start(); err != nil {
-		h.logf("no discovery on the local network: %v", err)
+		h.log.Warn("no discovery on the local network", "error", err)
 		return
 	}
 	h.mdns = s

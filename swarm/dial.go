@@ -132,7 +132,7 @@ func (h *Host) recontact(ctx context.Context, p PeerID) {
 		return
 	}
 	if err := h.dialKnown(ctx, id); err != nil && h.ctx.Err() == nil {
-		h.logf("%s is gone, its offers are dropped: %v", p, err)
+		h.log.Info("peer is gone, its offers are dropped", "peer", p, "error", err)
 		h.book.forget(p)
 	}
 }

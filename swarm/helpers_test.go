@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	goruntime "runtime"
 	"strings"
@@ -45,16 +46,9 @@ func startNode(t *testing.T, info *Info, n node) *Host {
 	if n.listen == nil {
 		n.listen = both
 	}
-	var mu sync.Mutex
-	done := false
+	log := &testLog{t: t}
 	cfg := Config{Identity: n.id, Dir: n.dir, Swarm: info, Listen: n.listen, Bootstrap: n.boot,
-		Logf: func(format string, args ...any) {
-			mu.Lock()
-			defer mu.Unlock()
-			if !done {
-				t.Logf("%s: %s", short(n.id.ID()), fmt.Sprintf(format, args...))
-			}
-		}}
+		Log: slog.New(slog.NewTextHandler(log, nil)).With("node", short(n.id.ID()))}
 	if n.change != nil {
 		n.change(&cfg)
 	}
@@ -64,11 +58,32 @@ func startNode(t *testing.T, info *Info, n node) *Host {
 	}
 	t.Cleanup(func() {
 		h.Close()
-		mu.Lock()
-		done = true
-		mu.Unlock()
+		log.end()
 	})
 	return h
+}
+
+// testLog writes a node's log to its test's, as long as that runs.
+type testLog struct {
+	mu   sync.Mutex
+	t    *testing.T
+	done bool
+}
+
+// Write implements io.Writer.
+func (l *testLog) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.done {
+		l.t.Log(strings.TrimSpace(string(b)))
+	}
+	return len(b), nil
+}
+
+func (l *testLog) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.done = true
 }
 
 func short(id PeerID) string { return id[len(id)-6:] }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -60,8 +61,8 @@ type Config struct {
 	// Client makes a node that uses the swarm and announces nothing.
 	Client bool
 
-	// Logf gets one line per event worth telling; nil for silence.
-	Logf func(format string, args ...any)
+	// Log gets the events worth telling; nil for silence.
+	Log *slog.Logger
 
 	publishEvery time.Duration // 0: publishEvery
 	smallSwarm   int           // 0: smallSwarm
@@ -89,7 +90,7 @@ type Host struct {
 	store    *Swarms
 	members  *membership // nil in a public swarm
 	instance uint64      // tells two runs of one identity apart
-	logf     func(string, ...any)
+	log      *slog.Logger
 
 	lp    host.Host
 	dht   *dht.IpfsDHT
@@ -129,8 +130,8 @@ func Start(ctx context.Context, cfg Config) (*Host, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if cfg.Logf == nil {
-		cfg.Logf = func(string, ...any) {}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	if cfg.publishEvery == 0 {
 		cfg.publishEvery = publishEvery
@@ -143,14 +144,14 @@ func Start(ctx context.Context, cfg Config) (*Host, error) {
 		return nil, err
 	}
 	h := &Host{
-		cfg: cfg, info: cfg.Swarm, store: OpenSwarms(cfg.Dir), instance: rand.Uint64(), logf: cfg.Logf,
+		cfg: cfg, info: cfg.Swarm, store: OpenSwarms(cfg.Dir), instance: rand.Uint64(), log: cfg.Log,
 		book: newOfferBook(), kick: make(chan struct{}, 1), found: make(chan struct{}, 1), met: make(chan struct{}),
 		seq:  uint64(time.Now().UnixNano()),
 		sent: map[PeerID]uint64{}, trackers: map[PeerID]bool{}, contacts: map[PeerID]time.Time{},
 		rtts: map[PeerID]time.Duration{}, announced: map[[32]byte]bool{},
 		probing: map[PeerID]bool{},
 	}
-	if h.members, err = loadMembership(h.store, h.info, cfg.Identity.ID(), h.logf); err != nil {
+	if h.members, err = loadMembership(h.store, h.info, cfg.Identity.ID(), h.log); err != nil {
 		return nil, err
 	}
 	var admit admission

@@ -3,6 +3,7 @@ package swarm
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -18,7 +19,7 @@ type membership struct {
 	store *Swarms
 	info  *Info
 	self  PeerID
-	logf  func(string, ...any)
+	log   *slog.Logger
 
 	// redeeming is held while an invite is looked up and claimed: a newcomer may ask over two transports at once, and
 	// both must find that the invite is its own. Taken without mu.
@@ -34,11 +35,11 @@ type membership struct {
 
 // loadMembership reads and checks what the store holds for self. It returns
 // nil for a public swarm.
-func loadMembership(store *Swarms, info *Info, self PeerID, logf func(string, ...any)) (*membership, error) {
+func loadMembership(store *Swarms, info *Info, self PeerID, log *slog.Logger) (*membership, error) {
 	if info.Public {
 		return nil, nil
 	}
-	m := &membership{store: store, info: info, self: self, logf: logf,
+	m := &membership{store: store, info: info, self: self, log: log,
 		members: map[PeerID]*wire.Certificate{}, seqs: map[PeerID]uint64{}}
 	list, err := store.list(info.ID)
 	if err != nil {

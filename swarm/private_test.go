@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -306,7 +307,7 @@ func TestInviteIsForOnePeer(t *testing.T) {
 func TestRedeemAtOnce(t *testing.T) {
 	t.Parallel()
 	p := newPrivate(t)
-	m, err := loadMembership(OpenSwarms(p.dir), p.info, p.owner.ID(), t.Logf)
+	m, err := loadMembership(OpenSwarms(p.dir), p.info, p.owner.ID(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,11 +19,11 @@ import (
 // that makes no sense is left out and logged.
 func (h *Host) SetOffers(offers []Offer) {
 	if h.cfg.Client && len(offers) > 0 {
-		h.logf("a client makes no offers: %d dropped", len(offers))
+		h.log.Error("offers of a client are dropped", "offers", len(offers))
 		return
 	}
 	if len(offers) > wire.MaxOwnOffers {
-		h.logf("%d offers are more than %d: the rest is dropped", len(offers), wire.MaxOwnOffers)
+		h.log.Error("more offers than fit, the rest is dropped", "offers", len(offers), "limit", wire.MaxOwnOffers)
 		offers = offers[:wire.MaxOwnOffers]
 	}
 	h.mu.Lock()
@@ -113,7 +113,7 @@ func (h *Host) publish(ctx context.Context) {
 		wg.Go(func() {
 			defer func() { <-slots }()
 			if err := h.pushTo(ctx, p); err != nil && ctx.Err() == nil {
-				h.logf("offers not delivered to %s: %v", p, err)
+				h.log.Info("offers not delivered", "peer", p, "error", err)
 			}
 		})
 	}
@@ -173,7 +173,7 @@ func (h *Host) noteTracker(p PeerID, is bool) {
 func (h *Host) pushTo(ctx context.Context, p PeerID) error {
 	offers, seq, err := h.signedOffers()
 	if err != nil {
-		h.logf("%v", err)
+		h.log.Warn("offer left out", "error", err)
 	}
 	reply, err := h.ask(ctx, p, &wire.OffersPush{Presence: h.presence(), Seq: seq, Offers: offers})
 	if err != nil {
@@ -197,7 +197,7 @@ func (h *Host) pushTo(ctx context.Context, p PeerID) error {
 	}
 	h.mu.Unlock()
 	if conflict != nil {
-		h.logf("%v", conflict)
+		h.log.Error("identity conflict", "error", conflict)
 	}
 	return nil
 }

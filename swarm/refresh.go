@@ -15,7 +15,7 @@ import (
 func (h *Host) Offers() []Offer {
 	own, _, err := h.signedOffers()
 	if err != nil {
-		h.logf("%v", err)
+		h.log.Warn("offer left out", "error", err)
 	}
 	var all []Offer
 	for i := range own {
@@ -79,7 +79,7 @@ func (h *Host) meetSigners(ctx context.Context) {
 			defer cancel()
 			if id, err := decodePeer(p); err == nil {
 				if err := h.dialKnown(ctx, id); err != nil && h.ctx.Err() == nil {
-					h.logf("offers of %s don't count: %v", p, err)
+					h.log.Info("offers don't count, their signer isn't reached", "peer", p, "error", err)
 				}
 			}
 		})

@@ -36,7 +36,7 @@ func (h *Host) rememberLoop(ctx context.Context) {
 	}
 	peers, err := readPeers(h.peersFile())
 	if err != nil {
-		h.logf("remembered peers: %v; starting without", err)
+		h.log.Warn("starting without remembered peers", "error", err)
 	}
 	for retry := recallAfter; len(peers) > 0 && sleep(ctx, retry) && len(h.Connected()) == 0; retry = min(2*retry, lastRetry) {
 		for _, p := range peers {
@@ -45,7 +45,7 @@ func (h *Host) rememberLoop(ctx context.Context) {
 			}
 			h.goDo(func(ctx context.Context) {
 				if h.dialOnce(ctx, p) == nil {
-					h.logf("connected to %s, remembered from an earlier run", p.ID)
+					h.log.Info("connected to a peer of an earlier run", "peer", p.ID.String())
 					h.joinedDHT()
 				}
 			})
@@ -82,11 +82,11 @@ func (h *Host) remember() {
 		return
 	}
 	if err := os.MkdirAll(h.store.dir, 0o700); err != nil {
-		h.logf("remembering peers: %v", err)
+		h.log.Warn("can't remember peers", "error", err)
 		return
 	}
 	if err := replaceFile(h.peersFile(), []byte(text), 0o600); err != nil {
-		h.logf("remembering peers: %v", err)
+		h.log.Warn("can't remember peers", "error", err)
 	}
 }
 

@@ -69,13 +69,13 @@ func (h *Host) takeList(l *wire.RevocationList, from PeerID) error {
 	if err := h.members.apply(l); err != nil {
 		return err
 	}
-	h.logf("revocation list %d of swarm %s: %d peers", l.Seq, h.info.ID, len(l.Peers))
+	h.log.Info("new revocation list", "seq", l.Seq, "swarm", h.info.ID, "peers", len(l.Peers))
 	h.closeForbidden()
 	for _, p := range h.Connected() {
 		if p != from {
 			h.goDo(func(ctx context.Context) {
 				if err := h.pushList(ctx, p, l); err != nil && ctx.Err() == nil {
-					h.logf("revocation list not delivered to %s: %v", p, err)
+					h.log.Info("revocation list not delivered", "peer", p, "error", err)
 				}
 			})
 		}
@@ -87,7 +87,7 @@ func (h *Host) takeList(l *wire.RevocationList, from PeerID) error {
 func (h *Host) closeForbidden() {
 	for _, p := range h.lp.Network().Peers() {
 		if err := h.members.admits(p.String()); err != nil {
-			h.logf("connection closed: %v", err)
+			h.log.Warn("connection closed", "peer", p.String(), "error", err)
 			h.disconnect(p)
 		}
 	}
@@ -116,15 +116,15 @@ func (h *Host) pullList(ctx context.Context, peer PeerID) {
 	}
 	reply, err := h.ask(ctx, peer, &wire.ListPull{Presence: h.presence()})
 	if err != nil {
-		h.logf("revocation list of %s: %v", peer, err)
+		h.log.Info("no revocation list", "peer", peer, "error", err)
 		return
 	}
 	l, ok := reply.(*wire.RevocationList)
 	if !ok {
-		h.logf("revocation list of %s: it answered with a frame of type %d", peer, reply.Type())
+		h.log.Warn("no revocation list but another frame", "peer", peer, "type", uint8(reply.Type()))
 		return
 	}
 	if err := h.takeList(l, peer); err != nil && !errors.Is(err, errStale) {
-		h.logf("revocation list of %s refused: %v", peer, err)
+		h.log.Warn("revocation list refused", "peer", peer, "error", err)
 	}
 }

@@ -89,7 +89,7 @@ func (a peerAddr) String() string { return string(a) }
 func (h *Host) Handle(protocolID string, f func(*Stream)) {
 	h.lp.SetStreamHandler(protocol.ID(protocolID), func(s network.Stream) {
 		if err := h.members.admits(s.Conn().RemotePeer().String()); err != nil {
-			h.logf("stream refused: %v", err)
+			h.log.Warn("stream refused", "peer", s.Conn().RemotePeer().String(), "error", err)
 			s.Reset()
 			h.disconnect(s.Conn().RemotePeer())
 			return

@@ -74,7 +74,7 @@ func (h *Host) serveTrack(s *Stream) {
 	}
 	reply, err := h.answerTrack(m, s.Peer())
 	if err != nil {
-		h.logf("%s refused from %s: %v", trackProtocol, s.Peer(), err)
+		h.log.Warn("request refused", "protocol", trackProtocol, "peer", s.Peer(), "error", err)
 		s.Reset()
 		return
 	}

@@ -1,11 +1,6 @@
 package main
 
-import (
-	"log/slog"
-	"os"
-
-	"github.com/alecthomas/kong"
-)
+import "github.com/alecthomas/kong"
 
 // cli is the grammar of the command line.
 type cli struct {
@@ -35,8 +30,9 @@ type globals struct {
 	Bootstrap []string   `group:"Settings" env:"STARLING_BOOTSTRAP" placeholder:"ADDR" help:"Multiaddr with /p2p/PEER of a node to meet others through, beside those that the swarm knows."`
 	LAN       bool       `group:"Settings" name:"lan" env:"STARLING_LAN" help:"Find nodes on the local network by mDNS, and be found."`
 	computing
-	LogLevel string `group:"Settings" env:"STARLING_LOG_LEVEL" enum:"debug,info,warn,error" default:"warn" help:"What to log on stderr: debug, info, warn or error."`
-	Verbose  bool   `group:"Settings" short:"v" env:"STARLING_VERBOSE" help:"Say more on stderr."`
+	Log       logLevels `group:"Settings" env:"STARLING_LOG" placeholder:"LEVELS" help:"What to log on stderr: debug, info, warn or error; of one package, of node, swarm and artifacts, by name, such as info,node=debug,swarm=warn. Default: info for serve, else warn."`
+	LogFormat string    `group:"Settings" env:"STARLING_LOG_FORMAT" enum:"text,json" default:"text" help:"How to log: text or json."`
+	Verbose   bool      `group:"Settings" short:"v" env:"STARLING_VERBOSE" help:"Say more on stderr."`
 }
 
 const description = `Starling runs large language models across a swarm of volunteers. Each holds some layers of a model; a prompt is
@@ -64,13 +60,4 @@ func newParser(c *cli) (*kong.Kong, error) {
 		kong.Vars{"data": defaultDataDir(), "config": defaultConfigPath(), "demosystem": demoSystem},
 		kong.WithBeforeResolve(defaultConfig),
 	)
-}
-
-// logger returns the log that the settings ask for, at least at level.
-func (g *globals) logger(level slog.Level) *slog.Logger {
-	var asked slog.Level
-	if err := asked.UnmarshalText([]byte(g.LogLevel)); err == nil && g.LogLevel != "warn" {
-		level = asked
-	}
-	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 }

@@ -17,6 +17,8 @@ type serveCmd struct {
 	Layers   layers   `default:"auto" placeholder:"A-B" help:"Layers to serve, both ends included, such as 0-9. Default: auto, all of them."`
 	NoDecode bool     `help:"Only prefill for others; don't be the peer that decodes."`
 	Publish  []string `type:"path" placeholder:"FILE" help:"GGUF file to publish at start; without --model it is also served."`
+	Metrics  string   `env:"STARLING_METRICS" placeholder:"HOST:PORT" help:"Serve /metrics for Prometheus over HTTP there, too, such as 127.0.0.1:9464; whoever reaches the port can read them."`
+	Pprof    bool     `help:"With --metrics: serve Go's profiles there, under /debug/pprof/."`
 	JSON     bool     `name:"json" help:"Print events, one JSON object per line."`
 	Attached bool     `hidden:"" help:"End when standard input ends: for a parent process that must leave nothing behind."`
 }
@@ -35,23 +37,28 @@ Examples:
   starling serve --publish model.gguf              # publish a file and serve all of it
   starling serve --model SmolLM2 --layers 0-9      # volunteer layers 0–9 (10)
   starling serve --model SmolLM2 --layers 20-29 --no-decode
+  starling serve --metrics 127.0.0.1:9464 --log info,node=debug
   starling serve --listen /ip4/0.0.0.0/tcp/5000 --kv-memory 2GiB`
 }
 
 // serveEvent is a line of "serve --json".
 type serveEvent struct {
-	Kind   string          `json:"kind"` // "started", "published", "progress", "serving", "ready", "closing"
-	Status *control.Status `json:"status,omitempty"`
-	Model  *control.Model  `json:"model,omitempty"`
-	Phase  string          `json:"phase,omitempty"`
-	Done   int64           `json:"done,omitempty"`
-	Total  int64           `json:"total,omitempty"`
+	Kind    string          `json:"kind"` // "started", "published", "progress", "serving", "ready", "closing"
+	Status  *control.Status `json:"status,omitempty"`
+	Metrics string          `json:"metrics,omitempty"` // started: their address
+	Model   *control.Model  `json:"model,omitempty"`
+	Phase   string          `json:"phase,omitempty"`
+	Done    int64           `json:"done,omitempty"`
+	Total   int64           `json:"total,omitempty"`
 }
 
 // Run is a node until ctx ends.
 func (c *serveCmd) Run(ctx context.Context, g *globals) (err error) {
 	if c.Model == "" && c.Layers.r != nil && len(c.Publish) == 0 {
 		return usageError(errors.New("--layers given without --model: say of which model"))
+	}
+	if c.Pprof && c.Metrics == "" {
+		return usageError(errors.New("--pprof given without --metrics: say on which address"))
 	}
 	if _, err := kernels.SelfTest(); err != nil { // tens of milliseconds
 		return err
@@ -74,12 +81,19 @@ func (c *serveCmd) Run(ctx context.Context, g *globals) (err error) {
 			err = closeErr
 		}
 	}()
+	var watch *observer
+	if c.Metrics != "" {
+		if watch, err = startObserver(c.Metrics, d.node.Control(), c.Pprof); err != nil {
+			return err
+		}
+		defer watch.close()
+	}
 	say := &teller{json: c.JSON, progress: newProgress()}
 	st, err := d.client.Status(ctx)
 	if err != nil {
 		return err
 	}
-	say.started(g, &st)
+	say.started(g, &st, watch)
 	if err := c.work(ctx, d.client, say); err != nil {
 		return err
 	}
@@ -135,9 +149,10 @@ func (t *teller) event(ev control.Event) {
 	}
 }
 
-func (t *teller) started(g *globals, st *control.Status) {
+// started says what has begun; watch may be nil.
+func (t *teller) started(g *globals, st *control.Status, watch *observer) {
 	if t.json {
-		_ = printLine(serveEvent{Kind: "started", Status: st}) // as above
+		_ = printLine(serveEvent{Kind: "started", Status: st, Metrics: watch.url()}) // as above
 		return
 	}
 	kind := "private"
@@ -149,6 +164,9 @@ func (t *teller) started(g *globals, st *control.Status) {
 	fmt.Printf("%s swarm %s, ID %s\n", kind, printable(st.Swarm.Name), st.Swarm.ID)
 	for _, a := range st.Addrs {
 		fmt.Printf("listening on %s\n", a)
+	}
+	if watch != nil {
+		fmt.Printf("metrics on %s\n", watch.url())
 	}
 	for _, p := range st.Problems {
 		fmt.Printf("problem: %s\n", oneLine(p))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -34,6 +35,13 @@ type engine struct {
 
 func (e *engine) Status(context.Context) (*Status, error) {
 	return &Status{Version: "test", Peer: "p", Models: []Model{{ID: "m", Held: &Layers{0, 9}}}}, e.err
+}
+func (e *engine) WriteMetrics(w io.Writer) error {
+	if e.err != nil {
+		return e.err
+	}
+	_, err := io.WriteString(w, "# TYPE a counter\na 1\n")
+	return err
 }
 func (e *engine) Models(context.Context) ([]Model, error) {
 	return []Model{{ID: "m", Name: "n"}}, e.err
@@ -277,6 +285,7 @@ func TestRequestsAreRefused(t *testing.T) {
 		{"POST", "/v1/run", `{"max_new_tokens":1e99}`, 400},
 		{"POST", "/v1/plan", `{"cuts":["a"]}`, 400},
 		{"POST", "/v1/plan", `{"model":"` + strings.Repeat("x", maxRequest) + `"}`, 400},
+		{"GET", "/metrics", ``, 200},
 		{"GET", "/v1/run", ``, 405},
 		{"POST", "/v1/status", ``, 405},
 		{"GET", "/v2/status", ``, 404},

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 // is gone) must end the work.
 type Engine interface {
 	Status(ctx context.Context) (*Status, error)
+	WriteMetrics(w io.Writer) error // in Prometheus' text format
 	Models(ctx context.Context) ([]Model, error)
 	Peers(ctx context.Context) ([]Peer, error)
 	Plan(ctx context.Context, r PlanRequest) (*PlanReply, error)
@@ -28,11 +30,15 @@ type Engine interface {
 // maxRequest bounds a request's body in bytes.
 const maxRequest = 16 << 20
 
+// metricsType is the media type of Prometheus' text format.
+const metricsType = "text/plain; version=0.0.4; charset=utf-8"
+
 // Handler serves the local interface of e. Stop is called by a shutdown
 // request, after it has been answered.
 func Handler(e Engine, stop func()) http.Handler {
 	mux := http.NewServeMux()
 	get(mux, "/v1/status", func(r *http.Request) (any, error) { return e.Status(r.Context()) })
+	HandleMetrics(mux, e)
 	get(mux, "/v1/models", func(r *http.Request) (any, error) { return e.Models(r.Context()) })
 	get(mux, "/v1/peers", func(r *http.Request) (any, error) { return e.Peers(r.Context()) })
 	post(mux, "/v1/plan", func(ctx context.Context, q PlanRequest) (any, error) { return e.Plan(ctx, q) })
@@ -58,6 +64,19 @@ func Handler(e Engine, stop func()) http.Handler {
 		go stop()
 	})
 	return mux
+}
+
+// HandleMetrics makes mux serve /metrics of e.
+func HandleMetrics(mux *http.ServeMux, e Engine) {
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		var b bytes.Buffer
+		if err := e.WriteMetrics(&b); err != nil {
+			fail(w, http.StatusInternalServerError, err)
+			return
+		}
+		w.Header().Set("Content-Type", metricsType)
+		_, _ = w.Write(b.Bytes()) // the reader may be gone
+	})
 }
 
 func get(mux *http.ServeMux, path string, f func(*http.Request) (any, error)) {

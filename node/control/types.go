@@ -207,9 +207,10 @@ type Event struct {
 	Done  int64  `json:"done,omitempty"`
 	Total int64  `json:"total,omitempty"`
 
-	Plan  *PlanReply `json:"plan,omitempty"`
-	Text  string     `json:"text,omitempty"`  // text: the next piece of the answer, whole runes
-	Token int32      `json:"token,omitempty"` // text: the token that completed it
+	Plan    *PlanReply `json:"plan,omitempty"`
+	Session string     `json:"session,omitempty"` // plan of a run: the ID that the logs of all peers of the run have
+	Text    string     `json:"text,omitempty"`    // text: the next piece of the answer, whole runes
+	Token   int32      `json:"token,omitempty"`   // text: the token that completed it
 	// text, if asked for: of Token, then of the likeliest ones in order
 	Logprobs []Logprob `json:"logprobs,omitempty"`
 
@@ -219,6 +220,7 @@ type Event struct {
 
 // Account is what happened in one run.
 type Account struct {
+	Session       string         `json:"session,omitempty"` // the ID that the logs of all peers of the run have
 	Model         string         `json:"model"`
 	Reason        string         `json:"finish_reason"` // "stop", "length"
 	Text          string         `json:"text"`

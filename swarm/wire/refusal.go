@@ -31,11 +31,14 @@ var codeNames = [numCodes]string{"internal error", "bad frame", "unknown session
 
 // String returns the code's name.
 func (c Code) String() string {
-	if c < numCodes {
+	if c.Known() {
 		return codeNames[c]
 	}
 	return fmt.Sprintf("code %d", uint16(c))
 }
+
+// Known reports whether this build has a name for the code.
+func (c Code) Known() bool { return c < numCodes }
 
 // Refusal is a typed error that crosses the wire with its text. It implements
 // error; errors.As finds it after any number of hops.

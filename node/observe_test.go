@@ -1,0 +1,148 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/starling-swarm/starling/node/control"
+)
+
+// records keeps a node's log as JSON lines.
+type records struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (r *records) Write(b []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.buf.Write(b)
+}
+
+// of returns the messages about a session, each with its role.
+func (r *records) of(t *testing.T, session string) (list []string) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for line := range bytes.Lines(r.buf.Bytes()) {
+		var rec struct{ Msg, Session, Role, Pkg string }
+		if err := json.Unmarshal(line, &rec); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		if rec.Session == session && rec.Pkg == "node" {
+			list = append(list, rec.Role+": "+rec.Msg)
+		}
+	}
+	return list
+}
+
+// figure returns the value of one line of a node's metrics, "" if there is none.
+func figure(t *testing.T, n *Node, name string) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := n.metrics.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(b.String()) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// TestObserved runs a prompt over three nodes and a client: all of them log it
+// under one ID, and their figures agree with the run's account.
+func TestObserved(t *testing.T) {
+	tn := newTestNet(t)
+	logs := map[*Node]*records{}
+	start := func(change func(*Config)) *Node {
+		r := &records{}
+		n := tn.start(func(c *Config) {
+			c.Log = slog.New(slog.NewJSONHandler(r, &slog.HandlerOptions{Level: slog.LevelDebug}))
+			if change != nil {
+				change(c)
+			}
+		})
+		logs[n] = r
+		return n
+	}
+	whole := start(nil)
+	id := tn.publish(whole)
+	layers := tn.layers()
+	first, second, client := start(nil), start(nil), start(func(c *Config) { c.Client = true })
+	tn.serve(whole, id, 0, layers)
+	tn.serve(first, id, 0, 1)
+	tn.serve(second, id, 1, 2)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	eventually(t, "three offers", func() bool { _ = client.host.Refresh(ctx); p, _ := client.planPeers(id); return len(p) == 3 })
+	session := ""
+	a, err := tn.run(ctx, client, id, control.Constraints{Shape: "across", Cuts: []int{1, 2}, Assign: []string{first.ID(), second.ID()}, Decoder: whole.ID(), Chunk: 5},
+		func(ev control.Event) error {
+			session += ev.Session
+			return nil
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tn.mustBeIdle()
+	if a.Session == "" || a.Session != session {
+		t.Fatalf("session %q with the plan, %q in the account", session, a.Session)
+	}
+	for n, want := range map[*Node]string{
+		client: "client: run began, client: planned, client: run done",
+		whole:  "decoder: session opened, decoder: session done",
+		first:  "stage: stage opened, stage: stage closed",
+		second: "stage: stage opened, stage: stage closed",
+	} {
+		if got := strings.Join(logs[n].of(t, a.Session), ", "); got != want {
+			t.Errorf("a log of the session: %q, want %q", got, want)
+		}
+	}
+
+	model := id.Short()
+	for _, c := range []struct {
+		n     *Node
+		name  string
+		value int
+	}{
+		{first, fmt.Sprintf(`starling_tokens_total{model=%q,phase="prefill",role="stage"}`, model), len(a.PromptTokens)},
+		{first, fmt.Sprintf(`starling_chunk_seconds_count{model=%q,role="stage"}`, model), a.Stages[0].Chunks},
+		{whole, fmt.Sprintf(`starling_tokens_total{model=%q,phase="prefill",role="decoder"}`, model), len(a.PromptTokens)},
+		{whole, fmt.Sprintf(`starling_tokens_total{model=%q,phase="decode",role="decoder"}`, model), len(a.NewTokens) - 1},
+		{whole, `starling_sessions_ended_total{result="done",role="decoder"}`, 1},
+		{second, `starling_sessions_ended_total{result="done",role="stage"}`, 1},
+		{client, `starling_sessions_ended_total{result="done",role="client"}`, 1},
+		{client, `starling_sessions{role="client"}`, 0},
+		{whole, fmt.Sprintf(`starling_kv_reserved_bytes{model=%q}`, model), 0},
+		{whole, fmt.Sprintf(`starling_kv_limit_bytes{model=%q}`, model), int(whole.cfg.Engine.MaxKVBytes)},
+		{whole, `starling_queue_length{purpose="seam"}`, 0},
+	} {
+		if got := figure(t, c.n, c.name); got != fmt.Sprint(c.value) && got != fmt.Sprintf("%g", float64(c.value)) {
+			t.Errorf("%s is %q, want %d", c.name, got, c.value)
+		}
+	}
+	atLeast := func(n *Node, name string, least int64) {
+		t.Helper()
+		var v float64
+		if _, err := fmt.Sscan(figure(t, n, name), &v); err != nil || v < float64(least) || v > 1.5*float64(least)+4096 {
+			t.Errorf("%s is %v, want about %d: %v", name, v, least, err)
+		}
+	}
+	atLeast(first, `starling_sent_bytes_total{purpose="seam"}`, a.Stages[0].SeamBytes)
+	atLeast(second, `starling_received_bytes_total{purpose="seam"}`, a.Stages[0].SeamBytes)
+	atLeast(first, `starling_sent_bytes_total{purpose="kv"}`, a.Stages[0].KVBytes)
+	atLeast(whole, `starling_received_bytes_total{purpose="kv"}`, a.Stages[0].KVBytes+a.Stages[1].KVBytes)
+	if figure(t, client, `starling_sent_bytes_total{purpose="session"}`) == "0" || figure(t, whole, `starling_received_bytes_total{purpose="session"}`) == "0" {
+		t.Error("no bytes between client and decoder are counted")
+	}
+}
