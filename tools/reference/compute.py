@@ -60,8 +60,14 @@ def greedy(model, ids, n):
 
 def cache_of(config, layer, head_dim):
     """Elements of a layer's cache (docs/golden.md)."""
-    row = 2 * config.num_key_value_heads * head_dim
     kinds, window = getattr(config, "layer_types", None), getattr(config, "sliding_window", None)
+    if kinds and kinds[layer] == "linear_attention":
+        keys, values = (n * d for n, d in ((config.linear_num_key_heads, config.linear_key_head_dim),
+                                           (config.linear_num_value_heads, config.linear_value_head_dim)))
+        return {"growing": 0, "ring": 0, "state": (2 * keys + values) * (config.linear_conv_kernel_dim - 1) + values * config.linear_key_head_dim}
+    if hasattr(config, "kv_lora_rank"):
+        return {"growing": config.kv_lora_rank + config.qk_rope_head_dim, "ring": 0, "state": 0}
+    row = 2 * config.num_key_value_heads * head_dim
     windowed = kinds[layer] == "sliding_attention" if kinds else bool(window)
     return {"growing": 0, "ring": row * window, "state": 0} if windowed else {"growing": row, "ring": 0, "state": 0}
 

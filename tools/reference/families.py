@@ -27,7 +27,7 @@ class Family:
     keys: Callable           # config -> {key without "ARCH.": value}
     pairs: Callable          # config -> [Pair]
     extra: Callable = lambda c: {}     # config -> {name: tensor} of the file that the model has no tensor for
-    plus_one: bool = False   # the file's norms have Gemma's 1 added
+    plus_one: bool = False   # the model's norms multiply by 1 + weight, and the file has that sum
 
 
 # ---- layouts of rows
@@ -42,12 +42,33 @@ def interleaved(heads):
     return {"to": to, "back": back}
 
 
+def tiled(c, size, of, dim=0):
+    """Value heads of `size` rows (or columns, with dim 1) each, the last part of a tensor with `of` parts before them: from
+    those of one key head side by side, as `transformers` has them, to value head i going with key head i mod the number of
+    key heads, as ggml repeats, and back."""
+    keys, each = c.linear_num_key_heads, c.linear_num_value_heads // c.linear_num_key_heads
+
+    def move(w, outer, inner):
+        rest, heads = w.movedim(dim, 0).split([of, keys * each * size])
+        heads = heads.reshape(outer, inner, size, *heads.shape[1:]).swapaxes(0, 1).reshape(heads.shape)
+        return (torch.cat([rest, heads]).movedim(0, dim),)
+    return {"to": lambda w: move(w, keys, each), "back": lambda w: move(w, each, keys)}
+
+
+def after(first, then):
+    """One layout, then another."""
+    return {"to": lambda w: then["to"](*first["to"](w)), "back": lambda w: first["back"](*then["back"](w))}
+
+
 # gate's rows before up's, of each expert
 HALVES = {"to": lambda w: tuple(w.chunk(2, dim=1)), "back": lambda gate, up: (torch.cat([gate, up], dim=1),)}
 # gpt-oss: [expert, in, out], gate and up by turns
 TURNS = {"to": lambda w: (w[..., ::2].transpose(1, 2), w[..., 1::2].transpose(1, 2)),
          "back": lambda gate, up: (torch.stack([gate.transpose(1, 2), up.transpose(1, 2)], dim=-1).flatten(-2),)}
 TURNS_BIAS = {"to": lambda b: (b[..., ::2], b[..., 1::2]), "back": lambda gate, up: (torch.stack([gate, up], dim=-1).flatten(-2),)}
+# a decay's logarithm, and the decay as the file has it
+DECAY = {"to": lambda a: (-a.exp(),), "back": lambda a: ((-a).log(),)}
+ONE_CHANNEL = {"to": lambda w: (w.squeeze(1),), "back": lambda w: (w.unsqueeze(1),)}
 TRANSPOSED = {"to": lambda w: (w.transpose(1, 2),), "back": lambda w: (w.transpose(1, 2),)}
 
 
@@ -125,6 +146,64 @@ def glm4moe_pairs(c):
     return pairs
 
 
+def latent_halves(c):
+    """Rows of each head, [key without position; value], to the two tensors by which latent attention multiplies: the key's
+    transposed, since it is queries that it is applied to."""
+    heads, nope = c.num_attention_heads, c.qk_nope_head_dim
+
+    def to(w):
+        w = w.reshape(heads, -1, w.shape[-1])
+        return w[:, :nope].transpose(1, 2), w[:, nope:]
+    return {"to": to, "back": lambda k, v: (torch.cat([k.transpose(1, 2), v], dim=1).flatten(0, 1),)}
+
+
+def deepseek2_pairs(c):
+    names = NORMS | O | {"self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_a_layernorm": "attn_kv_a_norm"}
+    if c.q_lora_rank is None:
+        names |= {"self_attn.q_proj": "attn_q"}
+    else:
+        names |= {"self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_layernorm": "attn_q_a_norm", "self_attn.q_b_proj": "attn_q_b"}
+    pairs = plain_pairs(names)(c)
+    for l in range(c.num_hidden_layers):
+        at, blk = f"model.layers.{l}.", f"blk.{l}."
+        pairs.append(Pair([at + "self_attn.kv_b_proj.weight"], [blk + "attn_k_b.weight", blk + "attn_v_b.weight"], **latent_halves(c)))
+        if l < c.first_k_dense_replace:
+            pairs += named(l, FFN)
+            continue
+        pairs += experts(l) + named(l, {"mlp.gate": "ffn_gate_inp"} | SHARED)
+        if c.model_type == "deepseek_v3":
+            pairs.append(Pair([at + "mlp.gate.e_score_correction_bias"], [blk + "exp_probs_b.bias"]))
+    return pairs
+
+
+SHARED_ONE = {name.replace("experts", "expert"): out for name, out in SHARED.items()} | {"mlp.shared_expert_gate": "ffn_gate_inp_shexp"}
+
+
+def qwen35_pairs(c):
+    pairs = whole(c)
+    size, before = c.linear_value_head_dim, 2 * c.linear_num_key_heads * c.linear_key_head_dim
+    for l, kind in enumerate(c.layer_types):
+        pairs += named(l, {"input_layernorm": "attn_norm", "post_attention_layernorm": "post_attention_norm"})
+        if kind == "full_attention":
+            pairs += named(l, QKV | O | QK_NORM)
+        else:
+            at, blk = f"model.layers.{l}.linear_attn.", f"blk.{l}."
+            pairs += [Pair([at + "in_proj_qkv.weight"], [blk + "attn_qkv.weight"], **tiled(c, size, before)),
+                      Pair([at + "in_proj_z.weight"], [blk + "attn_gate.weight"], **tiled(c, size, 0)),
+                      Pair([at + "in_proj_a.weight"], [blk + "ssm_alpha.weight"], **tiled(c, 1, 0)),
+                      Pair([at + "in_proj_b.weight"], [blk + "ssm_beta.weight"], **tiled(c, 1, 0)),
+                      Pair([at + "conv1d.weight"], [blk + "ssm_conv1d.weight"], **after(ONE_CHANNEL, tiled(c, size, before))),
+                      Pair([at + "A_log"], [blk + "ssm_a"], **after(DECAY, tiled(c, 1, 0))),
+                      Pair([at + "dt_bias"], [blk + "ssm_dt.bias"], **tiled(c, 1, 0)),
+                      Pair([at + "norm.weight"], [blk + "ssm_norm.weight"]),
+                      Pair([at + "out_proj.weight"], [blk + "ssm_out.weight"], **tiled(c, size, 0, dim=1))]
+        if hasattr(c, "num_experts"):
+            pairs += experts(l) + named(l, {"mlp.gate": "ffn_gate_inp"} | SHARED_ONE)
+        else:
+            pairs += named(l, FFN)
+    return pairs
+
+
 def gptoss_pairs(c):
     norms = {"input_layernorm": "attn_norm", "post_attention_layernorm": "post_attention_norm"}
     router = {"mlp.router": "ffn_gate_inp"}
@@ -159,9 +238,10 @@ def rope_keys(rope):
 
 def common_keys(c):
     rope = c.rope_parameters.get("full_attention", c.rope_parameters)
-    return rope_keys(rope) | {
+    dense = {"feed_forward_length": c.intermediate_size} if hasattr(c, "intermediate_size") else {}
+    return rope_keys(rope) | dense | {
         "context_length": c.max_position_embeddings, "embedding_length": c.hidden_size, "block_count": c.num_hidden_layers,
-        "feed_forward_length": c.intermediate_size, "attention.head_count": c.num_attention_heads,
+        "attention.head_count": c.num_attention_heads,
         "attention.head_count_kv": c.num_key_value_heads, "attention.layer_norm_rms_epsilon": c.rms_norm_eps,
         "attention.key_length": head_dim(c), "attention.value_length": head_dim(c)}
 
@@ -214,6 +294,50 @@ def glm4moe_keys(c):
         "expert_group_count": c.n_group, "expert_group_used_count": c.topk_group}
 
 
+def deepseek2_keys(c):
+    rope, v3 = c.rope_parameters, c.model_type == "deepseek_v3"
+    for wrong, what in ((not v3 and c.norm_topk_prob, "norm_topk_prob"), (v3 and not c.rope_interleave, "rope_interleave"),
+                        (rope.get("mscale") != rope.get("mscale_all_dim"), "mscale, unlike mscale_all_dim,")):
+        if wrong:
+            raise SystemExit(f"config.json's {what} can't be told in a GGUF file")
+    keys = common_keys(c) | {
+        "vocab_size": c.vocab_size, "attention.head_count_kv": 1, "attention.kv_lora_rank": c.kv_lora_rank,
+        "attention.key_length": c.kv_lora_rank + c.qk_rope_head_dim, "attention.value_length": c.kv_lora_rank,
+        "attention.key_length_mla": c.qk_nope_head_dim + c.qk_rope_head_dim, "attention.value_length_mla": c.v_head_dim,
+        "rope.dimension_count": c.qk_rope_head_dim, "leading_dense_block_count": c.first_k_dense_replace,
+        "expert_count": c.n_routed_experts, "expert_used_count": c.num_experts_per_tok, "expert_feed_forward_length": c.moe_intermediate_size,
+        "expert_shared_count": c.n_shared_experts, "expert_weights_scale": float(c.routed_scaling_factor),
+        "expert_gating_func": 2 if v3 else 1}
+    if c.q_lora_rank is not None:
+        keys["attention.q_lora_rank"] = c.q_lora_rank
+    if v3 and c.norm_topk_prob:
+        keys["expert_weights_norm"] = True
+    if v3 or c.topk_method == "group_limited_greedy":
+        keys |= {"expert_group_count": c.n_group, "expert_group_used_count": c.topk_group}
+    if rope.get("mscale_all_dim") is not None:
+        keys["rope.scaling.yarn_log_multiplier"] = 0.1 * rope["mscale_all_dim"]
+    return keys
+
+
+def qwen35_keys(c):
+    rope = c.rope_parameters
+    keys = common_keys(c) | {
+        "rope.dimension_count": int(head_dim(c) * rope["partial_rotary_factor"]),
+        "rope.dimension_sections": [*rope.get("mrope_section", [11, 11, 10]), 0],
+        "ssm.conv_kernel": c.linear_conv_kernel_dim, "ssm.state_size": c.linear_key_head_dim, "ssm.group_count": c.linear_num_key_heads,
+        "ssm.time_step_rank": c.linear_num_value_heads, "ssm.inner_size": c.linear_num_value_heads * c.linear_value_head_dim}
+    full = [l for l, kind in enumerate(c.layer_types) if kind == "full_attention"]
+    interval = full[0] + 1 if full else c.num_hidden_layers + 1
+    if full == list(range(interval - 1, c.num_hidden_layers, interval)):
+        keys["full_attention_interval"] = interval
+    else:
+        keys["attention.recurrent_layers"] = [kind == "linear_attention" for kind in c.layer_types]
+    if hasattr(c, "num_experts"):
+        keys |= {"expert_count": c.num_experts, "expert_used_count": c.num_experts_per_tok, "expert_feed_forward_length": c.moe_intermediate_size,
+                 "expert_shared_feed_forward_length": c.shared_expert_intermediate_size}
+    return keys
+
+
 def gptoss_keys(c):
     return common_keys(c) | {"attention.sliding_window": c.sliding_window, "expert_count": c.num_local_experts,
                              "expert_used_count": c.num_experts_per_tok, "expert_feed_forward_length": c.intermediate_size}
@@ -242,6 +366,10 @@ FAMILIES = {  # by the model_type of config.json
     "phi3": Family("phi3", phi3_keys, plain_pairs(NORMS, O, {"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up",
                                                                "mlp.down_proj": "ffn_down"}), phi3_extra),
     "glm4_moe": Family("glm4moe", glm4moe_keys, glm4moe_pairs),
+    "deepseek_v2": Family("deepseek2", deepseek2_keys, deepseek2_pairs),
+    "deepseek_v3": Family("deepseek2", deepseek2_keys, deepseek2_pairs),
+    "qwen3_5_text": Family("qwen35", qwen35_keys, qwen35_pairs, plus_one=True),
+    "qwen3_5_moe_text": Family("qwen35moe", qwen35_keys, qwen35_pairs, plus_one=True),
     "gpt_oss": Family("gpt-oss", gptoss_keys, gptoss_pairs),
 }
 
@@ -254,7 +382,8 @@ def family_of(config):
 
 
 def is_norm(name):
-    return "norm" in name and name.endswith(".weight")
+    """Whether a name of the file's, or of the model's, is of a norm that plus_one is about."""
+    return "norm" in name and name.endswith(".weight") and "ssm_norm" not in name and "linear_attn" not in name
 
 
 def to_file(family, config, state):
