@@ -19,8 +19,8 @@ const (
 
 // readDeepSeek2 reads and checks the header of a deepseek2 model.
 //
-// With YaRN the cosines and sines stay as they are, and scores are multiplied by (1 + m·ln(factor))², where m is
-// yarn_log_multiplier (0 where it is missing), which converters make of a tenth of the configuration's mscale_all_dim.
+// With YaRN and a yarn_log_multiplier m, which converters make of a tenth of the configuration's mscale_all_dim, the cosines and
+// sines stay as they are, and scores are multiplied by (1 + m·ln(factor))².
 func readDeepSeek2(set *gguf.Set) (Config, error) {
 	r := &reader{meta: set.Meta(), arch: archDeepSeek2}
 	c := readSizes(r)
@@ -37,12 +37,10 @@ func readDeepSeek2(set *gguf.Set) (Config, error) {
 	c.Latent.Nope = c.HeadDim - c.RopeDim
 	c.KVHeads = r.countOr(r.key("attention.head_count_kv"), maxHeads, 1)
 	c.AttnScale = c.attentionScale()
-	if c.Yarn.Original > 0 {
+	if key := r.key(yarnLogMultiplier); c.Yarn.Original > 0 && r.has(key) {
 		c.Yarn.Amplitude = 1
-		if key := r.key(yarnLogMultiplier); r.has(key) {
-			m := 1 + float64(r.positive(key, 10, 0)*kernels.Log64(c.RopeScale))
-			c.AttnScale = float32(c.AttnScale * float32(m*m))
-		}
+		m := 1 + float64(r.positive(key, 10, 0)*kernels.Log64(c.RopeScale))
+		c.AttnScale = float32(c.AttnScale * float32(m*m))
 	}
 	key, value := c.Latent.Rank+c.RopeDim, c.Latent.Rank
 	switch {

@@ -83,6 +83,9 @@ func TestDeepSeekV3(t *testing.T) {
 	if c = deepSeekV3(t, map[string]any{"expert_group_count": nil, "expert_group_used_count": nil, "expert_count": 384}); c.Router != router {
 		t.Errorf("384 experts: %+v", c.Router)
 	}
+	if c = deepSeekV3(t, map[string]any{"rope.scaling.yarn_log_multiplier": nil}); math.Abs(c.Yarn.Amplitude-m) > 1e-7 || math.Abs(float64(c.AttnScale)-1/math.Sqrt(192)) > 1e-7 {
+		t.Errorf("without a yarn_log_multiplier: scale %v, amplitude %v", c.AttnScale, c.Yarn.Amplitude)
+	}
 }
 
 // TestKeepGroups takes groups by their two best, and the first of equal ones.
