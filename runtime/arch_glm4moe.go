@@ -26,10 +26,7 @@ func readGLM4MoE(set *gguf.Set) (Config, error) {
 	c.readSharedExperts(r)
 	c.AttnFlops = float64(4 * c.Heads * c.HeadDim)
 	return c, c.finish(set, r, nil, func(l int) []tensorSpec {
-		specs := slices.Concat(c.gqaSpecs(), c.layerSpecs(set, l, postAttentionNorm))
-		if _, ok := set.Tensor(blockTensor(l, "attn_q.bias")); ok {
-			specs = append(specs, c.gqaBiasSpecs()...)
-		}
+		specs := slices.Concat(c.gqaSpecs(), c.layerSpecs(set, l, postAttentionNorm), c.foundBiasSpecs(set, l))
 		if _, ok := set.Tensor(blockTensor(l, "attn_q_norm.weight")); ok {
 			specs = append(specs, c.gqaNormSpecs()...)
 		}
@@ -51,10 +48,7 @@ func readGLM4MoE(set *gguf.Set) (Config, error) {
 //	 or  Σ over the chosen experts e of share[e]·(Wdown[e] (SiLU(Wgate[e] x)·Wup[e] x)), plus the same of the shared expert
 func loadGLM4MoE(ld *loader, _ *Config, l int) (*layer, error) {
 	a := &gqa{rotate: kernels.RopeHalf}
-	var vectors []vectorTensor
-	if ld.has(blockTensor(l, "attn_q.bias")) {
-		vectors = append(vectors, a.biases()...)
-	}
+	vectors := a.foundBiases(ld, l)
 	if ld.has(blockTensor(l, "attn_q_norm.weight")) {
 		vectors = append(vectors, a.norms()...)
 	}

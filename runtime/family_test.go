@@ -105,6 +105,9 @@ func TestFamiliesRefuse(t *testing.T) {
 		"mistral3, a window":    {runtimetest.TinyModel{Arch: "mistral3", Meta: meta("mistral3.attention.sliding_window", 5)}, []string{"mistral3.attention.sliding_window"}},
 		"mistral3, cold":        {runtimetest.TinyModel{Arch: "mistral3", Meta: map[string]gguf.Value{"mistral3.attention.temperature_scale": gguf.ValueOf(float32(0))}}, []string{"mistral3.attention.temperature_scale", "0"}},
 		"mistral3, not yarn":    {runtimetest.TinyModel{Arch: "mistral3", Meta: meta("mistral3.rope.scaling.type", "none")}, []string{"mistral3.attention.temperature_scale", "original_context_length"}},
+		"llama, half of biases": {runtimetest.TinyModel{Extra: extra("blk.1.attn_k.bias", 64)}, []string{"blk.1.attn_k.bias", "llama"}},
+		"llama, a bias missing": {runtimetest.TinyModel{Extra: extra("blk.1.attn_q.bias", 128)}, []string{"blk.1.attn_k.bias", "missing"}},
+		"llama, other output":   {runtimetest.TinyModel{Extra: extra("blk.2.attn_output.bias", 8)}, []string{"blk.2.attn_output.bias", "1 rows of 8"}},
 		"llama, tempered":       {runtimetest.TinyModel{Meta: map[string]gguf.Value{"llama.attention.temperature_scale": gguf.ValueOf(float32(0.1))}}, []string{"llama.attention.temperature_scale"}},
 		"gemma3, image tower":   {runtimetest.TinyModel{Arch: "gemma3", Extra: extra("v.patch_embd.bias", 4)}, []string{"v.patch_embd.bias", "gemma3"}},
 	} {

@@ -1,6 +1,9 @@
 package runtime
 
-import "github.com/starling-swarm/starling/kernels"
+import (
+	"github.com/starling-swarm/starling/kernels"
+	"github.com/starling-swarm/starling/runtime/gguf"
+)
 
 // gqa is attention in which groups of query heads share a head of keys and values (multi-head and multi-query attention are
 // its ends). nil vectors are not there.
@@ -43,6 +46,14 @@ func (c *Config) gqaBiasSpecs() []tensorSpec {
 	}
 }
 
+// foundBiasSpecs are those biases where the file has the queries': some families have models with and without.
+func (c *Config) foundBiasSpecs(set *gguf.Set, l int) []tensorSpec {
+	if _, ok := set.Tensor(blockTensor(l, "attn_q.bias")); ok {
+		return c.gqaBiasSpecs()
+	}
+	return nil
+}
+
 // gqaNormSpecs are the norms of query and key heads, which some families have.
 func (c *Config) gqaNormSpecs() []tensorSpec {
 	return []tensorSpec{
@@ -51,9 +62,16 @@ func (c *Config) gqaNormSpecs() []tensorSpec {
 	}
 }
 
-// biases and norms are where those go.
+// biases, foundBiases and norms are where those go.
 func (w *gqa) biases() []vectorTensor {
 	return []vectorTensor{{"attn_q.bias", &w.qBias}, {"attn_k.bias", &w.kBias}, {"attn_v.bias", &w.vBias}}
+}
+
+func (w *gqa) foundBiases(ld *loader, l int) []vectorTensor {
+	if ld.has(blockTensor(l, "attn_q.bias")) {
+		return w.biases()
+	}
+	return nil
 }
 
 func (w *gqa) norms() []vectorTensor {

@@ -87,7 +87,6 @@ func TestOpenRefuses(t *testing.T) {
 		"missing norm":         {runtimetest.TinyModel{Drop: "output_norm.weight"}, []string{"output_norm.weight", "missing"}},
 		"missing key":          {runtimetest.TinyModel{Drop: "llama.block_count"}, []string{"llama.block_count", "missing"}},
 		"missing tokens":       {runtimetest.TinyModel{Drop: "tokenizer.ggml.tokens"}, []string{"tokenizer.ggml.tokens", "missing"}},
-		"biases":               {runtimetest.TinyModel{Extra: extra("blk.0.attn_q.bias", 0, []uint64{128}, 512)}, []string{"blk.0.attn_q.bias", "llama"}},
 		"a layer too many":     {runtimetest.TinyModel{Extra: extra("blk.3.attn_norm.weight", 0, []uint64{64}, 256)}, []string{"blk.3.attn_norm.weight"}},
 		"unknown global":       {runtimetest.TinyModel{Extra: extra("output.bias", 0, []uint64{259}, 4*259)}, []string{"output.bias"}},
 		"unsupported type":     {runtimetest.TinyModel{Drop: "blk.2.attn_v.weight", Extra: extra("blk.2.attn_v.weight", 40, []uint64{64, 64}, 64*36)}, []string{"blk.2.attn_v.weight", "NVFP4", "supported: F32"}},
