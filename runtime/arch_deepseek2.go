@@ -10,9 +10,11 @@ import (
 // archDeepSeek2 is the family's general.architecture: DeepSeek V2 Lite, V3 and R1, and others of the same shape.
 const archDeepSeek2 = "deepseek2"
 
-// DeepSeek V3 and R1, and no others, have so many layers and experts. Files that were converted before late in 2025 do not say
-// that their experts are in groups, as the models' configurations do: n_group, topk_group.
+// DeepSeek V2 and V2.5, and V3 and R1, and no others, have so many layers and experts. Files that were converted before late in
+// 2025 do not say that their experts are in groups, as the models' configurations do: n_group, topk_group.
 const (
+	v2Layers, v2Experts    = 60, 160
+	v2Groups, v2UsedGroups = 8, 3
 	v3Layers, v3Experts    = 61, 256
 	v3Groups, v3UsedGroups = 8, 4
 )
@@ -56,8 +58,13 @@ func readDeepSeek2(set *gguf.Set) (Config, error) {
 	r.refuse("rope.scaling.attn_factor", "attention.sliding_window")
 	c.readExperts(r)
 	c.readSharedExperts(r)
-	if c.Layers == v3Layers && c.Experts == v3Experts && c.Router.Sigmoid && !r.has(r.key("expert_group_count")) {
-		c.Router.Groups, c.Router.UsedGroups = v3Groups, v3UsedGroups
+	if !r.has(r.key("expert_group_count")) {
+		switch {
+		case c.Layers == v2Layers && c.Experts == v2Experts && !c.Router.Sigmoid:
+			c.Router.Groups, c.Router.UsedGroups = v2Groups, v2UsedGroups
+		case c.Layers == v3Layers && c.Experts == v3Experts && c.Router.Sigmoid:
+			c.Router.Groups, c.Router.UsedGroups = v3Groups, v3UsedGroups
+		}
 	}
 	c.Cache = c.cacheOfLatents()
 	c.AttnFlops = float64(2 * c.Heads * (key + value))

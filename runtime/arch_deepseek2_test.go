@@ -83,20 +83,32 @@ func TestDeepSeekV3(t *testing.T) {
 	if c = deepSeekV3(t, map[string]any{"expert_group_count": nil, "expert_group_used_count": nil, "expert_count": 384}); c.Router != router {
 		t.Errorf("384 experts: %+v", c.Router)
 	}
+	v2 := map[string]any{"expert_group_count": nil, "expert_group_used_count": nil, "block_count": 60, "nextn_predict_layers": 0, "expert_count": 160,
+		"expert_used_count": 6, "expert_gating_func": 1, "expert_weights_norm": nil, "expert_weights_scale": 16.0}
+	if c = deepSeekV3(t, v2); c.Router != (Router{Groups: 8, UsedGroups: 3, Scale: 16}) {
+		t.Errorf("V2 without groups in the header: %+v", c.Router)
+	}
 	if c = deepSeekV3(t, map[string]any{"rope.scaling.yarn_log_multiplier": nil}); math.Abs(c.Yarn.Amplitude-m) > 1e-7 || math.Abs(float64(c.AttnScale)-1/math.Sqrt(192)) > 1e-7 {
 		t.Errorf("without a yarn_log_multiplier: scale %v, amplitude %v", c.AttnScale, c.Yarn.Amplitude)
 	}
 }
 
-// TestKeepGroups takes groups by their two best, and the first of equal ones.
+// TestKeepGroups takes groups by their two best or their best, and the first of equal ones.
 func TestKeepGroups(t *testing.T) {
 	out := float32(math.Inf(-1))
-	for _, c := range []struct{ rank, want []float32 }{
-		{[]float32{9, 0, 0, 5, 5, 0, 4, 4, 4}, []float32{out, out, out, 5, 5, 0, out, out, out}}, // 9, 10, 8
-		{[]float32{1, 2, 3, 3, 2, 0, 0, 0, 4}, []float32{1, 2, 3, out, out, out, out, out, out}}, // 5, 5, 4
-		{[]float32{-3, -1, -9, -2, -3, -4, -5, -5, 0}, []float32{-3, -1, -9, out, out, out, out, out, out}},
+	for _, c := range []struct {
+		rank  []float32
+		pairs bool
+		want  []float32
+	}{
+		{[]float32{9, 0, 0, 5, 5, 0, 4, 4, 4}, true, []float32{out, out, out, 5, 5, 0, out, out, out}}, // 9, 10, 8
+		{[]float32{1, 2, 3, 3, 2, 0, 0, 0, 4}, true, []float32{1, 2, 3, out, out, out, out, out, out}}, // 5, 5, 4
+		{[]float32{-3, -1, -9, -2, -3, -4, -5, -5, 0}, true, []float32{-3, -1, -9, out, out, out, out, out, out}},
+		{[]float32{9, 0, 0, 5, 5, 0, 4, 4, 4}, false, []float32{9, 0, 0, out, out, out, out, out, out}},
+		{[]float32{1, 2, 3, 3, 2, 0, 0, 4, 0}, false, []float32{out, out, out, out, out, out, 0, 4, 0}},
+		{[]float32{0, 4, 1, 4, 4, 4, 3, 3, 3}, false, []float32{0, 4, 1, out, out, out, out, out, out}}, // 4, 4, 3
 	} {
-		keepGroups(c.rank, make([]float32, 3), make([]int32, 1))
+		keepGroups(c.rank, make([]float32, 3), make([]int32, 1), c.pairs)
 		for i, x := range c.want {
 			if c.rank[i] != x {
 				t.Fatalf("%v, want %v", c.rank, c.want)

@@ -100,7 +100,8 @@ type Latent struct {
 // Router says how a row's experts are chosen and what they contribute.
 type Router struct {
 	Sigmoid bool // probabilities are the sigmoids of scores, not their softmax
-	// Experts are chosen from the best UsedGroups of Groups runs of them, by the two best of each; 1 of 1: from all.
+	// Experts are chosen from the best UsedGroups of Groups runs of them, by the best of each, of sigmoids by the two best; 1 of 1:
+	// from all.
 	Groups, UsedGroups int
 	Normed             bool    // shares are probabilities divided by their sum
 	Scale              float32 // … and multiplied by this

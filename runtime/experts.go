@@ -63,8 +63,6 @@ func (c *Config) readSharedExperts(r *reader) {
 	switch {
 	case g.Groups == 1:
 		g.UsedGroups = 1
-	case !g.Sigmoid:
-		r.fail(r.key("expert_group_count"), "is %d with softmax gating: DeepSeek V2's choice of groups is not supported", g.Groups)
 	case c.Experts%g.Groups != 0 || c.Experts/g.Groups < 2 || g.UsedGroups > g.Groups || c.Experts/g.Groups*g.UsedGroups < c.UsedExperts:
 		r.fail(r.key("expert_group_count"), "is %d, of which %d are used: not possible with %d of %d experts", g.Groups, g.UsedGroups, c.UsedExperts, c.Experts)
 	}
@@ -185,8 +183,8 @@ type routing struct {
 //
 //	s = Wrouter x [+ brouter]
 //	softmax: m = max s;  z[e] = Exp(s[e] − m);  p[e] = z[e] / Σ z.  Sigmoid: p[e] = 1 / (1 + Exp(−s[e]))
-//	the UsedExperts largest p + bias are chosen, of equal ones the first; with groups, from those of the UsedGroups with
-//	the largest sums of their two best
+//	the UsedExperts largest p + bias are chosen, of equal ones the first; with groups, from those of the UsedGroups whose
+//	best (softmax, as in DeepSeek V2) or sums of their two best (sigmoid, as in V3) are largest
 //	share[e] = p[e] [normed: / (Σ over the chosen of p + 1e-20)] · Scale
 //	y = Σ over chosen e of share[e]·(Wdown[e] (activation(Wgate[e] x)·Wup[e] x)) [+ the same of the shared expert [·Sigmoid(wscale·x)]]
 //
@@ -288,7 +286,7 @@ func chooseExperts(p *pass, r int) bool {
 		kernels.Add(rank, rank, w.bias)
 	}
 	if g.Groups > 1 {
-		keepGroups(rank, t.best[r*g.Groups:(r+1)*g.Groups], t.groups[r*g.UsedGroups:(r+1)*g.UsedGroups])
+		keepGroups(rank, t.best[r*g.Groups:(r+1)*g.Groups], t.groups[r*g.UsedGroups:(r+1)*g.UsedGroups], g.Sigmoid)
 	}
 	chosen := t.chosen[r*c.UsedExperts : (r+1)*c.UsedExperts]
 	largest(chosen, rank)
@@ -354,8 +352,8 @@ func largest(chosen []int32, s []float32) {
 }
 
 // keepGroups sets rank to −∞ outside of the best groups, as many as kept has room for. A group is len(rank)/len(best)
-// neighbours; it is as good as the sum of its two best.
-func keepGroups(rank, best []float32, kept []int32) {
+// neighbours; it is as good as its best, or, of pairs, as the sum of its two best.
+func keepGroups(rank, best []float32, kept []int32, pairs bool) {
 	size := len(rank) / len(best)
 	for g := range best {
 		first, second := float32(math.Inf(-1)), float32(math.Inf(-1))
@@ -367,7 +365,9 @@ func keepGroups(rank, best []float32, kept []int32) {
 				second = x
 			}
 		}
-		best[g] = first + second
+		if best[g] = first; pairs {
+			best[g] = first + second
+		}
 	}
 	largest(kept, best)
 	for g := range best {

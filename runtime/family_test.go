@@ -70,7 +70,6 @@ func TestFamiliesRefuse(t *testing.T) {
 		"unknown shared expert": {deepseek("expert_shared_count", uint32(0)), []string{"_shexp.weight", "deepseek2"}},
 		"one leading experts":   {deepseek("leading_dense_block_count", uint32(0)), []string{"blk.0.ffn_gate_inp.weight", "missing"}},
 		"all leading dense":     {deepseek("leading_dense_block_count", uint32(4)), []string{"deepseek2.leading_dense_block_count", "3"}},
-		"groups of softmax":     {deepseek("expert_gating_func", uint32(1)), []string{"deepseek2.expert_group_count", "softmax"}},
 		"gating by roots":       {deepseek("expert_gating_func", uint32(4)), []string{"deepseek2.expert_gating_func", "4"}},
 		"uneven groups":         {deepseek("expert_group_count", uint32(3)), []string{"deepseek2.expert_group_count", "3"}},
 		"too small groups":      {deepseek("expert_used_count", uint32(3)), []string{"deepseek2.expert_group_count", "3 of 4"}},
