@@ -37,7 +37,7 @@ func exists(path string) bool {
 }
 
 // goldenModels are the golden models with F32 weights that run.
-var goldenModels = []string{"llama", "llama_tied", "qwen2", "qwen3", "qwen3_yarn", "qwen3moe", "gemma3", "deepseek2_lite", "deepseek2_v3", "qwen3_5_moe", "glm4moe", "gpt_oss", "phi3_long", "phi3_short", "mistral3", "llama_bias", "deepseek2_v2"}
+var goldenModels = []string{"llama", "llama_tied", "qwen2", "qwen3", "qwen3_yarn", "qwen3moe", "gemma3", "deepseek2_lite", "deepseek2_v3", "qwen3_5_moe", "glm4moe", "gpt_oss", "phi3_long", "phi3_short", "mistral3", "llama_bias", "deepseek2_v2", "qwen35"}
 
 // quantisedGolden are golden models whose weights, and so activations, are quantised.
 var quantisedGolden = []string{"qwen3_q8_0", "gpt_oss_mxfp4"}
