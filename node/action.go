@@ -25,8 +25,25 @@ type pushKV struct {
 	Prefix       wire.Prefix
 }
 
-// run asks for Step to be computed; the result goes to the machine's ran.
-type run struct{ Step *runtime.Step }
+// run asks for Step to be computed, in one piece if Whole; the result goes to
+// the machine's ran.
+type run struct {
+	Step  *runtime.Step
+	Whole bool
+}
+
+// forgets reports whether any of layers doesn't keep every row, but a tail or a
+// window. A sequence can go back, and export, only to where such a layer was
+// before its last Run; so a chunk that may be taken back or exported is run in
+// one piece.
+func forgets(seq runtime.Sequence, layers runtime.Range) bool {
+	for l := layers.First; l < layers.Last; l++ {
+		if n := seq.Capacity(); seq.KVBytes(l, 0, n) != n*seq.RowBytes(l) {
+			return true
+		}
+	}
+	return false
+}
 
 // emit tells the client something.
 type emit struct{ Msg wire.Message }

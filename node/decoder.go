@@ -37,6 +37,7 @@ type decoderSession struct {
 	client  string
 	model   artifacts.ID
 	exec    runtime.Executor
+	seat    *seat // at exec's batcher
 	profile [32]byte
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -152,13 +153,14 @@ func (n *Node) admitSession(client string, open *wire.SessionOpen) (*decoderSess
 		return nil, asRefusal(err)
 	}
 	ctx, cancel := context.WithCancel(n.ctx)
-	d := &decoderSession{n: n, log: n.sessionLog(open.Session, metrics.Decoder), client: client, model: s.id, exec: s.exec, profile: s.exec.Profile().ID(),
+	d := &decoderSession{n: n, log: n.sessionLog(open.Session, metrics.Decoder), client: client, model: s.id, exec: s.exec, seat: s.batcher.sit(), profile: s.exec.Profile().ID(),
 		ctx: ctx, cancel: cancel, began: time.Now(), opened: time.Now(), absent: map[string]int{}}
 	d.outReady = sync.NewCond(&d.mu)
 	d.m = newDecoding(n.ID(), open, how, d.profile, cfg, held, seq, func(p *wire.Plan) { signPlan(n.identity, p) })
 	d.m.trace = n.traceOf(client, open.Session)
 	if r := n.addDecoder(open.Session, d); r != nil {
 		cancel()
+		d.seat.leave()
 		seq.Close()
 		return nil, r
 	}
@@ -278,6 +280,7 @@ func (s *decoderSession) free() {
 	s.do(s.m.fail(wire.Refuse(wire.CodeCancelled, "the client went away")))
 	s.mu.Unlock()
 	s.n.removeDecoder(s.m.head.Session, s)
+	s.seat.leave()
 	s.m.seq.Close()
 }
 
@@ -309,7 +312,7 @@ func (s *decoderSession) do(acts []action) {
 			}
 			s.n.links.send(a.To, a.Msg)
 		case run:
-			s.n.spawn(func() { s.compute(a.Step) })
+			s.n.spawn(func() { s.compute(a) })
 		case emit:
 			if _, ok := a.Msg.(*wire.Token); ok {
 				if s.lastTok = time.Now(); s.firstTok.IsZero() {
@@ -365,10 +368,9 @@ func (s *decoderSession) finish(a finish) {
 	s.outReady.Broadcast()
 }
 
-func (s *decoderSession) compute(step *runtime.Step) {
-	began := time.Now()
-	err := s.exec.Run(s.ctx, []*runtime.Step{step})
-	took := time.Since(began)
+func (s *decoderSession) compute(a run) {
+	step := a.Step
+	took, err := s.seat.run(s.ctx, step, a.Whole)
 	if err == nil {
 		prefill := min(max(len(s.m.open.Tokens)-step.Start, 0), step.N)
 		s.n.metrics.Computed(s.model.Short(), metrics.Decoder, took, prefill, step.N-prefill)

@@ -343,7 +343,7 @@ func (d *decoding) walk() []action {
 	step := &runtime.Step{Seq: d.seq, Layers: runtime.Range{First: int(d.plan.DecoderFirst), Last: d.layers},
 		Start: int(c.Start), N: int(c.Count), Seam: decodeRows(seam.Rows)}
 	d.trace.step(step, d.width)
-	return append(acts, d.run(step))
+	return append(acts, d.run(step, forgets(d.seq, d.held)))
 }
 
 // alone computes with all layers on this node, once every layer's rows have come.
@@ -355,16 +355,16 @@ func (d *decoding) alone() []action {
 	n := min(len(d.tokens)-d.computed, d.chunkSize())
 	step := &runtime.Step{Seq: d.seq, Layers: runtime.Range{First: 0, Last: d.layers},
 		Start: d.computed, N: n, Tokens: d.tokens[d.computed : d.computed+n]}
-	return append(acts, d.run(step))
+	return append(acts, d.run(step, false))
 }
 
 // run starts step; the logits of its last row are wanted if it is the newest token.
-func (d *decoding) run(step *runtime.Step) action {
+func (d *decoding) run(step *runtime.Step, whole bool) action {
 	if step.Start+step.N == len(d.tokens) {
 		step.LogitRows = []int{step.N - 1}
 	}
 	d.running = step
-	return run{step}
+	return run{Step: step, Whole: whole}
 }
 
 // release closes the stages: the decoder owes them nothing any more.
@@ -381,7 +381,7 @@ func (d *decoding) release() (acts []action) {
 	return acts
 }
 
-// ran takes the result of a step.
+// ran takes the result of a step, and the time that was spent on it.
 func (d *decoding) ran(step *runtime.Step, took time.Duration, err error) []action {
 	d.running = nil
 	d.moves++

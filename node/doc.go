@@ -11,6 +11,7 @@
 //
 // The sessions of decoder and stage are state machines without I/O or clock
 // (decoding.go, staging.go): a frame or a finished computation goes in, actions
-// come out. Thin drivers (decoder.go, stage.go) perform the actions; links.go
-// carries frames between peers and tells when one is gone.
+// come out. Thin drivers (decoder.go, stage.go) perform the actions; batching.go
+// computes the steps of all sessions of a model in common rounds (rounds.go says
+// which); links.go carries frames between peers and tells when one is gone.
 package node

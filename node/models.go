@@ -24,6 +24,7 @@ type served struct {
 	model    *artifacts.Model
 	card     *artifacts.Card
 	exec     runtime.Executor
+	batcher  *batcher // computes on exec for all sessions
 	noDecode bool
 	speed    runtime.Speed
 	kvLimit  int64 // bytes that sessions may reserve
@@ -246,12 +247,13 @@ func (n *Node) serve(ctx context.Context, id artifacts.ID, layers *control.Layer
 			return nil, err
 		}
 	}
+	s.batcher = newBatcher(exec)
 	n.models.Lock()
 	old := n.models.served[id]
 	n.models.served[id] = s
 	n.models.Unlock()
 	if old != nil {
-		old.exec.Close()
+		old.batcher.close()
 	}
 	n.offer()
 	return s, nil

@@ -153,7 +153,7 @@ func (n *Node) Close() error {
 	n.wg.Wait()
 	n.models.Lock()
 	for _, s := range n.models.served {
-		errs = append(errs, s.exec.Close())
+		errs = append(errs, s.batcher.close())
 	}
 	clear(n.models.served)
 	n.models.Unlock()

@@ -21,7 +21,7 @@ type stageSession struct {
 	decoder string
 	client  string
 	model   artifacts.ID
-	exec    runtime.Executor
+	seat    *seat // at the model's batcher
 	ctx     context.Context
 	cancel  context.CancelFunc
 	began   time.Time
@@ -69,10 +69,11 @@ func (n *Node) openStage(from string, m *wire.StageOpen) *wire.Refusal {
 	}
 	plan := m.Plan
 	ctx, cancel := context.WithCancel(n.ctx)
-	ss := &stageSession{n: n, log: n.sessionLog(m.Session, metrics.Stage), decoder: from, client: m.Grant.Client, model: artifacts.ID(m.Plan.Model), exec: s.exec, ctx: ctx, cancel: cancel,
+	ss := &stageSession{n: n, log: n.sessionLog(m.Session, metrics.Stage), decoder: from, client: m.Grant.Client, model: artifacts.ID(m.Plan.Model), seat: s.batcher.sit(), ctx: ctx, cancel: cancel,
 		began: time.Now(), listed: time.Now(), freed: make(chan struct{}), m: newStaging(&plan, int(m.Index), s.exec.Config().Width, seq)}
 	if r := n.addStage(m.Session, ss); r != nil {
 		cancel()
+		ss.seat.leave()
 		seq.Close()
 		return r
 	}
@@ -152,7 +153,7 @@ func (s *stageSession) do(acts []action) {
 		case pushKV:
 			s.n.links.sendKV(a.To, func(write func(wire.Message) error) error { return s.push(a, write) })
 		case run:
-			s.n.spawn(func() { s.compute(a.Step) })
+			s.n.spawn(func() { s.compute(a) })
 		case finish:
 			s.n.refuse(s.decoder, s.m.head, a.Err)
 			s.closeLocked()
@@ -160,10 +161,9 @@ func (s *stageSession) do(acts []action) {
 	}
 }
 
-func (s *stageSession) compute(step *runtime.Step) {
-	began := time.Now()
-	err := s.exec.Run(s.ctx, []*runtime.Step{step})
-	took := time.Since(began)
+func (s *stageSession) compute(a run) {
+	step := a.Step
+	took, err := s.seat.run(s.ctx, step, a.Whole)
 	if err == nil {
 		prefill := step.N
 		if !s.m.plan.PushKV && step.N == 1 { // in the pipelined shape, a token of the answer
@@ -268,6 +268,7 @@ func (s *stageSession) closeLocked() {
 		"compute", time.Duration(s.m.stats.ComputeNanos))
 	s.cancel()
 	s.n.removeStage(s.m.head.Session, s)
+	s.seat.leave()
 	go func() {
 		s.m.seq.Close() // waits for a step in progress
 		close(s.freed)

@@ -211,10 +211,11 @@ func (s *staging) next() []action {
 		acts = append(acts, send{s.predecessor(), &wire.SeamCredit{Head: s.head, Upto: c.Start + c.Count}})
 	}
 	s.chunks, s.taken = s.chunks[1:], c
-	return append(acts, run{step})
+	return append(acts, run{Step: step, Whole: forgets(s.seq, s.layers)})
 }
 
-// ran takes the result of the step that next asked for.
+// ran takes the result of the step that next asked for, and the time that was
+// spent on it.
 func (s *staging) ran(step *runtime.Step, took time.Duration, err error) []action {
 	c := s.taken
 	s.taken = nil
