@@ -106,6 +106,11 @@ type Sequence interface {
 	// go back only to where it was before its last Run or import, and to 0, one with a window also as far as rows are left: the
 	// position to which everything went is returned, the largest ≤ n that all layers can.
 	Truncate(n int) int
+	// Fork returns a new sequence of that capacity which holds the first positions of this one, in all layers: n of them, or fewer where
+	// some layer holds fewer or cannot go back to n (see Truncate); ask Len. Full pages are shared, and count once in what is reserved;
+	// neither sequence sees what the other does from then on. Errors: *CapacityError, *ContextError, *FullError when n exceeds the capacity,
+	// ErrClosed.
+	Fork(n, capacity int) (Sequence, error)
 	// RowBytes is the size of one position's canonical row: the K vector of every KV head, ascending, then the V vector
 	// of every KV head (none of a latent cache, where V is part of K), each of the layer's LayerCache, in the KV type,
 	// little endian.

@@ -48,8 +48,9 @@ func (b *kvBudget) release(n int64) {
 // page holds pageRows positions of one layer in exactly one of two formats: one kernels.KVBlock after the other, a KV head
 // each, so that attention reads straight runs.
 type page struct {
-	half []uint16  // KVF16
-	full []float32 // KVF32
+	half   []uint16  // KVF16
+	full   []float32 // KVF32
+	shared *shared   // nil: the page is one sequence's
 }
 
 // empty says that there is no page.
@@ -72,24 +73,26 @@ type sequence struct {
 	kv       KVType
 	cache    []LayerCache // [layer − layers.First]
 	capacity int
-	reserved int64
+	context  int // Config.Context
+	longFrom int // LongRope.Original
 	budget   *kvBudget
 
-	mu      sync.RWMutex // Run holds it only to claim and to commit
-	idle    *sync.Cond   // on mu: running changed
-	lens    []int        // [layer − layers.First] rows held
-	tails   []tail       // [layer − layers.First]
-	windows []window     // [layer − layers.First]
-	pages   [][]page     // [layer − layers.First], grown as rows arrive; of layers with a window some are empty
-	running Range        // layers that a Run appends to, beyond lens; guarded, but stable for that Run itself
-	claimed bool         // a Run uses the sequence
-	closed  bool
+	mu       sync.RWMutex // Run holds it only to claim and to commit
+	idle     *sync.Cond   // on mu: running changed
+	reserved int64        // without shared pages
+	lens     []int        // [layer − layers.First] rows held
+	tails    []tail       // [layer − layers.First]
+	windows  []window     // [layer − layers.First]
+	pages    [][]page     // [layer − layers.First], grown as rows arrive; of layers with a window some are empty
+	running  Range        // layers that a Run appends to, beyond lens; guarded, but stable for that Run itself
+	claimed  bool         // a Run uses the sequence
+	closed   bool
 }
 
-// newSequence reserves a sequence for a range of the layers whose caches are of these shapes.
-func newSequence(layers Range, kv KVType, cache []LayerCache, capacity int, budget *kvBudget) (*sequence, error) {
+// newSequence reserves a sequence for a range of the layers whose caches have these shapes, but for bytes of shared pages.
+func newSequence(layers Range, kv KVType, cache []LayerCache, capacity int, common int64, budget *kvBudget) (*sequence, error) {
 	s := &sequence{
-		layers: layers, kv: kv, cache: cache[layers.First:layers.Last], capacity: capacity, budget: budget,
+		layers: layers, kv: kv, cache: cache, capacity: capacity, budget: budget,
 		lens: make([]int, layers.Len()), pages: make([][]page, layers.Len()), tails: make([]tail, layers.Len()), windows: make([]window, layers.Len()),
 	}
 	for i := range s.tails {
@@ -105,6 +108,7 @@ func newSequence(layers Range, kv KVType, cache []LayerCache, capacity int, budg
 		}
 		s.reserved += rows*each + int64(len(tail{}.values)*s.shape(l).TailBytes())
 	}
+	s.reserved -= common
 	if err := budget.reserve(s.reserved); err != nil {
 		return nil, err
 	}
@@ -176,6 +180,9 @@ func (s *sequence) Truncate(n int) int {
 			s.cutWindowLocked(s.layers.First+l, n)
 		}
 		s.lens[l] = min(s.lens[l], n)
+		for p := n / pageRows; p < len(s.pages[l]); p++ {
+			s.ownLocked(s.layers.First+l, p, p*pageRows < n)
+		}
 		s.pages[l] = s.pages[l][:min(len(s.pages[l]), (n+pageRows-1)/pageRows)]
 		clear(s.pages[l][len(s.pages[l]):cap(s.pages[l])])
 	}
@@ -205,6 +212,13 @@ func (s *sequence) Close() {
 		return
 	}
 	s.closed = true
+	for _, pages := range s.pages {
+		for _, p := range pages {
+			if p.shared != nil {
+				s.budget.letGo(p.shared)
+			}
+		}
+	}
 	clear(s.lens)
 	clear(s.pages)
 	clear(s.tails)

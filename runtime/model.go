@@ -230,10 +230,11 @@ func (m *Model) NewSequence(capacity int, layers Range) (Sequence, error) {
 	if err := CheckLayers(layers, m.layers); err != nil {
 		return nil, err
 	}
-	s, err := newSequence(layers, m.kv, m.cfg.Cache, capacity, &m.budget)
+	s, err := newSequence(layers, m.kv, m.cfg.Cache[layers.First:layers.Last], capacity, 0, &m.budget)
 	if err != nil {
 		return nil, err
 	}
+	s.context, s.longFrom = m.cfg.Context, m.cfg.LongRope.Original
 	return s, nil
 }
 

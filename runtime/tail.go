@@ -54,6 +54,16 @@ func (t *tail) cut(n int) {
 	*t = tail{at: [2]int{0, -1}} // n is 0
 }
 
+// fork returns a tail of its own at position n, one that reach has given.
+func (t *tail) fork(n, size int) (f tail) {
+	f.cut(0)
+	if values, ok := t.find(n); ok && values != nil {
+		copy(f.spare(size), values)
+		f.turn(n)
+	}
+	return f
+}
+
 // find returns the values at position n, nil for zeros.
 func (t *tail) find(n int) (values []float32, ok bool) {
 	i := slices.Index(t.at[:], n)

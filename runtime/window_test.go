@@ -80,7 +80,7 @@ func TestWindowsGoAnyway(t *testing.T) {
 	tokens := someTokens(length)
 	for _, window := range []int{3, 200, 300} {
 		m := windowed(t, window)
-		most := m.Config().Cache[0].Positions(length) / 256
+		most, free := m.Config().Cache[0].Positions(length)/256, m.FreeKVBytes()
 		whole := map[int][]string{}
 		want := func(n int) []string { // states after n positions
 			if whole[n] == nil {
@@ -104,7 +104,7 @@ func TestWindowsGoAnyway(t *testing.T) {
 				if r.IntN(4) == 0 {
 					n = min(1+r.IntN(1400), length-at)
 				}
-				switch what := r.IntN(8); {
+				switch what := r.IntN(9); {
 				case what == 0: // a broken seam, which the last layer notices after the others have run
 					seam := make([]float32, n*m.Config().Width)
 					seam[len(seam)-1] = float32(math.Inf(1))
@@ -153,6 +153,21 @@ func TestWindowsGoAnyway(t *testing.T) {
 					s.Close()
 					s, before = to, 0
 					history = append(history, fmt.Sprintf("over at %d", last))
+				case what == 3: // forked, and one of both goes on
+					to := before
+					if r.IntN(2) == 0 {
+						to = at
+					}
+					f, err := s.Fork(to, length)
+					if err != nil || f.Len(0) != to {
+						t.Fatalf("window %d, seed %d: %v: fork at %d of %d: %v", window, seed, history, to, at, err)
+					}
+					if r.IntN(2) == 0 {
+						s, f, before = f, s, to
+					}
+					f.Truncate(r.IntN(at + 1))
+					f.Close()
+					history = append(history, fmt.Sprintf("forked at %d", to))
 				default:
 					run(t, m, &runtime.Step{Seq: s, Layers: m.Layers(), Start: at, N: n, Tokens: tokens[at : at+n]})
 					before = at
@@ -171,6 +186,9 @@ func TestWindowsGoAnyway(t *testing.T) {
 				t.Errorf("window %d, seed %d: %v: other states", window, seed, history)
 			}
 			s.Close()
+		}
+		if now := m.FreeKVBytes(); now != free {
+			t.Errorf("window %d: %d bytes free at the end, %d at the start", window, now, free)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package runtimetest
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/starling-swarm/starling/runtime"
@@ -73,6 +74,36 @@ func (s *sequence) cutLocked(r runtime.Range, n int) {
 		rows := &s.rows[l-s.layers.First]
 		*rows = (*rows)[:min(len(*rows), max(n, 0)*s.rowBytes())]
 	}
+}
+
+// Fork copies everything: the toy shares no memory.
+func (s *sequence) Fork(n, capacity int) (runtime.Sequence, error) {
+	s.mu.Lock()
+	for s.claimed {
+		s.idle.Wait()
+	}
+	closed := s.closed
+	n = max(n, 0)
+	rows := make([][]byte, len(s.rows))
+	for i, r := range s.rows {
+		n = min(n, len(r)/s.rowBytes())
+		rows[i] = slices.Clone(r)
+	}
+	s.mu.Unlock()
+	switch {
+	case closed:
+		return nil, runtime.ErrClosed
+	case n > capacity:
+		return nil, &runtime.FullError{Asked: n, Capacity: capacity}
+	}
+	fork, err := s.exec.NewSequence(capacity, s.layers)
+	if err != nil {
+		return nil, err
+	}
+	f := fork.(*sequence)
+	f.rows = rows
+	f.cutLocked(f.layers, n)
+	return f, nil
 }
 
 func (s *sequence) Close() {

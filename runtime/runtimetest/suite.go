@@ -27,6 +27,7 @@ func TestExecutor(t testing.TB, open func(runtime.Range) runtime.Executor) {
 		{"HeadOnly", (*suite).headOnly},
 		{"HandOff", (*suite).handOff},
 		{"Truncate", (*suite).truncate},
+		{"Fork", (*suite).fork},
 		{"BadSteps", (*suite).badSteps},
 		{"BadPositions", (*suite).badPositions},
 		{"NonFinite", (*suite).nonFinite},

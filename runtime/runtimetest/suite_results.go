@@ -1,6 +1,7 @@
 package runtimetest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -252,5 +253,77 @@ func (s *suite) truncate() {
 	seq.Truncate(-1)
 	if got := seq.Len(s.cfg.Layers - 1); got != 0 {
 		s.Errorf("Truncate(-1) left %d rows", got)
+	}
+}
+
+// fork lets two sequences go on differently from a common beginning, closes them in both orders, and forks a fork.
+func (s *suite) fork() {
+	tokens, other := s.tokens(7, 270), s.tokens(8, 270)
+	free := s.whole.FreeKVBytes()
+	read := func(seq runtime.Sequence, tokens []int32, last int) (o outcome) {
+		s.Helper()
+		if at := seq.Len(0); at < last {
+			step := &runtime.Step{Seq: seq, Layers: s.all, Start: at, N: last - at, Tokens: tokens[at:last], LogitRows: allRows(last - at), KeepHidden: true}
+			s.run(s.whole, step)
+			o.add(step)
+		}
+		s.addKV(&o, seq, s.all)
+		return o
+	}
+	for i, at := range []int{0, 1, 255, 256, 257, 262} {
+		parent, err := s.whole.NewSequence(262, s.all)
+		if err != nil {
+			s.Fatal(err)
+		}
+		read(parent, tokens, at)
+		read(parent, tokens, 262)
+		mixed := append(slices.Clone(tokens[:at]), other[at:]...)
+		child, err := parent.Fork(at, 270)
+		if err != nil {
+			s.Fatalf("Fork(%d): %v", at, err)
+		}
+		if n := child.Len(0); n != at || child.Capacity() != 270 {
+			s.Fatalf("Fork(%d, 270) of %d positions holds %d, capacity %d", at, parent.Len(0), n, child.Capacity())
+		}
+		want, err := s.whole.NewSequence(270, s.all)
+		if err != nil {
+			s.Fatal(err)
+		}
+		read(want, mixed, at)
+		expected := read(want, mixed, 266)
+		want.Close()
+		held := read(parent, tokens, 262)
+		if i%2 == 0 {
+			parent.Close()
+		}
+		s.same("a fork", read(child, mixed, 266), expected)
+		second, err := child.Fork(266, 266)
+		if err != nil {
+			s.Fatalf("Fork of a fork: %v", err)
+		}
+		child.Truncate(0)
+		child.Close()
+		var kept, now outcome
+		s.addKV(&kept, second, s.all)
+		now.kv, now.rows = expected.kv, expected.rows
+		s.same("a fork's fork", kept, now)
+		if i%2 == 1 {
+			s.same("what was forked", read(parent, tokens, 262), held)
+			parent.Close()
+		}
+		second.Close()
+		if now := s.whole.FreeKVBytes(); now != free {
+			s.Fatalf("%d bytes free after all have ended, before there were %d", now, free)
+		}
+	}
+	seq := s.sequence(s.whole, 10)
+	_, err := seq.Fork(0, s.cfg.Context+1)
+	want[*runtime.ContextError](s, "Fork beyond the context", err)
+	read(seq, tokens, 10)
+	_, err = seq.Fork(10, 9)
+	want[*runtime.FullError](s, "Fork of more than fits", err)
+	seq.Close()
+	if _, err := seq.Fork(0, 10); !errors.Is(err, runtime.ErrClosed) {
+		s.Errorf("Fork of a closed sequence: %v", err)
 	}
 }
