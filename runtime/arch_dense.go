@@ -37,13 +37,23 @@ func (c *Config) readFFN(r *reader) {
 // yarnLogMultiplier is a key that most families don't have.
 const yarnLogMultiplier = "rope.scaling.yarn_log_multiplier"
 
+// partlyRotated are families that may rotate a part of each head. How much is in all their files.
+var partlyRotated = []string{archGLM4MoE, archPhi3, archQwen35, archQwen35MoE}
+
+// neverTied are families whose head has a matrix of its own in all models.
+var neverTied = []string{archGLM4MoE, archGptOss}
+
 // readAttention reads and checks what the headers of transformers have in common but for the feed-forward block. Defaults
 // are those of llama.cpp.
 func readAttention(r *reader) Config {
 	c := readSizes(r)
 	c.KVHeads = r.countOr(r.key("attention.head_count_kv"), maxHeads, c.Heads)
 	c.HeadDim = r.countOr(r.key("attention.key_length"), maxHeadDim, min(max(c.Width/c.Heads, 1), maxHeadDim))
-	c.RopeDim = r.countOr(r.key("rope.dimension_count"), maxHeadDim, c.HeadDim)
+	if slices.Contains(partlyRotated, r.arch) {
+		c.RopeDim = r.count(r.key("rope.dimension_count"), maxHeadDim)
+	} else {
+		c.RopeDim = r.countOr(r.key("rope.dimension_count"), maxHeadDim, c.HeadDim)
+	}
 	c.AttnScale = c.attentionScale()
 	c.Cache = slices.Repeat([]LayerCache{{Heads: c.KVHeads, Key: c.HeadDim, Value: c.HeadDim}}, c.Layers)
 	if value := r.countOr(r.key("attention.value_length"), maxHeadDim, c.HeadDim); value != c.HeadDim {
@@ -67,7 +77,11 @@ func readSizes(r *reader) Config {
 		Heads:   r.count(r.key("attention.head_count"), maxHeads),
 		Context: r.count(r.key("context_length"), maxContext),
 	}
-	c.RopeBase = r.positive(r.key("rope.freq_base"), 1e12, 10000)
+	base := 0.0 // there is none
+	if r.arch == archLlama {
+		base = 10000 // Llama 1 and 2, whose files don't say it
+	}
+	c.RopeBase = r.positive(r.key("rope.freq_base"), 1e12, base)
 	c.RopeScale, c.Yarn = ropeScaling(r)
 	if c.Yarn.Original > 0 && c.RopeBase <= 1 {
 		r.fail(r.key("rope.freq_base"), "is %v: YaRN needs a base above 1", c.RopeBase)
@@ -75,10 +89,11 @@ func readSizes(r *reader) Config {
 	c.Eps = float32(r.positive(r.key("attention.layer_norm_rms_epsilon"), 1, 0))
 	c.EmbedScale = 1
 	r.refuse("attention.scale", "attention.clamp_kqv", "attention.max_alibi_bias", "attn_logit_softcapping",
-		"final_logit_softcapping", "logit_scale", "residual_scale", "embedding_scale", "attention.causal",
+		"final_logit_softcapping", "router_logit_softcapping", "logit_scale", "residual_scale", "embedding_scale", "attention.output_scale",
+		"attention.value_scale", "attention.shared_kv_layers", "swiglu_clamp_exp", "swiglu_clamp_shexp", "attention.causal",
 		"use_parallel_residual")
 	if r.arch != archMistral3 {
-		r.refuse("attention.temperature_scale")
+		r.refuse("attention.temperature_scale", "attention.temperature_length")
 	}
 	return c
 }
@@ -103,13 +118,23 @@ func ropeScaling(r *reader) (scale float64, y Yarn) {
 		return 1, y // readPhi3 has the rest
 	}
 	if kind != "yarn" {
-		r.refuse("rope.scaling.attn_factor")
+		r.refuse("rope.scaling.attn_factor", "rope.scaling.yarn_ext_factor", "rope.scaling.yarn_attn_factor")
+	}
+	factor, said := r.has(r.key("rope.scaling.factor")), r.has(r.key("rope.scaling.type"))
+	if !said && factor && r.has(r.key("rope.scaling.original_context_length")) {
+		r.fail(r.key("rope.scaling.type"), "is missing, where original_context_length says that it is not linear")
 	}
 	switch kind {
 	case "none":
 		return 1, y
 	case "linear":
-		return r.positive(r.key("rope.scaling.factor"), 1e6, r.positive(r.key("rope.scale_linear"), 1e6, 1)), y
+		if older := r.key("rope.scale_linear"); !factor && r.has(older) {
+			return r.positive(older, 1e6, 0), y
+		}
+		if !factor && !said {
+			return 1, y
+		}
+		return r.positive(r.key("rope.scaling.factor"), 1e6, 0), y
 	case "yarn":
 		return readYarn(r)
 	default:
@@ -121,7 +146,7 @@ func ropeScaling(r *reader) (scale float64, y Yarn) {
 // readYarn reads the keys of YaRN. Defaults, and the amplitude 1 + 0.1·ln(factor) times the file's own factor, are
 // llama.cpp's and the paper's.
 func readYarn(r *reader) (scale float64, y Yarn) {
-	r.refuse("rope.scaling.yarn_ext_factor")
+	r.only(1, "rope.scaling.yarn_ext_factor", "rope.scaling.yarn_attn_factor")
 	scale = r.positive(r.key("rope.scaling.factor"), 1e6, 0)
 	y = Yarn{
 		Original: r.count(r.key("rope.scaling.original_context_length"), maxContext),
@@ -160,7 +185,7 @@ func (c *Config) finish(set *gguf.Set, r *reader, whole []tensorSpec, layer func
 	specs := append([]tensorSpec{
 		{name: "token_embd.weight", rows: c.Vocab, cols: c.Width},
 		{name: "output_norm.weight", cols: c.Width},
-		{name: "output.weight", rows: c.Vocab, cols: c.Width, optional: true},
+		{name: "output.weight", rows: c.Vocab, cols: c.Width, optional: !slices.Contains(neverTied, c.Arch)},
 	}, whole...)
 	layers := make([][]tensorSpec, c.Layers)
 	for l := range layers {

@@ -15,15 +15,20 @@ func readMistral3(set *gguf.Set) (Config, error) {
 	c := readAttention(r)
 	c.readFFN(r)
 	r.refuse("attention.sliding_window")
-	if key := r.key(yarnLogMultiplier); r.has(key) {
-		m := r.positive(key, 10, 0)
+	if c.Yarn.Original > 0 {
+		m := r.notNegative(r.key(yarnLogMultiplier), 10)
 		c.Yarn.Amplitude /= 1 + float64(float64(0.1*m)*kernels.Log64(c.RopeScale))
 	}
 	if key := r.key("attention.temperature_scale"); r.has(key) {
-		c.Temper = Temper{Original: c.Yarn.Original, Scale: r.positive(key, 10, 0)}
-		if c.Yarn.Original == 0 {
+		if scale := r.notNegative(key, 10); scale > 0 {
+			c.Temper = Temper{Original: c.Yarn.Original, Scale: scale}
+		}
+		if c.Temper.Scale > 0 && c.Yarn.Original == 0 {
 			r.fail(key, "is set without YaRN's original_context_length: not supported")
 		}
+	}
+	if key := r.key("attention.temperature_length"); r.countOr(key, maxContext, c.Yarn.Original) != c.Yarn.Original {
+		r.fail(key, "is not original_context_length, %d", c.Yarn.Original)
 	}
 	return c, c.finishDense(set, r, []tensorSpec{{name: "rope_freqs.weight", cols: c.RopeDim / 2, optional: true}}, nil)
 }

@@ -1,6 +1,8 @@
 package runtime
 
 import (
+	"cmp"
+
 	"github.com/starling-swarm/starling/kernels"
 	"github.com/starling-swarm/starling/runtime/gguf"
 )
@@ -13,13 +15,9 @@ const archPhi3 = "phi3"
 func readPhi3(set *gguf.Set) (Config, error) {
 	r := &reader{meta: set.Meta(), arch: archPhi3}
 	c := readDense(r)
-	if key := r.key("attention.sliding_window"); r.has(key) {
-		if n, err := r.meta.Uint(key); err != nil || n > maxContext {
-			r.fail(key, "is not a number from 0 to %d", maxContext)
-		} else if n > 0 && int(n) < c.Context {
-			for l := range c.Cache {
-				c.Cache[l].Window = int(n)
-			}
+	if n := phi3Window(r, &c); n > 0 && n < c.Context {
+		for l := range c.Cache {
+			c.Cache[l].Window = n
 		}
 	}
 	var whole []tensorSpec
@@ -28,7 +26,7 @@ func readPhi3(set *gguf.Set) (Config, error) {
 	if long || short {
 		whole = []tensorSpec{{name: ropeFactorsLong, cols: c.RopeDim / 2}, {name: ropeFactorsShort, cols: c.RopeDim / 2}}
 		c.LongRope.Original = r.count(r.key("rope.scaling.original_context_length"), maxContext)
-		c.LongRope.Amplitude = r.positive(r.key("rope.scaling.attn_factor"), 1e6, 1)
+		c.LongRope.Amplitude = r.positive(r.key("rope.scaling.attn_factor"), 1e6, 0)
 	} else {
 		r.refuse("rope.scaling.attn_factor")
 		if key := r.key("rope.scaling.type"); r.text(key, "") == "longrope" {
@@ -47,6 +45,26 @@ func readPhi3(set *gguf.Set) (Config, error) {
 			{name: "ffn_down.weight", rows: c.Width, cols: c.FFN},
 		}
 	})
+}
+
+// phi3Window reads the window of all layers; 0 where they see everything. Files of Phi 3 from before August 2024 don't have it, and
+// llama.cpp knows the models by their sizes.
+func phi3Window(r *reader, c *Config) int {
+	key := r.key("attention.sliding_window")
+	if !r.has(key) && (c.Layers == 32 || c.Layers == 40) {
+		switch c.Context {
+		case 4096:
+			return 2047
+		case 131072:
+			return 0
+		}
+	}
+	n, err := r.meta.Uint(key)
+	if err == nil && n > maxContext {
+		r.fail(key, "is %d, more than %d", n, maxContext)
+	}
+	r.err = cmp.Or(r.err, err)
+	return int(min(n, maxContext))
 }
 
 // loadPhi3 maps a layer. Its arithmetic, by forwardLayer and gqa.mix, where Wq, Wk and Wv are rows of attn_qkv, in this order, and

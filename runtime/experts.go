@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -52,17 +53,21 @@ func (c *Config) readSharedExperts(r *reader) {
 	if c.SharedFFN > maxWidth {
 		r.fail(r.key("expert_shared_count"), "makes %d hidden elements", c.SharedFFN)
 	}
-	normed, err := r.meta.BoolOr(r.key("expert_weights_norm"), false)
-	if err != nil {
-		r.fail(r.key("expert_weights_norm"), "is not true or false")
-	}
-	c.Router.Normed = normed
-	c.Router.Scale = float32(r.positive(r.key("expert_weights_scale"), 1e6, 1))
 	g := &c.Router
-	g.Groups, g.UsedGroups = max(zeroOr("expert_group_count", maxExperts), 1), max(zeroOr("expert_group_used_count", maxExperts), 1)
+	if key := r.key("expert_weights_norm"); g.Sigmoid || r.has(key) { // with softmax, files older than the key have no norm
+		normed, err := r.meta.Bool(key)
+		r.err = cmp.Or(r.err, err)
+		g.Normed = normed
+	}
+	g.Scale = float32(r.positive(r.key("expert_weights_scale"), 1e6, 0))
+	groups, used := zeroOr("expert_group_count", maxExperts), zeroOr("expert_group_used_count", maxExperts)
+	g.Groups, g.UsedGroups = max(groups, 1), max(used, 1)
 	switch {
+	case g.Groups == 1 && used > 1:
+		r.fail(r.key("expert_group_count"), "is %d or missing, where expert_group_used_count is %d", groups, used)
 	case g.Groups == 1:
-		g.UsedGroups = 1
+	case used == 0:
+		r.fail(r.key("expert_group_used_count"), "is 0 or missing, where expert_group_count is %d", groups)
 	case c.Experts%g.Groups != 0 || c.Experts/g.Groups < 2 || g.UsedGroups > g.Groups || c.Experts/g.Groups*g.UsedGroups < c.UsedExperts:
 		r.fail(r.key("expert_group_count"), "is %d, of which %d are used: not possible with %d of %d experts", g.Groups, g.UsedGroups, c.UsedExperts, c.Experts)
 	}
@@ -91,7 +96,7 @@ func (c *Config) expertSpecs(set *gguf.Set, l int) []tensorSpec {
 		specs = append(specs, gate, up)
 	}
 	if c.Router.Sigmoid {
-		specs = append(specs, tensorSpec{name: "exp_probs_b.bias", cols: c.Experts, optional: true})
+		specs = append(specs, tensorSpec{name: "exp_probs_b.bias", cols: c.Experts})
 	}
 	if c.SharedGated {
 		specs = append(specs, tensorSpec{name: "ffn_gate_inp_shexp.weight", cols: c.Width})

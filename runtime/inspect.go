@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 
@@ -122,6 +123,31 @@ func (r *reader) positive(key string, limit, def float64) float64 {
 		return def
 	}
 	return v
+}
+
+// notNegative reads a float in [0, limit] that must be there.
+func (r *reader) notNegative(key string, limit float64) float64 {
+	v, err := r.meta.Float(key)
+	if err != nil {
+		r.err = cmp.Or(r.err, err)
+		return 0
+	}
+	if !(v >= 0 && v <= limit) {
+		r.fail(key, "is %v, not from 0 to %v", v, limit)
+		return 0
+	}
+	return v
+}
+
+// only fails for floats of the architecture that are there and of another value.
+func (r *reader) only(value float64, names ...string) {
+	for _, name := range names {
+		if v, err := r.meta.FloatOr(r.key(name), value); err != nil {
+			r.err = cmp.Or(r.err, err)
+		} else if v != value {
+			r.fail(r.key(name), "is %v: only %v is supported", v, value)
+		}
+	}
 }
 
 // text reads a string, def where the key is missing.

@@ -100,8 +100,8 @@ func Open(o Options) (*Model, error) {
 		err = m.place(o.Pack)
 	}
 	vocab.Wait()
-	if err = cmp.Or(err, tokErr); err == nil && m.tok.Size() > cfg.Vocab {
-		err = fmt.Errorf("runtime: %s: the tokenizer has %d tokens, the embedding table %d rows", o.Path, m.tok.Size(), cfg.Vocab)
+	if err = cmp.Or(err, tokErr); err == nil && m.tok.Size() != cfg.Vocab {
+		err = fmt.Errorf("runtime: %s: tokenizer.ggml.tokens has %d entries, tensor token_embd.weight %d rows", o.Path, m.tok.Size(), cfg.Vocab)
 	}
 	if err != nil {
 		_ = m.free() // err says what matters

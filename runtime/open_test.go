@@ -64,6 +64,15 @@ func meta(pairs ...any) map[string]gguf.Value {
 	return m
 }
 
+// controls is a vocabulary of n control tokens.
+func controls(n int) map[string]gguf.Value {
+	tokens, types := make([]string, n), make([]int32, n)
+	for i := range tokens {
+		tokens[i], types[i] = fmt.Sprintf("<|%d|>", i), 3
+	}
+	return map[string]gguf.Value{"tokenizer.ggml.tokens": gguf.ArrayOf(tokens), "tokenizer.ggml.token_type": gguf.ArrayOf(types)}
+}
+
 // TestOpenRefuses checks that what cannot be computed is refused with an error in one line that says what it is.
 func TestOpenRefuses(t *testing.T) {
 	extra := func(name string, typ gguf.Type, dims []uint64, size int) func(*gguf.Writer) {
@@ -109,6 +118,9 @@ func TestOpenRefuses(t *testing.T) {
 		"infinite base":        {runtimetest.TinyModel{Meta: meta("llama.rope.freq_base", math.Inf(1))}, []string{"llama.rope.freq_base"}},
 		"negative scale":       {runtimetest.TinyModel{Meta: meta("llama.rope.scaling.factor", -2.0)}, []string{"llama.rope.scaling.factor"}},
 		"width as text":        {runtimetest.TinyModel{Meta: meta("llama.embedding_length", "64")}, []string{"llama.embedding_length"}},
+		"missing splitting":    {runtimetest.TinyModel{Drop: "tokenizer.ggml.pre"}, []string{"tokenizer.ggml.pre", "missing"}},
+		"a token too few":      {runtimetest.TinyModel{Meta: controls(258)}, []string{"tokenizer.ggml.tokens", "258", "token_embd.weight", "259"}},
+		"a token too many":     {runtimetest.TinyModel{Meta: controls(260)}, []string{"tokenizer.ggml.tokens", "260", "token_embd.weight", "259"}},
 		"another tokenizer":    {runtimetest.TinyModel{Meta: meta("tokenizer.ggml.model", "bert")}, []string{"bert"}},
 		"a token id too far":   {runtimetest.TinyModel{Meta: meta("tokenizer.ggml.bos_token_id", 1<<31)}, []string{"tokenizer.ggml.bos_token_id"}},
 	} {

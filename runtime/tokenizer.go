@@ -26,9 +26,11 @@ func readVocab(meta *gguf.File) (v tokenizer.Vocab, err error) {
 	if err != nil {
 		return v, err
 	}
-	pre, err := meta.StringOr("tokenizer.ggml.pre", "")
-	if err != nil {
-		return v, err
+	pre := ""
+	if model == "gpt2" { // files from before May 2024 don't say how to split text into words, and families differ in it
+		if pre, err = meta.String("tokenizer.ggml.pre"); err != nil {
+			return v, err
+		}
 	}
 	v = tokenizer.Defaults(model, pre)
 	if v.Tokens, err = meta.Strings("tokenizer.ggml.tokens"); err != nil {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/starling-swarm/starling/runtime/tokenizer/template"
 )
@@ -171,8 +172,23 @@ func newModel(v Vocab, types []int32, byText lexicon) (model, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(v.Merges) == 0 {
+		if i := firstMerged(v.Tokens, types); i >= 0 {
+			return nil, fmt.Errorf("tokenizer.ggml.merges is missing or empty, and without them no text becomes tokens[%d], %s", i, quote(v.Tokens[i]))
+		}
+	}
 	b, err := newBPE(v, types, byText, pre.wholeWords)
 	return &byteLevel{pre.stages, b}, err
+}
+
+// firstMerged returns the first normal token of more than one byte, or -1.
+func firstMerged(tokens []string, types []int32) int {
+	for i, text := range tokens {
+		if types[i] == typeNormal && utf8.RuneCountInString(text) > 1 {
+			return i
+		}
+	}
+	return -1
 }
 
 // checkIDs checks that the special ids are absent (negative, made -1) or in range.

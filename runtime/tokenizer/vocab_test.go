@@ -30,6 +30,7 @@ func TestNewRefuses(t *testing.T) {
 		{"unk out of range", func(v *Vocab) { v.UNK = 261 }, "unknown_token_id is"},
 		{"no bos to add", func(v *Vocab) { v.AddBOS = true }, "add_bos_token is set"},
 		{"no eos to add", func(v *Vocab) { v.AddEOS = true }, "add_eos_token is set"},
+		{"no merges", func(v *Vocab) { v.Merges = nil }, `merges is missing or empty, and without them no text becomes tokens[256], "he"`},
 		{"empty merge", func(v *Vocab) { v.Merges[1] = "" }, "merges[1]"},
 		{"merge without space", func(v *Vocab) { v.Merges[1] = "ll" }, "merges[1]"},
 		{"merge without left", func(v *Vocab) { v.Merges[1] = " ll" }, "merges[1]"},
