@@ -455,8 +455,12 @@ func sliceFilter(vm *interp, in any, a args) (any, error) {
 	return newIter(columns), nil
 }
 
-// mapFilter applies a filter by name, or looks up an attribute, of each item.
+// mapFilter applies a filter by name, or looks up an attribute, of each item. Of what is false, none among it, it makes nothing,
+// as jinja does, whatever its arguments are; so does selectFilter.
 func mapFilter(vm *interp, in any, a args) (any, error) {
+	if !truth(in) {
+		return newIter(nil), nil
+	}
 	items, err := vm.iterate(in)
 	if err != nil {
 		return nil, err
@@ -508,6 +512,9 @@ func mapping(vm *interp, a args) (func(any) (any, error), error) {
 // attribute of which, passes a test, by default that of truth.
 func selectFilter(want, byAttr bool) filterFunc {
 	return func(vm *interp, in any, a args) (any, error) {
+		if !truth(in) {
+			return newIter(nil), nil
+		}
 		var path attrPath
 		if byAttr {
 			if len(a.pos) == 0 {

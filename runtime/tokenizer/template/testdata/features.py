@@ -193,6 +193,10 @@ people | selectattr('tags') | map(attribute='name') | list, people | rejectattr(
 l | select('odd') | list, l | reject('gt', 1) | list, [0, 1, '', 'a'] | select | list
 (l | select('odd')) is iterable, 'yes' if (e | select) else 'no'
 l | select('odd') | length
+none_ | select('odd') | list, none_ | selectattr('a', 'defined') | map(attribute='a') | join('-'), zero | map('upper') | list, no | reject | list, empty | rejectattr('a') | list
+none_ | selectattr('a', 'defined') is iterable, none_ | map | list, none_ | selectattr | list, none_ | select('nosuch') | list
+n | select | list
+t | map(attribute='a') | list
 words | unique | list, [1, 1.0, true, 2] | unique | list, words | unique(true) | list
 people | groupby('age') | map('first') | list, (people | groupby('age'))[1][1] | map(attribute='name') | list
 [1, 2, 3, 4, 5] | batch(2) | list, [1, 2, 3, 4, 5] | batch(2, 'x') | list, [1, 2, 3, 4, 5] | slice(3) | list, [1, 2, 3, 4, 5] | slice(3, 'x') | list
