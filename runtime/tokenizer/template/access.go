@@ -138,8 +138,7 @@ func (vm *interp) slice(of, from, to, step any) (any, error) {
 	l, isSeq := of.(*list)
 	s, isStr := of.(string)
 	if err != nil || !isStr && (!isSeq || l.kind > isTuple) {
-		// What cannot be sliced has no such item.
-		return missing(of, nil), nil
+		return nil, fmt.Errorf("'%s' object is not subscriptable", typeName(of))
 	}
 	lo, hi, by, err := sliceBounds(n, from, to, step)
 	if err != nil {
