@@ -76,14 +76,10 @@ func (n *Node) run(ctx context.Context, q control.RunRequest, emit func(control.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(n.ctx, cancel)()
-	n.sessions.Lock()
-	n.sessions.clients[s.id] = s
-	n.sessions.Unlock()
-	defer func() {
-		n.sessions.Lock()
-		delete(n.sessions.clients, s.id)
-		n.sessions.Unlock()
-	}()
+	if err := n.addClient(s); err != nil {
+		return nil, err
+	}
+	defer n.removeClient(s)
 	s.log.Debug("run began", "model", s.model.Short(), "prompt", len(s.prompt), "max_new", s.req.MaxNew)
 	a, err := s.answer(ctx)
 	n.metrics.Ended(metrics.Client, err != nil)

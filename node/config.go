@@ -47,6 +47,10 @@ type Config struct {
 	// means DefaultSilence.
 	Silence time.Duration
 
+	// Drain is how long sessions may go on when the node pauses and the request
+	// doesn't say; 0 hands them over at once.
+	Drain time.Duration
+
 	// Backend opens models; nil means runtime.Engine.
 	Backend runtime.Backend
 

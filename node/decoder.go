@@ -328,7 +328,7 @@ func (s *decoderSession) do(acts []action) {
 	}
 	for ; s.losses < len(s.m.lost); s.losses++ {
 		s.n.metrics.Recovered(metrics.Stage)
-		s.log.Warn("stage lost", "peer", s.m.lost[s.losses], "position", s.m.computed)
+		s.log.Warn("stage lost", "peer", s.m.lost[s.losses])
 	}
 	if s.m.ended && s.waiting == nil {
 		s.waiting = time.AfterFunc(accountWait, func() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -27,7 +28,7 @@ func (e engine) WriteMetrics(w io.Writer) error { return e.n.metrics.Write(w) }
 func (e engine) Status(context.Context) (*control.Status, error) {
 	n := e.n
 	info := n.cfg.Swarm
-	st := &control.Status{Version: n.cfg.Version, Peer: n.ID(), Addrs: n.Addrs(), Role: n.role(), Uptime: time.Since(n.began),
+	st := &control.Status{Version: n.cfg.Version, PID: os.Getpid(), Peer: n.ID(), Addrs: n.Addrs(), Role: n.role(), Standing: n.standing().String(), Uptime: time.Since(n.began),
 		Connected: n.host.Connected(), Profile: runtime.NewProfile(runtime.KVF16).String(),
 		Swarm: control.Swarm{ID: info.ID, Name: info.Name, Public: info.Public, Bootstrap: info.Bootstrap, Owner: n.swarms.Owns(info.ID)}}
 	for _, m := range n.store.Models() {
@@ -218,6 +219,17 @@ func parseRole(name string) (swarm.Role, error) {
 	}
 	return 0, fmt.Errorf("no role %q: use member or client", name)
 }
+
+func (e engine) Pause(ctx context.Context, q control.DrainRequest) (*control.DrainReply, error) {
+	limit := e.n.cfg.Drain
+	if q.Limit != nil {
+		limit = *q.Limit
+	}
+	handedOver, err := e.n.Pause(ctx, limit)
+	return &control.DrainReply{HandedOver: handedOver}, err
+}
+
+func (e engine) Resume(context.Context) error { return e.n.Resume() }
 
 func (e engine) Publish(ctx context.Context, q control.PublishRequest, emit func(control.Event) error) (*control.Model, error) {
 	m, err := e.n.publish(ctx, q.Path, emit)

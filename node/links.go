@@ -111,7 +111,9 @@ type link struct {
 	key   linkKey
 	mu    sync.Mutex
 	queue []job
-	wake  chan struct{} // holds one token when queue may have grown
+	busy  bool          // jobs are being done
+	gone  bool          // nobody adds to queue any more
+	wake  chan struct{} // holds one token when queue may have grown, or gone is set
 }
 
 func newLinks(host *swarm.Host, m *metrics.Metrics) *links {
@@ -176,7 +178,7 @@ func (l *links) enqueue(key linkKey, j job) {
 	k.mu.Lock()
 	if !j.answer || len(k.queue) < maxQueue {
 		k.queue = append(k.queue, j)
-		l.pending(j, 1)
+		l.count(j, 1)
 	}
 	k.mu.Unlock()
 	select {
@@ -185,8 +187,35 @@ func (l *links) enqueue(key linkKey, j job) {
 	}
 }
 
-// pending counts a job that waits (1), and that is done or won't be (-1).
-func (l *links) pending(j job, n int) {
+// forget gives up idle streams to a peer whose connection has ended: the next
+// frame for it, perhaps in its next life, must not find a dead one.
+func (l *links) forget(peer string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key, k := range l.out {
+		k.mu.Lock()
+		if key.peer == peer && !k.busy && len(k.queue) == 0 {
+			k.gone = true
+			delete(l.out, key)
+			select {
+			case k.wake <- struct{}{}:
+			default:
+			}
+		}
+		k.mu.Unlock()
+	}
+}
+
+// pending returns how many jobs wait or are being done.
+func (l *links) pending() (n int64) {
+	for p := range l.waiting {
+		n += l.waiting[p].Load()
+	}
+	return n
+}
+
+// count counts a job that waits (1), and that is done or won't be (-1).
+func (l *links) count(j job, n int) {
 	l.waiting[j.purpose].Add(int64(n))
 	if j.purpose == metrics.Seam {
 		l.uplink.seam(n)
@@ -196,7 +225,7 @@ func (l *links) pending(j job, n int) {
 // drop forgets jobs that won't be done.
 func (l *links) drop(jobs []job) {
 	for _, j := range jobs {
-		l.pending(j, -1)
+		l.count(j, -1)
 	}
 }
 
@@ -251,18 +280,25 @@ func (l *links) serve(k *link) error {
 	defer idle.Stop()
 	for {
 		k.mu.Lock()
-		jobs := k.queue
-		k.queue = nil
+		jobs, gone := k.queue, k.gone
+		k.queue, k.busy = nil, len(k.queue) > 0
 		k.mu.Unlock()
+		if gone {
+			_ = stream.Close() // its connection is dead most of the time
+			return nil
+		}
 		for i, j := range jobs {
 			err := j.do(write)
-			l.pending(j, -1)
+			l.count(j, -1)
 			if err != nil {
 				stream.Reset()
 				l.drop(jobs[i+1:])
 				return err
 			}
 		}
+		k.mu.Lock()
+		k.busy = false
+		k.mu.Unlock()
 		idle.Reset(idleTimeout)
 		select {
 		case <-k.wake:

@@ -305,15 +305,19 @@ func (n *Node) routineOffer() {
 }
 
 // offer tells the swarm what this node holds and serves. Models that are only
-// seeded are offered with NoDecode and no layers to compute, so that others
-// find their bytes.
+// seeded, now or at all, are offered with NoDecode and no layers to compute, so
+// that others find their bytes.
 func (n *Node) offer() {
 	if n.cfg.Client || n.ctx.Err() != nil {
 		return
 	}
 	load := float64(len(n.decoderList()) + len(n.stageMap()))
+	serving := n.servedList()
+	if n.standing() != accepting {
+		serving = nil
+	}
 	var offers []swarm.Offer
-	for _, s := range n.servedList() {
+	for _, s := range serving {
 		r := s.exec.Layers()
 		offers = append(offers, swarm.Offer{Model: s.id, ModelName: n.name(s.model), First: r.First, Last: r.Last,
 			Embed: r.First == 0, Head: r.Last == s.card.Layers, NoDecode: !s.decodes(), Profile: s.exec.Profile().ID(),
@@ -321,7 +325,8 @@ func (n *Node) offer() {
 			Context: s.exec.Config().Context, Load: load})
 	}
 	for _, m := range n.store.Models() {
-		if n.served(m.ID()) == nil && m.HeldBytes() > 0 {
+		computes := slices.ContainsFunc(serving, func(s *served) bool { return s.id == m.ID() })
+		if !computes && m.HeldBytes() > 0 {
 			offers = append(offers, swarm.Offer{Model: m.ID(), ModelName: n.name(m), NoDecode: true})
 		}
 	}

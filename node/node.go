@@ -41,6 +41,8 @@ type Node struct {
 	sessions struct {
 		sync.Mutex
 		closed   bool
+		standing standing
+		idle     chan struct{} // closed when the last session has gone; nil: nobody waits
 		stages   map[wire.SessionID]*stageSession
 		decoders map[wire.SessionID]*decoderSession
 		clients  map[wire.SessionID]*clientSession
@@ -98,7 +100,10 @@ func (n *Node) start(ctx context.Context) (err error) {
 	n.links = newLinks(n.host, n.metrics)
 	n.links.deliver, n.links.lost, n.links.heard, n.links.alive = n.deliver, n.peerGone, n.noteHeard, n.heardLately
 	n.links.listen()
-	n.host.OnDisconnect(func(peer string) { n.peerGone(peer, errors.New("the connection is gone")) })
+	n.host.OnDisconnect(func(peer string) {
+		n.links.forget(peer)
+		n.peerGone(peer, errors.New("the connection is gone"))
+	})
 	n.host.Handle(protoSession, n.counted(func(s *swarm.Stream) { n.serveSession(s.Peer(), &meteredConn{s, n.metrics}) }))
 	n.host.Handle(protoBundle, n.counted(n.serveBundle))
 	n.torrents, err = artifacts.NewTorrents(artifacts.TorrentConfig{Store: n.store, Listener: n.host.Listener(protoTorrent), Log: n.cfg.Log.With("pkg", "artifacts"),
@@ -222,9 +227,10 @@ func (n *Node) stageMap() map[wire.SessionID]*stageSession {
 func (n *Node) addStage(id wire.SessionID, s *stageSession) *wire.Refusal {
 	n.sessions.Lock()
 	defer n.sessions.Unlock()
+	if r := n.refusalLocked(); r != nil {
+		return r
+	}
 	switch {
-	case n.sessions.closed:
-		return wire.Refuse(wire.CodeBusy, "the node is closing")
 	case n.sessions.stages[id] != nil:
 		return wire.Refuse(wire.CodeBusy, "session %v is being opened already", id)
 	case len(n.sessions.stages) >= maxSessions:
@@ -239,7 +245,26 @@ func (n *Node) removeStage(id wire.SessionID, s *stageSession) {
 	defer n.sessions.Unlock()
 	if n.sessions.stages[id] == s {
 		delete(n.sessions.stages, id)
+		n.tellIdleLocked()
 	}
+}
+
+// addClient registers a run of this node's own, unless the node is closing.
+func (n *Node) addClient(s *clientSession) error {
+	n.sessions.Lock()
+	defer n.sessions.Unlock()
+	if n.sessions.closed || n.sessions.standing == leaving {
+		return errors.New("this node is about to close: start it again, or run with another data folder")
+	}
+	n.sessions.clients[s.id] = s
+	return nil
+}
+
+func (n *Node) removeClient(s *clientSession) {
+	n.sessions.Lock()
+	defer n.sessions.Unlock()
+	delete(n.sessions.clients, s.id)
+	n.tellIdleLocked()
 }
 
 func (n *Node) decoder(id wire.SessionID) *decoderSession {
@@ -258,9 +283,10 @@ func (n *Node) decoderList() []*decoderSession {
 func (n *Node) addDecoder(id wire.SessionID, d *decoderSession) *wire.Refusal {
 	n.sessions.Lock()
 	defer n.sessions.Unlock()
+	if r := n.refusalLocked(); r != nil {
+		return r
+	}
 	switch {
-	case n.sessions.closed:
-		return wire.Refuse(wire.CodeBusy, "the node is closing")
 	case n.sessions.decoders[id] != nil:
 		return wire.Refuse(wire.CodeBadGrant, "session %v is already open here", id)
 	case len(n.sessions.decoders) >= maxSessions:
@@ -275,5 +301,6 @@ func (n *Node) removeDecoder(id wire.SessionID, d *decoderSession) {
 	defer n.sessions.Unlock()
 	if n.sessions.decoders[id] == d {
 		delete(n.sessions.decoders, id)
+		n.tellIdleLocked()
 	}
 }

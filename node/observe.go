@@ -9,7 +9,7 @@ import (
 
 // state reads what has a value at each moment.
 func (n *Node) state() metrics.State {
-	st := metrics.State{Accepting: !n.cfg.Client, Sessions: map[string]int{}, Models: map[string]metrics.Model{}}
+	st := metrics.State{Accepting: !n.cfg.Client && n.standing() == accepting, Sessions: map[string]int{}, Models: map[string]metrics.Model{}}
 	n.sessions.Lock()
 	st.Sessions[metrics.Stage], st.Sessions[metrics.Decoder] = len(n.sessions.stages), len(n.sessions.decoders)
 	st.Sessions[metrics.Client] = len(n.sessions.clients)

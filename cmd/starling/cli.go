@@ -14,6 +14,9 @@ type cli struct {
 	Models   modelsCmd   `cmd:"" help:"List the models that are held here or offered in the swarm."`
 	Inspect  inspectCmd  `cmd:"" help:"Say what a GGUF file holds, what running it takes, and whether this build can."`
 	Status   statusCmd   `cmd:"" help:"Show what the node on this data folder does."`
+	Pause    pauseCmd    `cmd:"" help:"Make the node take no new work of others, until resume."`
+	Resume   resumeCmd   `cmd:"" help:"End a pause."`
+	Stop     stopCmd     `cmd:"" help:"End the node, once its sessions have ended or are handed over."`
 	Swarm    swarmCmd    `cmd:"" help:"Create, join, list swarms and invite others."`
 	Demo     demoCmd     `cmd:"" help:"Show everything at work: a private swarm of processes on this machine."`
 	Bench    benchCmd    `cmd:"" help:"Measure how fast this machine runs a model, and how near to its limits."`

@@ -39,7 +39,7 @@ func (c *publishCmd) Run(ctx context.Context, g *globals) (err error) {
 	if !errors.Is(err, control.ErrNoDaemon) {
 		return err
 	}
-	d, err := g.startDaemon(ctx, true)
+	d, err := g.startDaemon(ctx, true, defaultDrain)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (c *publishCmd) Run(ctx context.Context, g *globals) (err error) {
 	if err := c.publish(ctx, d.client, say, "no other node runs on this data folder, so this one seeds it until Ctrl-C"); err != nil {
 		return err
 	}
-	d.wait(ctx)
+	d.leave(d.wait(ctx))
 	return nil
 }
 

@@ -7,25 +7,28 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/starling-swarm/starling/kernels"
 	"github.com/starling-swarm/starling/node/control"
 )
 
 type serveCmd struct {
-	Model    string   `short:"m" env:"STARLING_MODEL" placeholder:"ID|NAME" help:"Model whose layers to fetch, load and offer. Without it the node is a bootstrap and tracker, and seeds what it holds."`
-	Layers   layers   `default:"auto" placeholder:"A-B" help:"Layers to serve, both ends included, such as 0-9. Default: auto, all of them."`
-	NoDecode bool     `help:"Only prefill for others; don't be the peer that decodes."`
-	Publish  []string `type:"path" placeholder:"FILE" help:"GGUF file to publish at start; without --model it is also served."`
-	Metrics  string   `env:"STARLING_METRICS" placeholder:"HOST:PORT" help:"Serve /metrics for Prometheus over HTTP there, too, such as 127.0.0.1:9464; whoever reaches the port can read them."`
-	Pprof    bool     `help:"With --metrics: serve Go's profiles there, under /debug/pprof/."`
-	JSON     bool     `name:"json" help:"Print events, one JSON object per line."`
-	Attached bool     `hidden:"" help:"End when standard input ends: for a parent process that must leave nothing behind."`
+	Model    string        `short:"m" env:"STARLING_MODEL" placeholder:"ID|NAME" help:"Model whose layers to fetch, load and offer. Without it the node is a bootstrap and tracker, and seeds what it holds."`
+	Layers   layers        `default:"auto" placeholder:"A-B" help:"Layers to serve, both ends included, such as 0-9. Default: auto, all of them."`
+	NoDecode bool          `help:"Only prefill for others; don't be the peer that decodes."`
+	Publish  []string      `type:"path" placeholder:"FILE" help:"GGUF file to publish at start; without --model it is also served."`
+	Drain    time.Duration `default:"30s" env:"STARLING_DRAIN" placeholder:"DURATION" help:"How long running sessions may go on when the node ends or pauses; what is left then is handed over. Default: 30s."`
+	Metrics  string        `env:"STARLING_METRICS" placeholder:"HOST:PORT" help:"Serve /metrics for Prometheus over HTTP there, too, such as 127.0.0.1:9464; whoever reaches the port can read them."`
+	Pprof    bool          `help:"With --metrics: serve Go's profiles there, under /debug/pprof/."`
+	JSON     bool          `name:"json" help:"Print events, one JSON object per line."`
+	Attached bool          `hidden:"" help:"End when standard input ends: for a parent process that must leave nothing behind."`
 }
 
 // Help implements kong.HelpProvider.
 func (serveCmd) Help() string {
-	return `Runs a node until Ctrl-C. One node owns a data folder; the other verbs talk to it over a local socket there. Layers
+	return `Runs a node until Ctrl-C, SIGTERM or 'starling stop'. Then it takes no new work, lets running sessions end (--drain), hands
+over what is left, and exits with status 0; a second signal ends it at once. One node owns a data folder; the other verbs talk to it over a local socket there. Layers
 that are missing are fetched from the swarm by torrent, only their bytes, each piece verified, and seeded to others
 from then on. A node whose layers reach the model's end can decode.
 
@@ -54,6 +57,9 @@ type serveEvent struct {
 
 // Run is a node until ctx ends.
 func (c *serveCmd) Run(ctx context.Context, g *globals) (err error) {
+	if c.Drain < 0 {
+		return usageError(fmt.Errorf("--drain %v: write 0s or more", c.Drain))
+	}
 	if c.Model == "" && c.Layers.r != nil && len(c.Publish) == 0 {
 		return usageError(errors.New("--layers given without --model: say of which model"))
 	}
@@ -72,7 +78,7 @@ func (c *serveCmd) Run(ctx context.Context, g *globals) (err error) {
 			cancel()
 		}()
 	}
-	d, err := g.startDaemon(ctx, c.Model == "")
+	d, err := g.startDaemon(ctx, c.Model == "", c.Drain)
 	if err != nil {
 		return err
 	}
@@ -102,10 +108,11 @@ func (c *serveCmd) Run(ctx context.Context, g *globals) (err error) {
 	} else {
 		fmt.Println("ready; Ctrl-C ends the node")
 	}
-	d.wait(ctx)
+	limit := d.wait(ctx)
 	if say.json {
 		_ = printLine(serveEvent{Kind: "closing"}) // as above
 	}
+	d.leave(limit)
 	return nil
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -23,10 +22,7 @@ the sessions in which it takes part. Exit status 1 when none runs.`
 
 // Run prints the status.
 func (c *statusCmd) Run(ctx context.Context, g *globals) error {
-	client, err := control.Dial(ctx, g.Data)
-	if errors.Is(err, control.ErrNoDaemon) {
-		return fmt.Errorf("no node runs on data folder %s: start one with 'starling serve'", g.Data)
-	}
+	client, err := g.dialDaemon(ctx)
 	if err != nil {
 		return err
 	}
@@ -43,7 +39,7 @@ func (c *statusCmd) Run(ctx context.Context, g *globals) error {
 
 func printStatus(w io.Writer, st *control.Status) error {
 	return table(w, func(w io.Writer) {
-		fmt.Fprintf(w, "node\t%s, starling %s, up %v\n", st.Role, printable(st.Version), st.Uptime.Round(time.Second))
+		fmt.Fprintf(w, "node\t%s, %s, starling %s, up %v\n", st.Role, st.Standing, printable(st.Version), st.Uptime.Round(time.Second))
 		fmt.Fprintf(w, "peer\t%s\n", st.Peer)
 		for _, a := range st.Addrs {
 			fmt.Fprintf(w, "listens on\t%s\n", a)

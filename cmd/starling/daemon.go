@@ -16,17 +16,22 @@ import (
 // without ceremony.
 const closeLimit = 10 * time.Second
 
+// defaultDrain is how long sessions may go on when nobody says otherwise.
+const defaultDrain = 30 * time.Second
+
 // daemon is a node that owns the data folder and answers on its socket.
 type daemon struct {
 	node   *node.Node
-	client *control.Client // of the node, in this process
-	ended  chan struct{}   // closed when a local client asked to shut down, or the socket failed
+	client *control.Client           // of the node, in this process
+	ended  chan control.DrainRequest // what a local client asked for, or nothing: the socket failed
+	drain  time.Duration             // how long sessions may go on at the end if nobody says
 	served chan error
 	stop   context.CancelFunc
 }
 
-// startDaemon starts a node on the data folder.
-func (g *globals) startDaemon(ctx context.Context, tracker bool) (*daemon, error) {
+// startDaemon starts a node on the data folder. Drain is how long its sessions
+// may go on when it ends or pauses, unless the request says.
+func (g *globals) startDaemon(ctx context.Context, tracker bool, drain time.Duration) (*daemon, error) {
 	if c, err := control.Dial(ctx, g.Data); err == nil {
 		defer c.Close()
 		return nil, fmt.Errorf("a node runs already on data folder %s%s: stop it, or give this one another folder with --data", g.Data, whose(ctx, c))
@@ -35,7 +40,7 @@ func (g *globals) startDaemon(ctx context.Context, tracker bool) (*daemon, error
 	if err != nil {
 		return nil, err
 	}
-	cfg.Tracker = tracker
+	cfg.Tracker, cfg.Drain = tracker, drain
 	n, err := node.Start(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -44,23 +49,19 @@ func (g *globals) startDaemon(ctx context.Context, tracker bool) (*daemon, error
 	if err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
-	d := &daemon{node: n, client: control.InProcess(n.Control()), ended: make(chan struct{}), served: make(chan error, 1)}
+	d := &daemon{node: n, client: control.InProcess(n.Control()), ended: make(chan control.DrainRequest, 1), drain: drain, served: make(chan error, 1)}
 	serving, stop := context.WithCancel(context.Background())
 	d.stop = stop
-	asked := make(chan struct{}, 1)
+	end := func(q control.DrainRequest) {
+		select {
+		case d.ended <- q:
+		default: // it is ending already
+		}
+	}
 	go func() {
-		d.served <- control.Serve(serving, l, n.Control(), func() {
-			select {
-			case asked <- struct{}{}:
-			default: // asked twice
-			}
-		})
+		d.served <- control.Serve(serving, l, n.Control(), end)
 		l.Close()
-		close(asked)
-	}()
-	go func() {
-		<-asked
-		close(d.ended)
+		end(control.DrainRequest{})
 	}()
 	return d, nil
 }
@@ -77,12 +78,22 @@ func whose(ctx context.Context, c *control.Client) string {
 }
 
 // wait returns when ctx ends, a local client asks to shut down, or the socket
-// fails.
-func (d *daemon) wait(ctx context.Context) {
+// fails, with how long sessions may go on then.
+func (d *daemon) wait(ctx context.Context) time.Duration {
 	select {
 	case <-ctx.Done():
-	case <-d.ended:
+	case q := <-d.ended:
+		if q.Limit != nil {
+			return *q.Limit
+		}
 	}
+	return d.drain
+}
+
+// leave lets the node's sessions end within limit and hands over what is left
+// then. Another signal ends the process meanwhile (see execute).
+func (d *daemon) leave(limit time.Duration) {
+	_, _ = d.node.Leave(context.Background(), limit) // close comes in any case
 }
 
 // close ends the node. It doesn't hang: what can't be closed in time is left to

@@ -80,7 +80,7 @@ func (d *demoSwarm) serve(ctx context.Context, name string, args ...string) (*pr
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	args = append([]string{"--data", d.folder(name), "--listen", loopback, "--threads", fmt.Sprint(d.threads), "serve", "--json", "--attached"}, args...)
+	args = append([]string{"--data", d.folder(name), "--listen", loopback, "--threads", fmt.Sprint(d.threads), "serve", "--json", "--attached", "--drain", "0s"}, args...)
 	p, err := startProcess(d.exe, name, d.folder(name), args, d.env)
 	if err != nil {
 		return nil, err

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +25,8 @@ func TestMain(m *testing.M) {
 //
 //	ready DIR [serving]    waits until a node answers on DIR (and serves a model)
 //	gone DIR               waits until none does
+//	busy DIR ROLE          waits until a node takes part in a session in a role
+//	identify DIR PEER PID  sets PEER and PID to a node's peer ID and process ID
 //	keep NAME              sets NAME to the last command's output
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -37,7 +41,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("STARLING_THREADS", "1")
 			return writeModels(e.WorkDir)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "gone": gone, "keep": keep},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "gone": gone, "busy": busy, "identify": identify, "keep": keep},
 	})
 }
 
@@ -49,12 +53,7 @@ func ready(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: ready DIR [serving]")
 	}
 	poll(ts, func(ctx context.Context) bool {
-		c, err := control.Dial(ctx, ts.MkAbs(args[0]))
-		if err != nil {
-			return false
-		}
-		defer c.Close()
-		st, err := c.Status(ctx)
+		st, err := status(ctx, ts.MkAbs(args[0]))
 		if err != nil || len(args) == 1 {
 			return err == nil
 		}
@@ -65,6 +64,38 @@ func ready(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		return false
 	})
+}
+
+func busy(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: busy DIR ROLE")
+	}
+	poll(ts, func(ctx context.Context) bool {
+		st, err := status(ctx, ts.MkAbs(args[0]))
+		return err == nil && slices.ContainsFunc(st.Sessions, func(s control.Session) bool { return s.Role == args[1] })
+	})
+}
+
+func identify(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: identify DIR PEER PID")
+	}
+	st, err := status(context.Background(), ts.MkAbs(args[0]))
+	if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	ts.Setenv(args[1], st.Peer)
+	ts.Setenv(args[2], strconv.Itoa(st.PID))
+}
+
+// status asks the node on dir.
+func status(ctx context.Context, dir string) (control.Status, error) {
+	c, err := control.Dial(ctx, dir)
+	if err != nil {
+		return control.Status{}, err
+	}
+	defer c.Close()
+	return c.Status(ctx)
 }
 
 func gone(ts *testscript.TestScript, neg bool, args []string) {
@@ -87,7 +118,7 @@ func poll(ts *testscript.TestScript, ok func(context.Context) bool) {
 		select {
 		case <-ctx.Done():
 			ts.Fatalf("still not so after %v", scriptLimit)
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(10 * time.Millisecond):
 		}
 	}
 }

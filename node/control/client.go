@@ -64,9 +64,20 @@ func (c *Client) Invite(ctx context.Context, q InviteRequest) (r InviteReply, er
 	return r, err
 }
 
-// Shutdown ends the daemon.
-func (c *Client) Shutdown(ctx context.Context) error {
-	return c.call(ctx, "POST", "/v1/shutdown", struct{}{}, nil)
+// Pause makes the node take no new work of others; it returns when none is left.
+func (c *Client) Pause(ctx context.Context, q DrainRequest) (r DrainReply, err error) {
+	err = c.call(ctx, "POST", "/v1/pause", q, &r)
+	return r, err
+}
+
+// Resume ends a pause.
+func (c *Client) Resume(ctx context.Context) error {
+	return c.call(ctx, "POST", "/v1/resume", struct{}{}, nil)
+}
+
+// Shutdown tells the daemon to end, and doesn't wait for it.
+func (c *Client) Shutdown(ctx context.Context, q DrainRequest) error {
+	return c.call(ctx, "POST", "/v1/shutdown", q, nil)
 }
 
 // Publish hashes, seeds and announces a model. On gets every event before the

@@ -58,6 +58,15 @@ func (e *engine) Invite(_ context.Context, q InviteRequest) (*InviteReply, error
 	return &InviteReply{Invite: "come in"}, e.err
 }
 
+func (e *engine) Pause(_ context.Context, q DrainRequest) (*DrainReply, error) {
+	e.asked = q
+	return &DrainReply{HandedOver: 3}, e.err
+}
+func (e *engine) Resume(context.Context) error {
+	e.asked = "resume"
+	return e.err
+}
+
 func (e *engine) work(ctx context.Context, q any, emit func(Event) error) error {
 	e.asked = q
 	for _, ev := range e.events {
@@ -94,7 +103,7 @@ func (e *engine) Run(ctx context.Context, q RunRequest, emit func(Event) error) 
 }
 
 // clients returns a client over each transport: a socket and a pipe.
-func clients(t *testing.T, e Engine, stop func()) map[string]*Client {
+func clients(t *testing.T, e Engine, stop func(DrainRequest)) map[string]*Client {
 	dir := shortDir(t)
 	l, err := Listen(dir)
 	if err != nil {
@@ -131,7 +140,7 @@ func shortDir(t *testing.T) string {
 
 func TestCalls(t *testing.T) {
 	e := &engine{account: &Account{Text: "42", NewTokens: []int32{4, 2}, TTFT: time.Second}}
-	for name, c := range clients(t, e, func() {}) {
+	for name, c := range clients(t, e, func(DrainRequest) {}) {
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()
 			st, err := c.Status(ctx)
@@ -151,6 +160,12 @@ func TestCalls(t *testing.T) {
 			}
 			if r, err := c.Invite(ctx, InviteRequest{TTL: time.Hour}); err != nil || r.Invite != "come in" || e.asked.(InviteRequest).TTL != time.Hour {
 				t.Errorf("Invite: %+v, %v", r, err)
+			}
+			if r, err := c.Pause(ctx, DrainRequest{}); err != nil || r.HandedOver != 3 || e.asked.(DrainRequest).Limit != nil {
+				t.Errorf("Pause: %+v, %v; asked %+v", r, err, e.asked)
+			}
+			if err := c.Resume(ctx); err != nil || e.asked != "resume" {
+				t.Errorf("Resume: %v; asked %+v", err, e.asked)
 			}
 			if m, err := c.Publish(ctx, PublishRequest{Path: "f"}, nil); err != nil || m.ID != "published" {
 				t.Errorf("Publish: %+v, %v", m, err)
@@ -172,7 +187,7 @@ func TestCalls(t *testing.T) {
 
 func TestEventsArriveInOrder(t *testing.T) {
 	want := []Event{{Kind: "progress", Phase: "pull", Done: 1, Total: 2}, {Kind: "plan", Plan: &PlanReply{Explain: "x"}}, {Kind: "text", Text: "é\n\u2028", Token: 7}}
-	for name, c := range clients(t, &engine{events: want}, func() {}) {
+	for name, c := range clients(t, &engine{events: want}, func(DrainRequest) {}) {
 		var got []Event
 		if _, err := c.Run(t.Context(), RunRequest{}, func(ev Event) { got = append(got, ev) }); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -185,7 +200,7 @@ func TestEventsArriveInOrder(t *testing.T) {
 
 func TestErrorsKeepTheirText(t *testing.T) {
 	const text = "no model \"x\": none is held here"
-	for name, c := range clients(t, &engine{err: errors.New(text), events: []Event{{Kind: "text", Text: "a"}}}, func() {}) {
+	for name, c := range clients(t, &engine{err: errors.New(text), events: []Event{{Kind: "text", Text: "a"}}}, func(DrainRequest) {}) {
 		_, status := c.Status(t.Context())
 		_, plan := c.Plan(t.Context(), PlanRequest{})
 		_, run := c.Run(t.Context(), RunRequest{}, nil)
@@ -201,7 +216,7 @@ func TestErrorsKeepTheirText(t *testing.T) {
 // TestCancel ends a client's request: the node's work must end with it.
 func TestCancel(t *testing.T) {
 	e := &engine{hang: true, ended: make(chan error, 1)}
-	for name, c := range clients(t, e, func() {}) {
+	for name, c := range clients(t, e, func(DrainRequest) {}) {
 		e.began = make(chan struct{})
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
@@ -225,7 +240,7 @@ func TestCancel(t *testing.T) {
 // TestEmitFails lets a client go while the node talks.
 func TestEmitFails(t *testing.T) {
 	e := &engine{flood: true, emitErr: make(chan error, 1)}
-	for name, c := range clients(t, e, func() {}) {
+	for name, c := range clients(t, e, func(DrainRequest) {}) {
 		ctx, cancel := context.WithCancel(t.Context())
 		_, err := c.Run(ctx, RunRequest{}, func(Event) { cancel() })
 		if !errors.Is(err, context.Canceled) {
@@ -240,13 +255,17 @@ func TestEmitFails(t *testing.T) {
 }
 
 func TestShutdown(t *testing.T) {
-	stopped := make(chan struct{}, 2)
-	all := clients(t, &engine{}, func() { stopped <- struct{}{} })
-	if err := all["socket"].Shutdown(t.Context()); err != nil {
+	stopped := make(chan DrainRequest, 2)
+	all := clients(t, &engine{}, func(q DrainRequest) { stopped <- q })
+	limit := 5 * time.Second
+	if err := all["socket"].Shutdown(t.Context(), DrainRequest{Limit: &limit}); err != nil {
 		t.Fatal(err)
 	}
 	select {
-	case <-stopped:
+	case q := <-stopped:
+		if q.Limit == nil || *q.Limit != limit {
+			t.Errorf("stopped with the limit %v", q.Limit)
+		}
 	case <-time.After(2 * time.Second):
 		t.Error("nobody was told to stop")
 	}
@@ -273,7 +292,7 @@ func TestCloseEndsWork(t *testing.T) {
 }
 
 func TestRequestsAreRefused(t *testing.T) {
-	h := Handler(&engine{}, func() {})
+	h := Handler(&engine{}, func(DrainRequest) {})
 	for _, test := range []struct {
 		method, path, body string
 		code               int
@@ -284,6 +303,7 @@ func TestRequestsAreRefused(t *testing.T) {
 		{"POST", "/v1/run", `{"model":"x"} {}`, 400},
 		{"POST", "/v1/run", `{"max_new_tokens":1e99}`, 400},
 		{"POST", "/v1/plan", `{"cuts":["a"]}`, 400},
+		{"POST", "/v1/shutdown", `{"limit_ns":"soon"}`, 400},
 		{"POST", "/v1/plan", `{"model":"` + strings.Repeat("x", maxRequest) + `"}`, 400},
 		{"GET", "/metrics", ``, 200},
 		{"GET", "/v1/run", ``, 405},

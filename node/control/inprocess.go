@@ -16,7 +16,7 @@ const headerTimeout = 10 * time.Second
 // Serve answers local clients of e on l until l is closed; it returns when
 // every request has been answered or given up. Stop is called by a shutdown
 // request.
-func Serve(ctx context.Context, l net.Listener, e Engine, stop func()) error {
+func Serve(ctx context.Context, l net.Listener, e Engine, stop func(DrainRequest)) error {
 	g := &gate{next: Handler(e, stop)}
 	defer g.close()
 	s := &http.Server{Handler: g, ReadHeaderTimeout: headerTimeout}
@@ -67,7 +67,7 @@ func InProcess(e Engine) *Client {
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		_ = Serve(ctx, l, e, func() {}) // the listener has no other error than being closed
+		_ = Serve(ctx, l, e, func(DrainRequest) {}) // the listener has no other error than being closed
 	}()
 	c := NewClient(l.dial)
 	c.close = func() {

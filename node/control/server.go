@@ -21,6 +21,8 @@ type Engine interface {
 	Peers(ctx context.Context) ([]Peer, error)
 	Plan(ctx context.Context, r PlanRequest) (*PlanReply, error)
 	Invite(ctx context.Context, r InviteRequest) (*InviteReply, error)
+	Pause(ctx context.Context, r DrainRequest) (*DrainReply, error)
+	Resume(ctx context.Context) error
 	Publish(ctx context.Context, r PublishRequest, emit func(Event) error) (*Model, error)
 	Pull(ctx context.Context, r PullRequest, emit func(Event) error) (*Model, error)
 	Serve(ctx context.Context, r ServeRequest, emit func(Event) error) (*Model, error)
@@ -34,8 +36,8 @@ const maxRequest = 16 << 20
 const metricsType = "text/plain; version=0.0.4; charset=utf-8"
 
 // Handler serves the local interface of e. Stop is called by a shutdown
-// request, after it has been answered.
-func Handler(e Engine, stop func()) http.Handler {
+// request, on a goroutine of its own.
+func Handler(e Engine, stop func(DrainRequest)) http.Handler {
 	mux := http.NewServeMux()
 	get(mux, "/v1/status", func(r *http.Request) (any, error) { return e.Status(r.Context()) })
 	HandleMetrics(mux, e)
@@ -59,9 +61,11 @@ func Handler(e Engine, stop func()) http.Handler {
 		a, err := e.Run(ctx, q, emit)
 		return Event{Run: a}, err
 	})
-	mux.HandleFunc("POST /v1/shutdown", func(w http.ResponseWriter, r *http.Request) {
-		w.WriteHeader(http.StatusNoContent)
-		go stop()
+	post(mux, "/v1/pause", func(ctx context.Context, q DrainRequest) (any, error) { return e.Pause(ctx, q) })
+	post(mux, "/v1/resume", func(ctx context.Context, _ struct{}) (any, error) { return struct{}{}, e.Resume(ctx) })
+	post(mux, "/v1/shutdown", func(_ context.Context, q DrainRequest) (any, error) {
+		go stop(q)
+		return struct{}{}, nil
 	})
 	return mux
 }

@@ -24,10 +24,12 @@ type Swarm struct {
 // Status is what a node knows about itself.
 type Status struct {
 	Version   string        `json:"version"`
+	PID       int           `json:"pid"` // of the node's process
 	Peer      string        `json:"peer"`
 	Addrs     []string      `json:"addrs"` // each with /p2p/PEER
 	Swarm     Swarm         `json:"swarm"`
-	Role      string        `json:"role"` // "volunteer", "tracker", "client"
+	Role      string        `json:"role"`     // "volunteer", "tracker", "client"
+	Standing  string        `json:"standing"` // "accepting", "paused", "leaving": what new work it takes
 	Uptime    time.Duration `json:"uptime_ns"`
 	Connected []string      `json:"connected"`
 	Models    []Model       `json:"models"`
@@ -251,6 +253,17 @@ type StageAccount struct {
 	KVBytes   int64         `json:"kv_bytes"`   // sent
 	SeamHash  string        `json:"seam_hash,omitempty"`
 	To        string        `json:"to,omitempty"` // who got the seams
+}
+
+// DrainRequest says how long the sessions of a node that pauses or ends may go
+// on before they are handed over.
+type DrainRequest struct {
+	Limit *time.Duration `json:"limit_ns,omitempty"` // nil: as the node was started
+}
+
+// DrainReply says how a pause began.
+type DrainReply struct {
+	HandedOver int `json:"handed_over"` // sessions that did not end within the limit
 }
 
 // InviteRequest asks the swarm's owner node for a one-use invitation.

@@ -22,12 +22,13 @@ const (
 	CodeCancelled                  // the client went away or cancelled
 	CodePeerLost                   // a peer of the route was lost
 	CodeBadRequest                 // the request itself is wrong
+	CodeLeaving                    // the node is paused or about to close
 	numCodes
 )
 
 var codeNames = [numCodes]string{"internal error", "bad frame", "unknown session", "stale epoch", "wrong peer",
 	"prefix mismatch", "bad grant", "busy", "unknown model", "profile mismatch", "context exceeded",
-	"not a finite number", "cancelled", "peer lost", "bad request"}
+	"not a finite number", "cancelled", "peer lost", "bad request", "leaving"}
 
 // String returns the code's name.
 func (c Code) String() string {

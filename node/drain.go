@@ -1,0 +1,180 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/starling-swarm/starling/swarm/wire"
+)
+
+// standing says what new work a node takes.
+type standing int
+
+const (
+	accepting standing = iota
+	paused             // none of others, until Resume
+	leaving            // none at all: the node is about to close
+)
+
+// String returns the standing as status shows it.
+func (s standing) String() string { return [...]string{"accepting", "paused", "leaving"}[s] }
+
+const (
+	handOver = 2 * time.Second        // for sessions to end once they are handed over
+	linger   = 100 * time.Millisecond // for last words to leave this machine's buffers
+)
+
+// Pause makes the node take no new work of others: its offers to compute are
+// withdrawn at once, and what comes nevertheless is refused. Sessions that run
+// may end within limit; what is left then is handed over: decoders go on without
+// this stage, clients with another decoder, with the same bytes. Pause returns
+// when none is left, with how many were handed over, or when ctx ends; the node
+// stays paused until Resume. Bytes go on being seeded, and this node's own runs
+// go on, but where it decodes them itself.
+func (n *Node) Pause(ctx context.Context, limit time.Duration) (handedOver int, err error) {
+	if err := n.stand(paused); err != nil {
+		return 0, err
+	}
+	return n.drain(ctx, limit)
+}
+
+// Resume ends a pause.
+func (n *Node) Resume() error { return n.stand(accepting) }
+
+// Leave is Pause for good, and for this node's own runs, too. Close comes next;
+// it ends what Leave had no time for.
+func (n *Node) Leave(ctx context.Context, limit time.Duration) (handedOver int, err error) {
+	if err := n.stand(leaving); err != nil {
+		return 0, err
+	}
+	if handedOver, err = n.drain(ctx, limit); err == nil {
+		n.links.flush(ctx, handOver)
+	}
+	return handedOver, err
+}
+
+// stand changes the node's standing and tells the swarm.
+func (n *Node) stand(s standing) error {
+	if n.cfg.Client && s != leaving {
+		return errors.New("no daemon runs on this data folder: there is nothing to pause")
+	}
+	n.sessions.Lock()
+	now := n.sessions.standing
+	if now != leaving {
+		n.sessions.standing = s
+	}
+	n.sessions.Unlock()
+	if now == leaving && s != leaving {
+		return errors.New("the node is leaving: start it again to serve")
+	}
+	if now != s {
+		n.log.Info("standing", "was", now.String(), "is", s.String())
+		n.offer()
+	}
+	return nil
+}
+
+func (n *Node) standing() standing {
+	n.sessions.Lock()
+	defer n.sessions.Unlock()
+	return n.sessions.standing
+}
+
+// refusalLocked returns why no new work is taken, nil if it is.
+func (n *Node) refusalLocked() *wire.Refusal {
+	switch {
+	case n.sessions.closed:
+		return wire.Refuse(wire.CodeLeaving, "the node is closing")
+	case n.sessions.standing == leaving:
+		return wire.Refuse(wire.CodeLeaving, "the node is about to close")
+	case n.sessions.standing == paused:
+		return wire.Refuse(wire.CodeLeaving, "the node is paused")
+	}
+	return nil
+}
+
+// drain waits until no session is left, and hands over those that are after limit.
+func (n *Node) drain(ctx context.Context, limit time.Duration) (handedOver int, err error) {
+	over := time.NewTimer(limit)
+	defer over.Stop()
+	select {
+	case <-n.idle():
+		return 0, nil
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	case <-n.ctx.Done():
+		return 0, errors.New("the node is closing")
+	case <-over.C:
+	}
+	r := wire.Refuse(wire.CodeLeaving, "the node takes no part in sessions any longer")
+	for _, s := range n.stageMap() {
+		s.leave(r)
+		handedOver++
+	}
+	for _, d := range n.decoderList() {
+		d.abort(r)
+		handedOver++
+	}
+	n.log.Info("sessions handed over", "sessions", handedOver)
+	soon := time.NewTimer(handOver)
+	defer soon.Stop()
+	select {
+	case <-n.idle():
+	case <-soon.C: // clients of this node may go on with another decoder
+	case <-ctx.Done():
+	}
+	return handedOver, nil
+}
+
+// idle returns a channel that is closed as soon as the node has no session that
+// its standing forbids.
+func (n *Node) idle() <-chan struct{} {
+	n.sessions.Lock()
+	defer n.sessions.Unlock()
+	if n.sessions.idle == nil {
+		n.sessions.idle = make(chan struct{})
+	}
+	idle := n.sessions.idle
+	n.tellIdleLocked()
+	return idle
+}
+
+// tellIdleLocked is called whenever a session has gone.
+func (n *Node) tellIdleLocked() {
+	busy := len(n.sessions.stages) + len(n.sessions.decoders)
+	if n.sessions.standing == leaving {
+		busy += len(n.sessions.clients)
+	}
+	if busy == 0 && n.sessions.idle != nil {
+		close(n.sessions.idle)
+		n.sessions.idle = nil
+	}
+}
+
+// leave tells the decoder that it must go on without this stage, and ends it.
+func (s *stageSession) leave(r *wire.Refusal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.n.refuse(s.decoder, s.m.head, r)
+		s.closeLocked()
+	}
+}
+
+// flush waits until what was queued has been written, but not for longer than limit.
+func (l *links) flush(ctx context.Context, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	wait := func(d time.Duration) bool {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(d):
+			return true
+		}
+	}
+	for l.pending() > 0 && wait(10*time.Millisecond) {
+	}
+	wait(linger)
+}
