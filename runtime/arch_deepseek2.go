@@ -1,8 +1,6 @@
 package runtime
 
 import (
-	"fmt"
-
 	"github.com/starling-swarm/starling/kernels"
 	"github.com/starling-swarm/starling/runtime/gguf"
 )
@@ -23,21 +21,25 @@ const (
 //
 // With YaRN and a yarn_log_multiplier m, which converters make of a tenth of the configuration's mscale_all_dim, the cosines and
 // sines stay as they are, and scores are multiplied by (1 + m·ln(factor))².
+//
+// Files of llama.cpp from before April 2025 have attn_kv_b, and sizes of heads before anything is absorbed.
 func readDeepSeek2(set *gguf.Set) (Config, error) {
 	r := &reader{meta: set.Meta(), arch: archDeepSeek2}
 	c := readSizes(r)
 	c.readDrafts(r)
-	if _, old := set.Tensor("blk.0.attn_kv_b.weight"); old && r.err == nil {
-		return c, fmt.Errorf("runtime: %s: tensor blk.0.attn_kv_b.weight: the file is older than attn_k_b and attn_v_b, which stand for it since"+
-			" llama.cpp of April 2025, and cannot be run to the same bits: convert the model anew or get a newer file", set.Meta().Path)
-	}
+	_, joint := set.Tensor(blockTensor(0, jointKV))
 	c.RopeDim = r.count(r.key("rope.dimension_count"), maxHeadDim)
 	c.Latent.Rank = r.count(r.key("attention.kv_lora_rank"), maxHeadDim)
 	c.Latent.QRank = r.countOr(r.key("attention.q_lora_rank"), maxWidth, 0)
-	c.Latent.Value = r.count(r.key("attention.value_length_mla"), maxHeadDim)
-	c.HeadDim = r.count(r.key("attention.key_length_mla"), maxHeadDim)
+	if joint {
+		c.Latent.Value = r.count(r.key("attention.value_length"), maxHeadDim)
+		c.HeadDim = r.count(r.key("attention.key_length"), maxHeadDim)
+	} else {
+		c.Latent.Value = r.count(r.key("attention.value_length_mla"), maxHeadDim)
+		c.HeadDim = r.count(r.key("attention.key_length_mla"), maxHeadDim)
+	}
 	c.Latent.Nope = c.HeadDim - c.RopeDim
-	c.KVHeads = r.countOr(r.key("attention.head_count_kv"), maxHeads, 1)
+	c.KVHeads = 1
 	c.AttnScale = c.attentionScale()
 	if key := r.key(yarnLogMultiplier); c.Yarn.Original > 0 && r.has(key) {
 		c.Yarn.Amplitude = 1
@@ -45,11 +47,14 @@ func readDeepSeek2(set *gguf.Set) (Config, error) {
 		c.AttnScale = float32(c.AttnScale * float32(m*m))
 	}
 	key, value := c.Latent.Rank+c.RopeDim, c.Latent.Rank
-	switch {
-	case c.KVHeads != 1:
-		r.fail(r.key("attention.head_count_kv"), "is %d: latent attention has 1", c.KVHeads)
+	switch heads := r.countOr(r.key("attention.head_count_kv"), maxHeads, 1); {
+	case !joint && heads != 1:
+		r.fail(r.key("attention.head_count_kv"), "is %d: latent attention has 1", heads)
+	case joint && heads != c.Heads:
+		r.fail(r.key("attention.head_count_kv"), "is %d, not the %d of a file with attn_kv_b", heads, c.Heads)
 	case c.RopeDim%2 != 0 || c.Latent.Nope < 1:
 		r.fail(r.key("rope.dimension_count"), "is %d, not an even number below the head's %d", c.RopeDim, c.HeadDim)
+	case joint:
 	case r.countOr(r.key("attention.key_length"), 2*maxHeadDim, key) != key:
 		r.fail(r.key("attention.key_length"), "is not kv_lora_rank and rope.dimension_count together, %d", key)
 	case r.countOr(r.key("attention.value_length"), maxHeadDim, value) != value:
@@ -68,7 +73,7 @@ func readDeepSeek2(set *gguf.Set) (Config, error) {
 	}
 	c.Cache = c.cacheOfLatents()
 	c.AttnFlops = float64(2 * c.Heads * (key + value))
-	return c, c.finish(set, r, nil, func(l int) []tensorSpec { return append(c.mlaSpecs(), c.layerSpecs(set, l, ffnNorm)...) })
+	return c, c.finish(set, r, nil, func(l int) []tensorSpec { return append(c.mlaSpecs(set, l), c.layerSpecs(set, l, ffnNorm)...) })
 }
 
 // loadDeepSeek2 maps a layer. Its arithmetic, by forwardLayer and mla.mix; y of a layer below leading_dense_block_count is

@@ -56,7 +56,14 @@ func TestFamiliesRefuse(t *testing.T) {
 		"gemma3, softcapping":   {runtimetest.TinyModel{Arch: "gemma3", Meta: meta("gemma3.final_logit_softcapping", 30.0)}, []string{"gemma3.final_logit_softcapping"}},
 		"gemma3, scores capped": {runtimetest.TinyModel{Arch: "gemma3", Meta: meta("gemma3.attn_logit_softcapping", 50.0)}, []string{"gemma3.attn_logit_softcapping"}},
 		"gemma3, NaN base":      {runtimetest.TinyModel{Arch: "gemma3", Meta: meta("gemma3.rope.freq_base_swa", math.NaN())}, []string{"gemma3.rope.freq_base_swa"}},
-		"old latents":           {runtimetest.TinyModel{Arch: "deepseek2", Extra: extra("blk.0.attn_kv_b.weight", 64)}, []string{"blk.0.attn_kv_b.weight", "convert"}},
+		"old latents, Q8_0": {oldLatents(func(w *gguf.Writer) {
+			w.AddTensor("blk.2.attn_kv_b.weight", gguf.Type(kernels.Q8_0), []uint64{256, 256}, make([]byte, 256*256/32*34))
+		}), []string{"blk.2.attn_kv_b.weight", "Q8_0", "convert"}},
+		"old latents, other": {oldLatents(func(w *gguf.Writer) {
+			w.AddTensor("blk.2.attn_kv_b.weight", 0, []uint64{256, 255}, make([]byte, 4*256*255))
+		}), []string{"blk.2.attn_kv_b.weight", "255 rows of 256"}},
+		"old latents, new keys": {runtimetest.TinyModel{Arch: "deepseek2", Extra: extra("blk.0.attn_kv_b.weight", 64)}, []string{"deepseek2.attention.head_count_kv", "attn_kv_b"}},
+		"old and new latents":   {runtimetest.TinyModel{Arch: "deepseek2", Joint: true, Extra: extra("blk.1.attn_k_b.weight", 64)}, []string{"blk.1.attn_k_b.weight", "deepseek2"}},
 		"no latents":            {deepseek("attention.kv_lora_rank", nil), []string{"deepseek2.attention.kv_lora_rank", "missing"}},
 		"other latents":         {deepseek("attention.kv_lora_rank", uint32(128)), []string{"deepseek2.attention.key_length", "144"}},
 		"other latent values":   {deepseek("attention.value_length", uint32(128)), []string{"deepseek2.attention.value_length", "256"}},
@@ -155,6 +162,11 @@ func deepseek(key string, value any) runtimetest.TinyModel {
 		m.Meta = map[string]gguf.Value{key: gguf.ValueOf(v)}
 	}
 	return m
+}
+
+// oldLatents is a deepseek2 with attn_kv_b whose last layer's extra writes.
+func oldLatents(extra func(w *gguf.Writer)) runtimetest.TinyModel {
+	return runtimetest.TinyModel{Arch: "deepseek2", Joint: true, Drop: "blk.2.attn_kv_b.weight", Extra: extra}
 }
 
 // TestDraftLayers opens a model whose second block is for guesses, and asks for what the same file without that key computes by
@@ -273,6 +285,24 @@ func TestFusedExperts(t *testing.T) {
 	}
 	if logits(false) != logits(true) {
 		t.Error("other logits")
+	}
+}
+
+// TestJointLatents computes models whose matrices of keys and values share a tensor, and asks for the bits of the same models
+// with two, packed and not.
+func TestJointLatents(t *testing.T) {
+	for _, typ := range []kernels.Type{kernels.F32, kernels.F16, kernels.BF16} {
+		for _, pack := range []runtime.Packing{runtime.PackOff, runtime.PackOn} {
+			logits := func(joint bool) string {
+				m := open(t, runtime.Options{Path: tiny(t, runtimetest.TinyModel{Arch: "deepseek2", Type: typ, Joint: joint}), Pack: pack})
+				step := &runtime.Step{Seq: sequenceOf(t, m, 5), Layers: m.Layers(), N: 5, Tokens: []int32{1, 2, 3, 4, 5}, LogitRows: []int{0, 4}}
+				run(t, m, step)
+				return fmt.Sprint(step.Logits, m.Config())
+			}
+			if logits(false) != logits(true) {
+				t.Errorf("%v, %v: other logits, or sizes", typ, pack)
+			}
+		}
 	}
 }
 

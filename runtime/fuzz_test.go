@@ -35,7 +35,7 @@ func FuzzInspect(f *testing.F) {
 		{Layers: 1, Meta: meta("llama.attention.head_count_kv", []uint32{2})}, {Layers: 1, Drop: "blk.0.ffn_up.weight"},
 		{Layers: 1, Meta: meta("llama.rope.scaling.type", "linear", "llama.rope.scaling.factor", 2.0)},
 		{Layers: 1, Meta: meta("llama.rope.scaling.type", "two\nlines")}, {Layers: 1, Meta: meta("llama.logit_scale", "two\nlines")},
-		{Layers: 1, Arch: "qwen2"}, {Layers: 1, Arch: "qwen3", Meta: yarn("", "")}, {Layers: 2, Arch: "gemma3"}, {Layers: 2, Arch: "deepseek2"}, {Layers: 2, Arch: "qwen35moe"}, {Layers: 2, Arch: "gpt-oss"}, {Layers: 1, Arch: "phi3"}, {Layers: 1, Arch: "mistral3"}, {Layers: 2, Arch: "glm4moe", Meta: meta("glm4moe.nextn_predict_layers", 1)}, {Layers: 1, Arch: "gemma3", Drop: "gemma3.attention.sliding_window_pattern"},
+		{Layers: 1, Arch: "qwen2"}, {Layers: 1, Arch: "qwen3", Meta: yarn("", "")}, {Layers: 2, Arch: "gemma3"}, {Layers: 2, Arch: "deepseek2"}, {Layers: 2, Arch: "deepseek2", Joint: true}, {Layers: 2, Arch: "qwen35moe"}, {Layers: 2, Arch: "gpt-oss"}, {Layers: 1, Arch: "phi3"}, {Layers: 1, Arch: "mistral3"}, {Layers: 2, Arch: "glm4moe", Meta: meta("glm4moe.nextn_predict_layers", 1)}, {Layers: 1, Arch: "gemma3", Drop: "gemma3.attention.sliding_window_pattern"},
 		{Layers: 1, Meta: meta("general.architecture", "two\nlines"+strings.Repeat("!", 2000))}, {Layers: 1, Meta: meta("tokenizer.ggml.pre", "two\nlines")},
 	} {
 		path := tiny(f, m)

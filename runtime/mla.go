@@ -1,6 +1,11 @@
 package runtime
 
-import "github.com/starling-swarm/starling/kernels"
+import (
+	"fmt"
+
+	"github.com/starling-swarm/starling/kernels"
+	"github.com/starling-swarm/starling/runtime/gguf"
+)
 
 // mla is multi-head latent attention (DeepSeek-AI 2024, arXiv:2405.04434) in absorbed form: keys and values of all heads are
 // linear in one latent of Rank elements per position, so the latent is what is kept, queries go into its space before they
@@ -38,15 +43,23 @@ func (c *Config) cacheOfLatents() []LayerCache {
 	return cache
 }
 
-// mlaSpecs are the tensors of latent attention.
-func (c *Config) mlaSpecs() []tensorSpec {
+// jointKV is what older files have instead of attn_k_b and attn_v_b: of each head Nope rows of its key, then Value rows of its
+// value. Queries are multiplied by the key's transpose, which of quantised rows can't be had to the bit.
+const jointKV = "attn_kv_b.weight"
+
+// mlaSpecs are the tensors of latent attention in layer l.
+func (c *Config) mlaSpecs(set *gguf.Set, l int) []tensorSpec {
 	s, q := c.Latent, c.Heads*c.HeadDim
 	specs := []tensorSpec{
 		{name: "attn_kv_a_mqa.weight", rows: s.Rank + c.RopeDim, cols: c.Width},
 		{name: "attn_kv_a_norm.weight", cols: s.Rank},
-		{name: "attn_k_b.weight", rows: s.Rank, cols: s.Nope, count: c.Heads},
-		{name: "attn_v_b.weight", rows: s.Value, cols: s.Rank, count: c.Heads},
 		{name: "attn_output.weight", rows: c.Width, cols: c.Heads * s.Value},
+	}
+	if _, joint := set.Tensor(blockTensor(l, jointKV)); joint {
+		specs = append(specs, tensorSpec{name: jointKV, rows: c.Heads * (s.Nope + s.Value), cols: s.Rank, transposed: true})
+	} else {
+		specs = append(specs, tensorSpec{name: "attn_k_b.weight", rows: s.Rank, cols: s.Nope, count: c.Heads},
+			tensorSpec{name: "attn_v_b.weight", rows: s.Value, cols: s.Rank, count: c.Heads})
 	}
 	if s.QRank == 0 {
 		return append(specs, tensorSpec{name: "attn_q.weight", rows: q, cols: c.Width})
@@ -71,16 +84,50 @@ func (w *mla) load(ld *loader, c *Config, l int) (err error) {
 	if err := ld.layerMatrices(l, matrices...); err != nil {
 		return err
 	}
-	if w.k, err = ld.matrices(blockTensor(l, "attn_k_b.weight"), c.Heads); err != nil {
-		return err
+	if ld.has(blockTensor(l, jointKV)) {
+		err = w.loadJoint(ld, c, l)
+	} else if w.k, err = ld.matrices(blockTensor(l, "attn_k_b.weight"), c.Heads); err == nil {
+		w.v, err = ld.matrices(blockTensor(l, "attn_v_b.weight"), c.Heads)
 	}
-	if w.v, err = ld.matrices(blockTensor(l, "attn_v_b.weight"), c.Heads); err != nil {
+	if err != nil {
 		return err
 	}
 	w.in, w.inB, w.out = []*weight{w.kv, w.q}, []*weight{w.qB}, []*weight{w.o}
 	if w.q == nil {
 		w.in[1] = w.qA
 	}
+	return nil
+}
+
+// loadJoint maps the values' rows of jointKV, and copies the keys' transposed.
+func (w *mla) loadJoint(ld *loader, c *Config, l int) error {
+	name, nope := blockTensor(l, jointKV), c.Latent.Nope
+	all, source, err := ld.read(name)
+	if err != nil {
+		return err
+	}
+	row := len(all.Data) / all.Rows // bytes
+	elem, size := row/all.Cols, all.Rows/c.Heads*row
+	for h := range c.Heads {
+		head := all.Data[h*size:][:size:size]
+		keys := make([]byte, nope*row)
+		for i := range nope {
+			for j := range all.Cols {
+				copy(keys[(j*nope+i)*elem:][:elem], head[i*row+j*elem:])
+			}
+		}
+		k, err := kernels.NewMatrix(all.Type, all.Cols, nope, keys)
+		if err != nil {
+			return fmt.Errorf("runtime: tensor %s, key of head %d: %w", name, h, err)
+		}
+		v, err := kernels.NewMatrix(all.Type, c.Latent.Value, all.Cols, head[nope*row:])
+		if err != nil {
+			return fmt.Errorf("runtime: tensor %s, value of head %d: %w", name, h, err)
+		}
+		w.k = append(w.k, newWeight(fmt.Sprintf("%s[%d].k", name, h), k, nil))
+		w.v = append(w.v, newWeight(fmt.Sprintf("%s[%d].v", name, h), v, source))
+	}
+	ld.weights = append(append(ld.weights, w.k...), w.v...)
 	return nil
 }
 

@@ -65,8 +65,12 @@ func (m *mapping) close() error {
 // streams says that ahead and drop do something, so that a model larger than memory can pass through it.
 const streams = true
 
-// pages returns the pages of part, a slice of bytes' memory: those it touches, or those it has to itself.
+// pages returns the pages of part, a slice of bytes' memory: those it touches, or those it has to itself. A nil mapping, which is
+// that of a copy, has none.
 func (m *mapping) pages(part []byte, whole bool) (offset, size int) {
+	if m == nil {
+		return 0, 0
+	}
 	page := os.Getpagesize()
 	first := int(uintptr(unsafe.Pointer(unsafe.SliceData(part))) - uintptr(unsafe.Pointer(unsafe.SliceData(m.data))))
 	last := first + len(part)

@@ -15,6 +15,7 @@ type tensorSpec struct {
 	rows, cols int
 	count      int  // where not 0, the tensor is so many matrices of rows × cols
 	expert     bool // they are experts, of which a row uses some
+	transposed bool // it is used transposed, which only F32, F16 and BF16 can be
 	optional   bool
 }
 
@@ -55,6 +56,10 @@ func (spec tensorSpec) check(t *gguf.Tensor) error {
 	if t.Cols() != uint64(spec.cols) || t.Rows() != uint64(rows) || spec.count > 0 && (len(t.Dims) < 2 || t.Dims[1] != uint64(spec.rows)) {
 		return fmt.Errorf("%d rows of %d, the header's sizes ask for %d of %d", t.Rows(), t.Cols(), rows, spec.cols)
 	}
+	if spec.transposed && typ.Form() != kernels.Dense {
+		return fmt.Errorf("weight type %v: the file is older than attn_k_b and attn_v_b, which stand for it since llama.cpp of April 2025, and only F32,"+
+			" F16 and BF16 can be run to the same bits: convert the model anew or get a newer file", t.Type)
+	}
 	if spec.rows == 0 && typ.Form() != kernels.Dense {
 		return fmt.Errorf("a vector of type %v: only F32, F16 and BF16 are supported", t.Type)
 	}
@@ -67,7 +72,7 @@ func (spec tensorSpec) check(t *gguf.Tensor) error {
 type weight struct {
 	kernels.Matrix
 	name    string
-	source  *mapping        // of Data
+	source  *mapping        // of Data; nil where that is a copy
 	checked []atomic.Uint32 // bit g%32 of element g/32: group g has been looked at and is sound
 	doubts  atomic.Int64    // groups that have not
 }

@@ -29,6 +29,7 @@ type TinyModel struct {
 	Type   kernels.Type // of all matrices
 	Tied   bool         // no output.weight
 	Fused  bool         // experts' gates and ups in one tensor
+	Joint  bool         // deepseek2's attn_kv_b instead of attn_k_b and attn_v_b; Type must not be quantised
 	// Meta adds metadata, or replaces that of the same key.
 	Meta map[string]gguf.Value
 	// Drop names a tensor or key to leave out.
@@ -130,6 +131,10 @@ func (t TinyModel) Write(path string) error {
 		meta = append(meta, pair{arch + ".expert_weights_norm", gguf.ValueOf(true)}, pair{arch + ".expert_weights_scale", gguf.ValueOf(float32(2.5))},
 			pair{arch + ".rope.scaling.type", gguf.ValueOf("yarn")}, pair{arch + ".rope.scaling.factor", gguf.ValueOf(float32(4))},
 			pair{arch + ".rope.scaling.yarn_log_multiplier", gguf.ValueOf(float32(0.1))})
+		if t.Joint {
+			meta = append(meta, pair{arch + ".attention.head_count_kv", gguf.ValueOf(uint32(heads))},
+				pair{arch + ".attention.key_length", gguf.ValueOf(uint32(nope + rope))}, pair{arch + ".attention.value_length", gguf.ValueOf(uint32(value))})
+		}
 	}
 	if arch == "glm4moe" {
 		for _, n := range []struct {
@@ -176,6 +181,23 @@ func (t TinyModel) Write(path string) error {
 		}
 		w.AddTensor(name, gguf.Type(t.Type), []uint64{uint64(cols), uint64(2 * rows), experts}, both)
 	}
+	joint := func(name string, rank, nope, value, heads int) { // of the same bytes that two calls of several write, keys transposed
+		if name == t.Drop {
+			return
+		}
+		k, v := randomBlocks(rng, t.Type, heads*rank, nope), randomBlocks(rng, t.Type, heads*value, rank)
+		_, size := t.Type.Block()
+		var both []byte
+		for h := range heads {
+			for i := range nope {
+				for j := range rank {
+					both = append(both, k[((h*rank+j)*nope+i)*size:][:size]...)
+				}
+			}
+			both = append(both, v[h*value*rank*size:][:value*rank*size]...)
+		}
+		w.AddTensor(name, gguf.Type(t.Type), []uint64{uint64(rank), uint64(heads * (nope + value))}, both)
+	}
 	vector := func(name string, n int, least float32) {
 		if name == t.Drop {
 			return
@@ -206,8 +228,12 @@ func (t TinyModel) Write(path string) error {
 			if short.Form() == kernels.Q8x256 {
 				short = kernels.Q8_0
 			}
-			several(blk("attn_k_b"), short, rank, nope, heads)
-			several(blk("attn_v_b"), t.Type, value, rank, heads)
+			if t.Joint {
+				joint(blk("attn_kv_b"), rank, nope, value, heads)
+			} else {
+				several(blk("attn_k_b"), short, rank, nope, heads)
+				several(blk("attn_v_b"), t.Type, value, rank, heads)
+			}
 			matrix(blk("attn_output"), width, heads*value)
 		} else if recurrent(l) {
 			matrix(blk("attn_qkv"), (4+heads)*headDim, width)
