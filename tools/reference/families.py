@@ -401,8 +401,13 @@ def to_file(family, config, state):
 
 
 def from_file(family, config, tensors):
-    """The model's tensors, by name, of a file's; every tensor of the file must have its place."""
-    tensors, out = dict(tensors), {}
+    """The model's tensors, by name, of a file's; every tensor of the file must have its place, but for layers beyond the
+    model's, which only guess further tokens."""
+    drafts = tuple(f"blk.{l}." for l in range(config.num_hidden_layers, config.num_hidden_layers + 8))
+    tensors, out = {name: t for name, t in tensors.items() if not name.startswith(drafts)}, {}
+    for name in [n for n in tensors if n.endswith(".attn_kv_b.weight")]:      # DeepSeek files of before April 2025
+        k, v = latent_halves(config)["to"](tensors.pop(name))
+        tensors |= {name.replace("attn_kv_b", "attn_k_b"): k, name.replace("attn_kv_b", "attn_v_b"): v}
     for name, want in family.extra(config).items():
         got = tensors.pop(name, None)
         if got is None or not torch.allclose(got, want, rtol=1e-4):

@@ -77,15 +77,22 @@ def weights(path):
 
 
 def run(args):
-    config = transformers.AutoConfig.from_pretrained(args.checkpoint)
+    whole = transformers.AutoConfig.from_pretrained(args.checkpoint)
+    config = whole.get_text_config()       # of a model that also sees, the part that the file has
     family = family_of(config)
     state = from_file(family, config, weights(args.file))
     kw = dict(dtype=torch.float32, attn_implementation="eager")
-    if any(args.checkpoint.glob("*.safetensors")):
+    if not any(args.checkpoint.glob("*.safetensors")):
+        print("the checkpoint has no weights: the file's can't be compared with them", file=sys.stderr)
+        model = transformers.AutoModelForCausalLM.from_config(config, **kw)
+    elif whole is config:
         model = transformers.AutoModelForCausalLM.from_pretrained(args.checkpoint, **kw)
         compare_weights(model.state_dict(), state, args.most)
     else:
-        print("the checkpoint has no weights: the file's can't be compared with them", file=sys.stderr)
+        seeing = transformers.AutoModelForImageTextToText.from_pretrained(args.checkpoint, **kw)
+        language = {f"model.{n}": t for n, t in seeing.get_decoder().state_dict().items()}
+        compare_weights(language | {"lm_head.weight": seeing.get_output_embeddings().weight.detach()}, state, args.most)
+        del seeing, language
         model = transformers.AutoModelForCausalLM.from_config(config, **kw)
     model.config._experts_implementation = "eager"
     missing, unexpected = model.eval().load_state_dict(state, strict=False)
