@@ -386,7 +386,7 @@ func (s *clientSession) account(d *wire.Done) *control.Account {
 	}
 	st := &d.Stats
 	a := &control.Account{Session: s.id.String(), Model: s.model.String(), Reason: d.Reason, Text: string(s.whole), PromptTokens: s.prompt, NewTokens: s.made,
-		TTFT: s.ttft, Prefill: time.Duration(st.PrefillNanos), Decode: time.Duration(st.DecodeNanos),
+		TTFT: s.ttft, Prefill: time.Duration(st.PrefillNanos), Handoff: time.Duration(st.HandoffNanos), Decode: time.Duration(st.DecodeNanos),
 		Recovered: append(s.notes, st.Recovered...), Epoch: st.Epoch.String()}
 	if st.Generated > 1 && st.DecodeNanos > 0 {
 		a.DecodeTokensS = float64(st.Generated-1) / time.Duration(st.DecodeNanos).Seconds()
@@ -413,7 +413,8 @@ func (s *clientSession) account(d *wire.Done) *control.Account {
 
 func stageAccount(x wire.StageStats, proof bool, to string) control.StageAccount {
 	a := control.StageAccount{Peer: x.Peer, Layers: control.Layers{First: int(x.First), Last: int(x.Last) - 1}, Tokens: int(x.Tokens), Chunks: int(x.Chunks),
-		Compute: time.Duration(x.ComputeNanos), SeamBytes: int64(x.SeamBytes), KVBytes: int64(x.KVBytes), To: to}
+		Compute: time.Duration(x.ComputeNanos), WaitInput: time.Duration(x.InputNanos), WaitCredit: time.Duration(x.CreditNanos),
+		WaitRows: time.Duration(x.RowsNanos), SeamBytes: int64(x.SeamBytes), KVBytes: int64(x.KVBytes), To: to}
 	if x.ComputeNanos > 0 {
 		a.TokensS = float64(x.Tokens) / a.Compute.Seconds()
 	}

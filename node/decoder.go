@@ -45,6 +45,7 @@ type decoderSession struct {
 
 	mu        sync.Mutex
 	m         *decoding
+	waits     waiting
 	ended     bool
 	losses    int            // of the machine's that have been counted
 	opened    time.Time      // of the current plan
@@ -52,7 +53,9 @@ type decoderSession struct {
 	moved     time.Time      // when they last changed
 	absent    map[string]int // stage → pongs in a row that didn't list the session
 	firstSent time.Time      // when the first chunk went out, or the first step began
+	lastSeam  time.Time      // when the last seam came
 	firstTok  time.Time      // when the first token was sampled
+	handoff   time.Duration  // from the last seam before it to the first token
 	lastTok   time.Time
 	waiting   *time.Timer
 	out       []wire.Message // to the client
@@ -286,6 +289,7 @@ func (s *decoderSession) free() {
 
 // deliver takes a stage's frame. A refused frame changes nothing.
 func (s *decoderSession) deliver(from string, m wire.Message) {
+	came := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
@@ -298,6 +302,9 @@ func (s *decoderSession) deliver(from string, m wire.Message) {
 			s.n.refuse(from, h, r)
 		}
 		return
+	}
+	if _, ok := m.(*wire.Seam); ok {
+		s.lastSeam = came
 	}
 	s.do(acts)
 }
@@ -317,6 +324,9 @@ func (s *decoderSession) do(acts []action) {
 			if _, ok := a.Msg.(*wire.Token); ok {
 				if s.lastTok = time.Now(); s.firstTok.IsZero() {
 					s.firstTok = s.lastTok
+					if !s.lastSeam.IsZero() {
+						s.handoff = s.firstTok.Sub(s.lastSeam)
+					}
 				}
 			}
 			s.tellLocked(a.Msg)
@@ -330,6 +340,7 @@ func (s *decoderSession) do(acts []action) {
 		s.n.metrics.Recovered(metrics.Stage)
 		s.log.Warn("stage lost", "peer", s.m.lost[s.losses])
 	}
+	s.waits.set(s.m.waitsFor(), time.Now())
 	if s.m.ended && s.waiting == nil {
 		s.waiting = time.AfterFunc(accountWait, func() {
 			s.mu.Lock()
@@ -356,8 +367,10 @@ func (s *decoderSession) finish(a finish) {
 		s.tellLocked(&r)
 	} else {
 		st := s.m.account()
+		st.Decoder.InputNanos, st.Decoder.RowsNanos = s.waits.nanos(waitInput), s.waits.nanos(waitRows)
 		if !s.firstTok.IsZero() {
 			st.PrefillNanos = uint64(s.firstTok.Sub(s.firstSent))
+			st.HandoffNanos = uint64(s.handoff)
 			st.DecodeNanos = uint64(s.lastTok.Sub(s.firstTok))
 		}
 		s.log.Info("session done", "reason", a.Reason, "epoch", st.Epoch.String(), "prompt", st.Prompt, "generated", st.Generated,

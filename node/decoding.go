@@ -358,6 +358,17 @@ func (d *decoding) alone() []action {
 	return append(acts, d.run(step, false))
 }
 
+// waitsFor says what keeps the decoder from computing.
+func (d *decoding) waitsFor() wait {
+	switch {
+	case d.ended || d.running != nil:
+		return waitNone
+	case d.plan != nil && d.computed < d.routeEnd:
+		return waitInput
+	}
+	return waitRows
+}
+
 // run starts step; the logits of its last row are wanted if it is the newest token.
 func (d *decoding) run(step *runtime.Step, whole bool) action {
 	if step.Start+step.N == len(d.tokens) {

@@ -16,8 +16,8 @@ import (
 
 // Protocols of the node's streams (docs/protocol.md).
 const (
-	protoSession = "/starling/session/2"
-	protoStage   = "/starling/stage/1"
+	protoSession = "/starling/session/3"
+	protoStage   = "/starling/stage/2"
 	protoKV      = "/starling/kv/1"
 	protoBundle  = "/starling/bundle/1"
 	protoTorrent = "/starling/torrent/1"

@@ -160,12 +160,27 @@ func TestPrefillAcrossDecodeLocalAndPipelined(t *testing.T) {
 			if len(got.Stages) != len(c.k.Assign) {
 				t.Errorf("%d stages accounted for themselves, want %d", len(got.Stages), len(c.k.Assign))
 			}
+			checkTimes(t, got)
 			if len(got.Recovered) > 0 {
 				t.Errorf("an unbroken run recovered from %v", got.Recovered)
 			}
 		})
 	}
 	tn.mustBeIdle()
+}
+
+// checkTimes checks that what an account says of a run's time fits into it.
+func checkTimes(t *testing.T, a *control.Account) {
+	t.Helper()
+	if a.Handoff <= 0 || a.Handoff >= a.Prefill {
+		t.Errorf("hand-off took %v of a prefill of %v", a.Handoff, a.Prefill)
+	}
+	for _, p := range append(a.Stages, a.Decoder) {
+		if waited := p.WaitInput + p.WaitCredit + p.WaitRows; p.WaitInput <= 0 || waited+p.Compute > a.Prefill+a.Decode+time.Second {
+			t.Errorf("%s computed for %v and waited for %v, %v and %v in a run of %v and %v", p.Peer, p.Compute,
+				p.WaitInput, p.WaitCredit, p.WaitRows, a.Prefill, a.Decode)
+		}
+	}
 }
 
 func sameAnswer(t *testing.T, got, want *control.Account) {

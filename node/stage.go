@@ -28,6 +28,7 @@ type stageSession struct {
 
 	mu     sync.Mutex
 	m      *staging
+	waits  waiting
 	closed bool
 	done   bool          // the decoder closed it
 	absent int           // pings in a row that didn't list the session
@@ -70,7 +71,7 @@ func (n *Node) openStage(from string, m *wire.StageOpen) *wire.Refusal {
 	plan := m.Plan
 	ctx, cancel := context.WithCancel(n.ctx)
 	ss := &stageSession{n: n, log: n.sessionLog(m.Session, metrics.Stage), decoder: from, client: m.Grant.Client, model: artifacts.ID(m.Plan.Model), seat: s.batcher.sit(), ctx: ctx, cancel: cancel,
-		began: time.Now(), listed: time.Now(), freed: make(chan struct{}), m: newStaging(&plan, int(m.Index), s.exec.Config().Width, seq)}
+		began: time.Now(), listed: time.Now(), waits: waiting{what: waitInput, since: time.Now()}, freed: make(chan struct{}), m: newStaging(&plan, int(m.Index), s.exec.Config().Width, seq)}
 	if r := n.addStage(m.Session, ss); r != nil {
 		cancel()
 		ss.seat.leave()
@@ -109,7 +110,9 @@ func (s *stageSession) deliver(from string, m wire.Message) {
 			return
 		}
 		s.done = true
-		s.n.links.send(s.decoder, &wire.StageClosed{Head: s.m.head, Stats: s.m.account(m.Proof)})
+		st := s.m.account(m.Proof)
+		st.InputNanos, st.CreditNanos, st.RowsNanos = s.waits.nanos(waitInput), s.waits.nanos(waitCredit), s.waits.nanos(waitRows)
+		s.n.links.send(s.decoder, &wire.StageClosed{Head: s.m.head, Stats: st})
 		s.closeLocked()
 		return
 	case *wire.Refusal:
@@ -159,6 +162,7 @@ func (s *stageSession) do(acts []action) {
 			s.closeLocked()
 		}
 	}
+	s.waits.set(s.m.waitsFor(), time.Now())
 }
 
 func (s *stageSession) compute(a run) {

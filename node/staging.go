@@ -214,6 +214,19 @@ func (s *staging) next() []action {
 	return append(acts, run{Step: step, Whole: forgets(s.seq, s.layers)})
 }
 
+// waitsFor says what keeps the stage from computing.
+func (s *staging) waitsFor() wait {
+	switch {
+	case s.failed || s.taken != nil:
+		return waitNone
+	case len(s.ends) < maxAhead:
+		return waitInput
+	case s.ends[0] > s.credited:
+		return waitCredit
+	}
+	return waitRows
+}
+
 // ran takes the result of the step that next asked for, and the time that was
 // spent on it.
 func (s *staging) ran(step *runtime.Step, took time.Duration, err error) []action {

@@ -230,6 +230,7 @@ type Account struct {
 	NewTokens     []int32        `json:"new_tokens"` // as sampled, an end token included
 	TTFT          time.Duration  `json:"ttft_ns"`    // as the client saw it
 	Prefill       time.Duration  `json:"prefill_ns"` // as the decoder saw it
+	Handoff       time.Duration  `json:"handoff_ns"` // the end of that: from the last seam's arrival to the first token; 0 without stages
 	Decode        time.Duration  `json:"decode_ns"`
 	DecodeTokensS float64        `json:"decode_tokens_per_s"`
 	Decoder       StageAccount   `json:"decoder"`
@@ -241,18 +242,21 @@ type Account struct {
 	Trace         *Traced        `json:"trace,omitempty"`
 }
 
-// StageAccount is what one peer did in one run.
+// StageAccount is what one peer did in one run, and what it waited for meanwhile.
 type StageAccount struct {
-	Peer      string        `json:"peer"`
-	Layers    Layers        `json:"layers"` // Last < First: none but the head
-	Tokens    int           `json:"tokens"`
-	Chunks    int           `json:"chunks"`
-	Compute   time.Duration `json:"compute_ns"`
-	TokensS   float64       `json:"tokens_per_s"`
-	SeamBytes int64         `json:"seam_bytes"` // sent
-	KVBytes   int64         `json:"kv_bytes"`   // sent
-	SeamHash  string        `json:"seam_hash,omitempty"`
-	To        string        `json:"to,omitempty"` // who got the seams
+	Peer       string        `json:"peer"`
+	Layers     Layers        `json:"layers"` // Last < First: none but the head
+	Tokens     int           `json:"tokens"`
+	Chunks     int           `json:"chunks"`
+	Compute    time.Duration `json:"compute_ns"`
+	WaitInput  time.Duration `json:"wait_input_ns"`  // for the next chunk or seam
+	WaitCredit time.Duration `json:"wait_credit_ns"` // for the next stage to take up its seams
+	WaitRows   time.Duration `json:"wait_rows_ns"`   // for the decoder to acknowledge its KV; of the decoder: for KV, after the prompt
+	TokensS    float64       `json:"tokens_per_s"`
+	SeamBytes  int64         `json:"seam_bytes"` // sent
+	KVBytes    int64         `json:"kv_bytes"`   // sent
+	SeamHash   string        `json:"seam_hash,omitempty"`
+	To         string        `json:"to,omitempty"` // who got the seams
 }
 
 // DrainRequest says how long the sessions of a node that pauses or ends may go

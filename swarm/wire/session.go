@@ -222,6 +222,7 @@ type Done struct {
 type SessionStats struct {
 	Epoch        Epoch
 	PrefillNanos uint64 // from the first chunk to the first token
+	HandoffNanos uint64 // the end of that, from the arrival of the last seam on; 0 without stages
 	DecodeNanos  uint64 // from the first token to the last
 	Prompt       uint32 // tokens prefilled
 	Generated    uint32 // tokens made
@@ -242,6 +243,7 @@ func (m *Done) encode(e *Encoder) {
 	e.U32(s.Epoch.Client)
 	e.U32(s.Epoch.Plan)
 	e.U64(s.PrefillNanos)
+	e.U64(s.HandoffNanos)
 	e.U64(s.DecodeNanos)
 	e.U32(s.Prompt)
 	e.U32(s.Generated)
@@ -264,13 +266,14 @@ func (m *Done) decode(d *Decoder) {
 	s := &m.Stats
 	s.Epoch = Epoch{d.U32(), d.U32()}
 	s.PrefillNanos = d.U64()
+	s.HandoffNanos = d.U64()
 	s.DecodeNanos = d.U64()
 	s.Prompt = d.U32()
 	s.Generated = d.U32()
 	s.LogitsHash = d.Hash()
 	s.KVHash = d.Hash()
 	s.Decoder.decode(d)
-	for range d.Count(MaxStages, 86) {
+	for range d.Count(MaxStages, 110) {
 		var st StageStats
 		st.decode(d)
 		s.Stages = append(s.Stages, st)

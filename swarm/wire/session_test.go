@@ -27,7 +27,7 @@ func sessionMessages() map[string]Message {
 	grant := Grant{Session: h.Session, Model: [32]byte{7}, Client: "C", Decoder: "D", ClientEpoch: 4, Trust: "any", Budget: 100, Expires: 1 << 33, Signature: []byte{1, 2}}
 	plan := Plan{Head: h, Model: [32]byte{7}, Profile: [32]byte{6}, Decoder: "D", Stages: stages, DecoderFirst: 5, Layers: 6, Capacity: 100, Window: 4, PushKV: true, Signature: []byte{3}}
 	sampling := Sampling{1, 0.5, 0.25, 1, 40, 0.95, 0.9, 0.1, 0.5, 0.125, -1, 1.5, 0.25, -0.5, 0.75, 1.75, 2, 64, []string{"\n", ":"}, []TokenBias{{7, -2}, {9, 3}}}
-	stats := StageStats{"S0", 0, 3, 23, 4, 1e9, 2048, 4096, [32]byte{5}, [][32]byte{{1}, {2}, {3}}}
+	stats := StageStats{"S0", 0, 3, 23, 4, 1e9, 1e8, 1e7, 1e6, 2048, 4096, [32]byte{5}, [][32]byte{{1}, {2}, {3}}}
 	return map[string]Message{
 		"StageOpen":      &StageOpen{h, grant, plan, 1},
 		"StageOpened":    &StageOpened{h},
@@ -46,7 +46,7 @@ func sessionMessages() map[string]Message {
 		"SessionOpen":    &SessionOpen{h, grant, Route{stages, 5, 64, true}, [32]byte{4}, []int32{1, 2}, 16, []int32{2}, sampling, true, 3},
 		"SessionOpened":  &SessionOpened{h},
 		"Token":          &Token{h, 23, 99, -0.5, []Logprob{{99, -0.5}, {4, -1.5}}},
-		"Done":           &Done{h, ReasonStop, SessionStats{h.Epoch, 1, 2, 3, 4, [32]byte{1}, [32]byte{2}, stats, []StageStats{stats, {Peer: "S1"}}, []string{"lost S1"}}},
+		"Done":           &Done{h, ReasonStop, SessionStats{h.Epoch, 1, 2, 3, 4, 5, [32]byte{1}, [32]byte{2}, stats, []StageStats{stats, {Peer: "S1"}}, []string{"lost S1"}}},
 		"Cancel":         &Cancel{h},
 		"BundleRequest":  &BundleRequest{[32]byte{1}},
 		"Bundle":         &Bundle{[]byte("bundle")},

@@ -174,6 +174,9 @@ type StageStats struct {
 	Tokens       uint64     `json:"tokens"`
 	Chunks       uint64     `json:"chunks"`
 	ComputeNanos uint64     `json:"compute_ns"`
+	InputNanos   uint64     `json:"wait_input_ns"`  // it waited for the next chunk or its seam
+	CreditNanos  uint64     `json:"wait_credit_ns"` // for its successor to take up its seams
+	RowsNanos    uint64     `json:"wait_rows_ns"`   // for the decoder to acknowledge its rows; the decoder itself: for rows
 	SeamBytes    uint64     `json:"seam_bytes"`
 	KVBytes      uint64     `json:"kv_bytes"`
 	SeamHash     [32]byte   `json:"-"` // over every seam row sent, in order
@@ -193,6 +196,9 @@ func (s *StageStats) encode(e *Encoder) {
 	e.U64(s.Tokens)
 	e.U64(s.Chunks)
 	e.U64(s.ComputeNanos)
+	e.U64(s.InputNanos)
+	e.U64(s.CreditNanos)
+	e.U64(s.RowsNanos)
 	e.U64(s.SeamBytes)
 	e.U64(s.KVBytes)
 	e.Hash(s.SeamHash)
@@ -209,6 +215,9 @@ func (s *StageStats) decode(d *Decoder) {
 	s.Tokens = d.U64()
 	s.Chunks = d.U64()
 	s.ComputeNanos = d.U64()
+	s.InputNanos = d.U64()
+	s.CreditNanos = d.U64()
+	s.RowsNanos = d.U64()
 	s.SeamBytes = d.U64()
 	s.KVBytes = d.U64()
 	s.SeamHash = d.Hash()
