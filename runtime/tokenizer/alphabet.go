@@ -36,6 +36,57 @@ var runeOf = func() (m [256]rune) {
 	return m
 }()
 
+// byteOfText returns the byte that s, one character of the alphabet, stands for,
+// or -1.
+func byteOfText(s string) int {
+	switch {
+	case len(s) == 1 && s[0] < utf8.RuneSelf:
+		return int(byteOf[s[0]])
+	case len(s) == 2:
+		if r, w := utf8.DecodeRuneInString(s); w == 2 && int(r) < len(byteOf) {
+			return int(byteOf[r])
+		}
+	}
+	return -1
+}
+
+// In the UTF-8 of the alphabet, two bytes may follow each other where follows of
+// the first and kind of the second have a bit in common. Bytes that begin a
+// character have bit 0 of kind, those that end one have the bits of their range.
+var kind, follows = func() (kind, follows [256]uint8) {
+	ranges := []struct{ from, to byte }{{0x80, 0x83}, {0x84, 0xA0}, {0xA1, 0xAC}, {0xAD, 0xAD}, {0xAE, 0xBF}}
+	for i, r := range ranges {
+		for c := int(r.from); c <= int(r.to); c++ {
+			kind[c], follows[c] = 1<<(i+1), 1
+		}
+	}
+	for r, b := range byteOf {
+		if b < 0 {
+			continue
+		}
+		s := string(rune(r))
+		kind[s[0]] = 1
+		if len(s) == 1 {
+			follows[s[0]] = 1
+		} else {
+			follows[s[0]] |= kind[s[1]]
+		}
+	}
+	return kind, follows
+}()
+
+// inAlphabet reports whether s is written in the alphabet.
+func inAlphabet(s string) bool {
+	next := uint8(1)
+	for i := range len(s) {
+		if next&kind[s[i]] == 0 {
+			return false
+		}
+		next = follows[s[i]]
+	}
+	return next&1 != 0
+}
+
 // appendDecoded appends the bytes that s, written in the alphabet, stands for.
 // Characters outside the alphabet stand for themselves.
 func appendDecoded(dst []byte, s string) []byte {

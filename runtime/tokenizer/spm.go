@@ -196,7 +196,7 @@ func (s *spm) queue(m *merger, word string, l int32) {
 		return
 	}
 	if id := s.find(word[l:after]); id >= 0 {
-		m.push(candidate{key: uint64(s.rank[id])<<32 | uint64(uint32(l)), right: r, end: after, sym: id})
+		m.push(candidate{key: key(s.rank[id], l), right: r, end: after, sym: id})
 	}
 }
 
