@@ -19,7 +19,7 @@ type EncodeOptions struct {
 // of special tokens that overlap the leftmost wins and then the longest, as in
 // Hugging Face's tokenizers, not the longest of the whole text.
 func (t *Tokenizer) Encode(text string, o EncodeOptions) []int32 {
-	var ids []int32
+	ids := make([]int32, 0, len(text)/4+2) // about what English takes
 	if o.AddSpecial && t.addBOS {
 		ids = append(ids, t.bos)
 	}
@@ -56,7 +56,7 @@ type meeting struct {
 }
 
 const (
-	maxMeetings = 1 << 12 // 128 KiB; a longer text forgets words
+	maxMeetings = 1 << 14 // 512 KiB; a longer text forgets words
 	maxMetLen   = 64      // bytes; longer words are rarely met again
 )
 
@@ -102,6 +102,10 @@ func (t *Tokenizer) appendText(ids []int32, text string, control bool, w *work) 
 	w.remember(len(text))
 	start := 0
 	for i := 0; i < len(text); {
+		if !t.special.begins(text[i]) {
+			i++
+			continue
+		}
 		id, n := t.special.match(text[i:], control)
 		if id < 0 {
 			i++

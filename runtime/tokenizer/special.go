@@ -157,6 +157,9 @@ func (t *trie) step(at int32, c byte) int32 {
 	return 0
 }
 
+// begins reports whether special tokens begin with c.
+func (t *trie) begins(c byte) bool { return t.root[c] != 0 }
+
 // match returns the longest special token that text begins with, and its length
 // in bytes, or -1. Without control, control and unknown tokens do not count.
 func (t *trie) match(text string, control bool) (id int32, length int) {

@@ -113,7 +113,8 @@ func (sc *scanner) split(stages []stage, text string) []int {
 	if text == "" {
 		return nil
 	}
-	sc.cur = append(sc.cur[:0], len(text))
+	sc.cur, sc.next = slices.Grow(sc.cur[:0], len(text)/4+1), slices.Grow(sc.next[:0], len(text)/4+1) // about what English takes
+	sc.cur = append(sc.cur, len(text))
 	for _, st := range stages {
 		sc.next = sc.next[:0]
 		start := 0
@@ -226,7 +227,10 @@ func (sc *scanner) runeIn(text string, i int, in func(rune) bool) int {
 		return 0
 	}
 	sc.reads++
-	r, w := utf8.DecodeRuneInString(text[i:])
+	r, w := rune(text[i]), 1
+	if r >= utf8.RuneSelf {
+		r, w = utf8.DecodeRuneInString(text[i:])
+	}
 	if !in(r) {
 		return 0
 	}

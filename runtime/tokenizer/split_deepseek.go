@@ -1,6 +1,9 @@
 package tokenizer
 
-import "unicode"
+import (
+	"unicode"
+	"unicode/utf8"
+)
 
 // deepseekLetter is the set of DeepSeek-LLM's first expression: the cased
 // letters of part of Unicode, listed range by range in the model's tokenizer
@@ -35,7 +38,12 @@ var deepseekLetter = &unicode.RangeTable{
 	LatinOffset: 5,
 }
 
-func isDeepseekLetter(r rune) bool { return unicode.Is(deepseekLetter, r) }
+func isDeepseekLetter(r rune) bool {
+	if r < utf8.RuneSelf { // most are
+		return asciiClass[r] == letter
+	}
+	return unicode.Is(deepseekLetter, r)
+}
 
 // isDeepseekPunctuation is the set of the second expression, without U+3000: to
 // llama.cpp (b11434, src/unicode.cpp) white space outside ASCII is \s and in no set. Its ranges :-~ and

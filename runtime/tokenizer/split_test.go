@@ -107,6 +107,8 @@ func hostile(n int) map[string]string {
 		"letters and accents": rep("aé"),
 		"random letters":      string(random),
 		"emoji":               rep("🙂👩\u200d🚀"),
+		"one emoji":           rep("🙂"),
+		"alternating classes": rep("a1!\u0301 "),
 		"marks":               rep("\u0301"),
 		"capitals":            rep("éABC"),
 		"digits":              rep("7"),
