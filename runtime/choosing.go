@@ -110,21 +110,24 @@ func (c *choosing) sum() float64 {
 	return sum
 }
 
-// mean returns Σ p·d / Σ p of all candidates, d = round(logit − largest), while t is 1.
-func (c *choosing) mean() float64 {
-	var products [4]float64
+// moments returns Σ p and Σ p·d / Σ p of all candidates, d = round(logit − largest), while t is 1.
+func (c *choosing) moments() (sum, mean float64) {
+	var sums, products [4]float64
 	if !c.settled {
 		each(c.logits, c.largest, 1, func(d, p []float32) {
 			for i := range p {
+				sums[i%4] += float64(p[i])
 				products[i%4] += share(p[i], d[i])
 			}
 		})
 	} else {
 		for i := range c.list {
+			sums[0] += float64(c.list[i].p)
 			products[0] += share(c.list[i].p, c.list[i].logit-c.largest)
 		}
 	}
-	return fold(products) / c.sum()
+	sum = fold(sums)
+	return sum, fold(products) / sum
 }
 
 // share returns p·d, 0 where p is: d may be −∞ there.
@@ -174,9 +177,13 @@ func each(logits []float32, largest, t float32, do func(d, p []float32)) {
 func fold(lanes [4]float64) float64 { return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]) }
 
 // typical does step 6. As d descends, what is kept is a run of neighbours round the mean, except that of those at its
-// upper end that are equally far the first ones are taken.
+// upper end that are equally far the first ones are taken. So candidates below the run need no order.
 func (c *choosing) typical(most float64) {
-	mean, target, kept := c.mean(), float64(most*c.sum()), 0.0
+	sum, mean := c.moments()
+	target, kept := float64(most*sum), 0.0
+	for n := 0; c.has(n) && float64(c.list[len(c.list)-1].logit-c.largest) > mean; { // list must reach the mean
+		n = len(c.list)
+	}
 	distance := func(i int) float64 { return math.Abs(float64(c.list[i].logit-c.largest) - mean) }
 	end, _ := slices.BinarySearchFunc(c.list, mean, func(x candidate, mean float64) int { // the first with d ≤ mean
 		if float64(x.logit-c.largest) > mean {
@@ -186,7 +193,7 @@ func (c *choosing) typical(most float64) {
 	})
 	first := end // the run is [first, end), and below it
 	var upper []candidate
-	for kept <= target && (first > 0 || end < len(c.list)) {
+	for kept <= target && (c.has(end) || first > 0) {
 		if end < len(c.list) && (first == 0 || distance(first-1) > distance(end)) {
 			kept += float64(c.list[end].p)
 			end++

@@ -1,5 +1,7 @@
 package runtime
 
+import "slices"
+
 // Architectures are the families that run, by general.architecture.
 func Architectures() (names []string) {
 	for _, f := range families {
@@ -18,6 +20,16 @@ var Philox = philox
 func Order(logits []float32, k int) (ids []int32) {
 	for _, c := range order(logits, k) {
 		ids = append(ids, c.id)
+	}
+	return ids
+}
+
+// Typical returns the ids that the typical step leaves of a whole vocabulary.
+func Typical(logits []float32, most float64) (ids []int32) {
+	c := &choosing{logits: logits, largest: slices.Max(logits), t: 1}
+	c.typical(most)
+	for _, x := range c.list {
+		ids = append(ids, x.id)
 	}
 	return ids
 }

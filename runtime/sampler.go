@@ -145,15 +145,14 @@ func latest(history []int32, n int) []int32 {
 
 // cut does steps 4 to 8.
 func (s *Sampling) cut(c *choosing) {
-	typical := s.TypicalP > 0 && s.TypicalP < 1
-	if s.TopK > 0 && s.TopK < len(c.logits) || typical {
+	if s.TopK > 0 && s.TopK < len(c.logits) {
 		list := order(c.logits, s.TopK)
 		for math.IsInf(float64(list[len(list)-1].logit), -1) {
 			list = list[:len(list)-1]
 		}
 		c.settle(list)
 	}
-	if typical {
+	if s.TypicalP > 0 && s.TypicalP < 1 {
 		c.typical(float64(s.TypicalP))
 	}
 	if s.TopP > 0 && s.TopP < 1 {
@@ -181,7 +180,8 @@ func (s *Sampling) temperature(c *choosing) float32 {
 	if n < 2 {
 		return s.Temperature
 	}
-	h := (kernels.Log64(c.sum()) - c.mean()) / kernels.Log64(float64(n))
+	sum, mean := c.moments()
+	h := (kernels.Log64(sum) - mean) / kernels.Log64(float64(n))
 	power := 0.0
 	switch {
 	case s.TemperatureExponent == 0:

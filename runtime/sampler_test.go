@@ -1,6 +1,7 @@
 package runtime_test
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/starling-swarm/starling/kernels"
 	"github.com/starling-swarm/starling/runtime"
 )
 
@@ -288,4 +290,78 @@ func TestOrder(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestTypicalOrder compares the typical step, which puts no more of a vocabulary in order than it must, with its definition
+// on all of it: bit for bit, ties and −∞ too.
+func TestTypicalOrder(t *testing.T) {
+	rng := rand.New(rand.NewPCG(18, 19))
+	none := float32(math.Inf(-1))
+	kinds := map[string]func() float32{
+		"normal":       func() float32 { return float32(rng.NormFloat64() * 3) },
+		"peaked":       func() float32 { return float32(rng.ExpFloat64() * rng.ExpFloat64() * 4) },
+		"flat":         func() float32 { return float32(rng.NormFloat64() * 0.01) },
+		"few values":   func() float32 { return float32(rng.IntN(6)) },
+		"one value":    func() float32 { return -3 },
+		"steps of 8":   func() float32 { return float32(-8 * rng.IntN(4)) },
+		"neighbours":   func() float32 { return math.Nextafter32(1, float32(rng.IntN(3))) },
+		"any exponent": func() float32 { return math.Float32frombits(rng.Uint32()&^0x40000000 | rng.Uint32()&0x3f800000) },
+		"extremes":     func() float32 { return []float32{math.MaxFloat32, -math.MaxFloat32, 0}[rng.IntN(3)] },
+	}
+	for name, next := range kinds {
+		for trial := range 150 {
+			logits := make([]float32, 1+rng.IntN(1+trial*trial/4))
+			for i := range logits {
+				if logits[i] = next(); trial%3 == 1 && rng.IntN(3) == 0 {
+					logits[i] = none
+				}
+			}
+			if logits[0] == none {
+				logits[0] = next()
+			}
+			most := []float64{0.001, 0.3, 0.9, 0.95, 0.999, 1 - 0x1p-24}[rng.IntN(6)]
+			if got, want := runtime.Typical(logits, most), typical(logits, most); !slices.Equal(got, want) {
+				t.Fatalf("%s, trial %d: of %d tokens %d are left, want %d; they differ", name, trial, len(logits), len(got), len(want))
+			}
+		}
+	}
+}
+
+// typical is step 6 of Sample by two sorts of the whole vocabulary.
+func typical(logits []float32, most float64) []int32 {
+	largest := slices.Max(logits)
+	d, p := make([]float32, len(logits)), make([]float32, len(logits))
+	var sums, products [4]float64
+	var order []int32
+	for id, logit := range logits {
+		d[id] = logit - largest
+		if logit > float32(math.Inf(-1)) {
+			order = append(order, int32(id))
+		}
+	}
+	kernels.Exps(p, d)
+	for id := range p {
+		if sums[id%4] += float64(p[id]); p[id] > 0 {
+			products[id%4] += float64(p[id]) * float64(d[id])
+		}
+	}
+	fold := func(x [4]float64) float64 { return (x[0] + x[2]) + (x[1] + x[3]) }
+	sum := fold(sums)
+	mean := fold(products) / sum
+	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(logits[b], logits[a]) })
+	place := map[int32]int{}
+	for i, id := range order {
+		place[id] = i
+	}
+	near := slices.Clone(order)
+	slices.SortStableFunc(near, func(a, b int32) int {
+		return cmp.Compare(math.Abs(float64(d[a])-mean), math.Abs(float64(d[b])-mean))
+	})
+	kept, n := 0.0, 0
+	for ; n < len(near) && kept <= most*sum; n++ {
+		kept += float64(p[near[n]])
+	}
+	near = near[:n]
+	slices.SortFunc(near, func(a, b int32) int { return cmp.Compare(place[a], place[b]) })
+	return near
 }
