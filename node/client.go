@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -56,6 +57,9 @@ type clientSession struct {
 	emit     func(control.Event) error
 	deaf     error // what emit said: nobody wants the answer any more
 	excluded map[string]string
+	failed   int                      // decoders that were lost
+	full     map[string]*wire.Refusal // peers that have had no room since all were last asked
+	queue    bool                     // all were full: wait in line
 	notes    []string
 	trace    *trace // nil: none was asked for
 }
@@ -100,6 +104,7 @@ func (s *clientSession) answer(ctx context.Context) (*control.Account, error) {
 			return s.account(done), nil
 		}
 		var r *wire.Refusal
+		errors.As(err, &r)
 		switch {
 		case n.ctx.Err() != nil:
 			return nil, errors.New("this node is closing")
@@ -108,13 +113,71 @@ func (s *clientSession) answer(ctx context.Context) (*control.Account, error) {
 		case s.deaf != nil:
 			return nil, s.deaf
 		}
-		if errors.As(err, &r) && !retryable(r.Code) || s.count >= maxDecoders || s.plan.Decoder == "" {
+		if r != nil && r.Code == wire.CodeBusy && r.RetryAfter > 0 && s.plan.Decoder != "" {
+			s.noteFull(r)
+			continue
+		}
+		if s.plan.Decoder == "" && len(s.full) > 0 { // whoever could do it is busy
+			if err := s.await(ctx); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if s.failed++; r != nil && !retryable(r.Code) || s.failed >= maxDecoders || s.plan.Decoder == "" {
 			return nil, err
 		}
 		n.metrics.Recovered(metrics.Decoder)
 		s.log.Warn("decoder lost", "peer", s.plan.Decoder, "new", len(s.made), "error", err)
 		s.excluded[s.plan.Decoder] = fmt.Sprintf("failed in this session: %v", err)
 		s.notes = append(s.notes, fmt.Sprintf("decoder %s after %d new tokens: %v", s.plan.Decoder, len(s.made), err))
+	}
+}
+
+// noteFull remembers that a peer of the plan has no room.
+func (s *clientSession) noteFull(r *wire.Refusal) {
+	peer := s.plan.Decoder
+	for _, st := range s.plan.Stages {
+		if st.Peer == r.Peer {
+			peer = st.Peer
+		}
+	}
+	s.log.Debug("peer busy", "peer", peer, "retry_after", r.RetryAfter, "error", r)
+	c := *r
+	c.Peer = peer
+	s.full[peer] = &c
+}
+
+// await lets the time pass after which one of the full peers may have room. The first time, it is the next one asked that
+// lets the session wait, in line with others. The error is what it says when the request's patience is over.
+func (s *clientSession) await(ctx context.Context) error {
+	soonest := (*wire.Refusal)(nil)
+	for _, r := range s.full {
+		if soonest == nil || r.RetryAfter < soonest.RetryAfter {
+			soonest = r
+		}
+	}
+	waited := time.Since(s.began)
+	after := min(max(soonest.RetryAfter, leastRetry), mostRetry)
+	if !s.queue {
+		after = 0
+	}
+	if left := s.req.Wait - waited; left <= after {
+		return fmt.Errorf("%w (peer %s; it expects room in %v; waited %v of at most %v)", soonest, soonest.Peer,
+			soonest.RetryAfter.Round(100*time.Millisecond), waited.Round(100*time.Millisecond), s.req.Wait)
+	}
+	if err := s.emit(control.Event{Kind: "progress", Phase: "wait", Text: fmt.Sprintf("peer %s is %v; it expects room in %v", soonest.Peer, soonest,
+		soonest.RetryAfter.Round(100*time.Millisecond)), Done: waited.Milliseconds(), Total: s.req.Wait.Milliseconds()}); err != nil {
+		return err
+	}
+	clear(s.full)
+	s.queue = true
+	t := time.NewTimer(after)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -174,7 +237,7 @@ func (n *Node) prepare(ctx context.Context, q control.RunRequest, emit func(cont
 		}
 	}
 	s := &clientSession{n: n, trace: traced, model: id, card: card, tok: tok, req: q, how: wireSampling(&settings, q.DRYBreakers), prompt: prompt, emit: emit,
-		text: tok.NewStream(), excluded: map[string]string{}}
+		text: tok.NewStream(), excluded: map[string]string{}, full: map[string]*wire.Refusal{}}
 	for p, why := range q.Excluded {
 		s.excluded[p] = why
 	}
@@ -223,12 +286,20 @@ func (s *clientSession) attempt(ctx context.Context) (*wire.Done, error) {
 	s.plan = route.Plan{}
 	left := s.req.MaxNew - len(s.made)
 	k := s.req.Constraints
-	k.Excluded = s.excluded
-	if s.count > 0 {
+	k.Excluded = maps.Clone(s.excluded)
+	for p, r := range s.full {
+		k.Excluded[p] = r.Error()
+	}
+	if s.failed > 0 {
 		// What was asked for has failed; from here on any route will do.
 		k.Cuts, k.Assign, k.Decoder, k.Shape = nil, nil, "", ""
 	}
 	plan, err := s.n.plan(ctx, s.model, s.card, len(s.prompt)+len(s.made), left, k)
+	if err != nil {
+		if hopeful, without := s.n.planWithoutKV(s.model, s.card, len(s.prompt)+len(s.made), left, k); without == nil {
+			plan, err = hopeful, nil
+		}
+	}
 	if err != nil {
 		if len(s.notes) > 0 {
 			return nil, fmt.Errorf("%s; no other route: %w", s.notes[len(s.notes)-1], err)
@@ -275,6 +346,9 @@ func (s *clientSession) opening(plan route.Plan, left int) *wire.SessionOpen {
 	tokens := append(append([]int32{}, s.prompt...), s.made...)
 	o := &wire.SessionOpen{Head: s.head(), Route: wireRoute(plan), Salt: s.salt, Tokens: tokens, MaxNew: uint32(left),
 		Stop: endTokens(s.tok), Proof: s.req.Proof, Sampling: s.how, Logprobs: uint32(s.req.Logprobs)}
+	if s.queue {
+		o.Wait = uint32(min(max(s.req.Wait-time.Since(s.began), 0), maxLineTime).Milliseconds())
+	}
 	o.Grant = wire.Grant{Session: s.id, Model: s.model, Client: s.n.ID(), Decoder: plan.Decoder, ClientEpoch: s.count,
 		Trust: "any", Budget: uint32(len(tokens) + left), Expires: uint64(time.Now().Add(grantLife).Unix())}
 	signGrant(s.n.identity, &o.Grant)

@@ -37,6 +37,7 @@ type decoderSession struct {
 	client  string
 	model   artifacts.ID
 	exec    runtime.Executor
+	room    *room // where its KV is
 	seat    *seat // at exec's batcher
 	profile [32]byte
 	ctx     context.Context
@@ -92,15 +93,46 @@ func (n *Node) serveSession(client string, conn sessionConn) {
 	if !n.spawn(func() { s.listen(conn) }) {
 		s.abort(wire.Refuse(wire.CodePeerLost, "the decoder is closing"))
 	}
-	s.mu.Lock()
-	s.firstSent = time.Now()
-	s.do(s.m.start(s.profile))
-	s.mu.Unlock()
+	if !n.spawn(s.enter) {
+		s.abort(wire.Refuse(wire.CodePeerLost, "the decoder is closing"))
+	}
 	s.speak(conn)
 	s.free()
 }
 
-// admitSession checks a session and reserves its KV.
+// enter reserves the session's KV, for which it may have to wait, and begins.
+func (s *decoderSession) enter() {
+	open := s.m.open
+	held, own := s.exec.Layers(), runtime.Range{First: int(open.Route.DecoderFirst), Last: s.exec.Config().Layers}
+	// Every layer held, since losing a stage may make this node run any of
+	// them; where memory doesn't admit that, those of the route.
+	seq, err := s.room.reserve(s.ctx, time.Duration(open.Wait)*time.Millisecond, func() (runtime.Sequence, error) {
+		held = s.exec.Layers()
+		need := len(open.Tokens) + int(open.MaxNew)
+		seq, err := s.exec.NewSequence(need, held)
+		if err != nil && own != held && !open.Route.DecodeLocal && len(open.Route.Stages) > 0 {
+			held = own
+			seq, err = s.exec.NewSequence(need, held)
+		}
+		return seq, err
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err != nil:
+		r := asRefusal(err)
+		s.n.countRefusal(r.Code)
+		s.do(s.m.fail(r))
+	case s.m.ended: // the client has left meanwhile
+		s.room.free(seq)
+	default:
+		s.opened, s.firstSent = time.Now(), time.Now()
+		s.m.reserved(held, seq)
+		s.do(s.m.start(s.profile))
+	}
+}
+
+// admitSession checks a session.
 func (n *Node) admitSession(client string, open *wire.SessionOpen) (*decoderSession, *wire.Refusal) {
 	g := &open.Grant
 	if r := checkGrant(g, n.ID(), time.Now()); r != nil {
@@ -145,26 +177,15 @@ func (n *Node) admitSession(client string, open *wire.SessionOpen) (*decoderSess
 		st := &rt.Stages[i]
 		st.RangeRoot = s.root(runtime.Range{First: int(st.First), Last: int(st.Last)})
 	}
-	// Every layer held, since losing a stage may make this node run any of
-	// them; where memory doesn't admit that, those of the route.
-	seq, err := s.exec.NewSequence(need, held)
-	if own := (runtime.Range{First: int(rt.DecoderFirst), Last: cfg.Layers}); err != nil && own != held && !rt.DecodeLocal && len(rt.Stages) > 0 {
-		held = own
-		seq, err = s.exec.NewSequence(need, held)
-	}
-	if err != nil {
-		return nil, asRefusal(err)
-	}
 	ctx, cancel := context.WithCancel(n.ctx)
-	d := &decoderSession{n: n, log: n.sessionLog(open.Session, metrics.Decoder), client: client, model: s.id, exec: s.exec, seat: s.batcher.sit(), profile: s.exec.Profile().ID(),
+	d := &decoderSession{n: n, log: n.sessionLog(open.Session, metrics.Decoder), client: client, model: s.id, exec: s.exec, room: s.room, seat: s.batcher.sit(), profile: s.exec.Profile().ID(),
 		ctx: ctx, cancel: cancel, began: time.Now(), opened: time.Now(), absent: map[string]int{}}
 	d.outReady = sync.NewCond(&d.mu)
-	d.m = newDecoding(n.ID(), open, how, d.profile, cfg, held, seq, func(p *wire.Plan) { signPlan(n.identity, p) })
+	d.m = newDecoding(n.ID(), open, how, d.profile, cfg, func(p *wire.Plan) { signPlan(n.identity, p) })
 	d.m.trace = n.traceOf(client, open.Session)
 	if r := n.addDecoder(open.Session, d); r != nil {
 		cancel()
 		d.seat.leave()
-		seq.Close()
 		return nil, r
 	}
 	if st := n.stage(open.Session); st != nil && st.client == client && st.m.head.Epoch.Compare(open.Epoch) < 0 {
@@ -284,7 +305,9 @@ func (s *decoderSession) free() {
 	s.mu.Unlock()
 	s.n.removeDecoder(s.m.head.Session, s)
 	s.seat.leave()
-	s.m.seq.Close()
+	if s.m.seq != nil {
+		s.room.free(s.m.seq)
+	}
 }
 
 // deliver takes a stage's frame. A refused frame changes nothing.

@@ -34,7 +34,7 @@ type decoding struct {
 	layers int              // of the model
 	held   runtime.Range    // layers that this node can run
 	width  int
-	seq    runtime.Sequence
+	seq    runtime.Sequence // nil until reserved
 	sign   func(*wire.Plan)
 
 	head      wire.Head
@@ -60,8 +60,9 @@ type decoding struct {
 
 	running  *runtime.Step
 	computed int
-	lost     []string // peers given up on
-	rewind   bool     // recover as soon as the running step is back
+	lost     []string        // peers given up on
+	full     []*wire.Refusal // of those that had no room for the session
+	rewind   bool            // recover as soon as the running step is back
 	ended    bool
 
 	reason     string
@@ -84,18 +85,23 @@ type layerRows struct {
 	buf          []byte
 }
 
-// newDecoding makes the machine for an admitted session.
-func newDecoding(self string, open *wire.SessionOpen, how runtime.Sampling, profile [32]byte, cfg runtime.Config, held runtime.Range, seq runtime.Sequence, sign func(*wire.Plan)) *decoding {
+// newDecoding makes the machine for a session; reserved and start follow.
+func newDecoding(self string, open *wire.SessionOpen, how runtime.Sampling, profile [32]byte, cfg runtime.Config, sign func(*wire.Plan)) *decoding {
 	d := &decoding{
-		self: self, open: open, how: how, layers: cfg.Layers, held: held, width: cfg.Width, seq: seq, sign: sign,
+		self: self, open: open, how: how, layers: cfg.Layers, width: cfg.Width, sign: sign,
 		tokens: slices.Clone(open.Tokens), logitsHash: blake3.New(32, nil), closing: map[string]account{},
 		prefix0: wire.NewPrefix(open.Grant.Model, profile, open.Salt),
 	}
 	d.head = wire.Head{Session: open.Session, Epoch: wire.Epoch{Client: open.Grant.ClientEpoch}}
-	d.local = held == (runtime.Range{First: 0, Last: cfg.Layers})
 	d.stats.Prompt = uint32(len(open.Tokens))
 	d.stats.Decoder.Peer = self
 	return d
+}
+
+// reserved takes the KV of the layers that this node may run for the session.
+func (d *decoding) reserved(held runtime.Range, seq runtime.Sequence) {
+	d.held, d.seq = held, seq
+	d.local = held == (runtime.Range{First: 0, Last: d.layers})
 }
 
 // start opens the proposed route, or computes at once if it has no stages.

@@ -89,8 +89,12 @@ func (n *Node) sessionViews() (views []control.Session) {
 	}
 	for _, d := range n.decoderList() {
 		d.mu.Lock()
+		kv := int64(0)
+		if d.m.seq != nil { // else it waits for room
+			kv = kvBytes(d.m.seq, d.m.held, uint32(len(d.m.open.Tokens))+d.m.open.MaxNew)
+		}
 		views = append(views, control.Session{ID: d.m.head.Session.String(), Role: "decoder", Model: d.model.String(), Layers: d.exec.Layers().String(),
-			Tokens: len(d.m.tokens), KVBytes: kvBytes(d.m.seq, d.exec.Layers(), uint32(len(d.m.open.Tokens))+d.m.open.MaxNew), Age: time.Since(d.began)})
+			Tokens: len(d.m.tokens), KVBytes: kv, Age: time.Since(d.began)})
 		d.mu.Unlock()
 	}
 	n.sessions.Lock()

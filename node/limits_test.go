@@ -24,7 +24,9 @@ func newMachine(t *testing.T, cfg runtime.Config, route wire.Route, prompt int) 
 	}
 	open := &wire.SessionOpen{Route: route, Tokens: somePrompt(prompt), MaxNew: 1, Grant: wire.Grant{Budget: uint32(prompt) + 1}}
 	held := runtime.Range{First: int(route.DecoderFirst), Last: cfg.Layers}
-	return newDecoding(simDecoder, open, runtime.Sampling{}, [32]byte{}, cfg, held, seq, func(*wire.Plan) {})
+	d := newDecoding(simDecoder, open, runtime.Sampling{}, [32]byte{}, cfg, func(*wire.Plan) {})
+	d.reserved(held, seq)
+	return d
 }
 
 // A client that leaves before its session has begun opens no stage: nobody

@@ -16,10 +16,10 @@ import (
 
 // Protocols of the node's streams (docs/protocol.md).
 const (
-	protoSession = "/starling/session/3"
-	protoStage   = "/starling/stage/2"
+	protoSession = "/starling/session/4"
+	protoStage   = "/starling/stage/3"
 	protoKV      = "/starling/kv/1"
-	protoBundle  = "/starling/bundle/1"
+	protoBundle  = "/starling/bundle/2"
 	protoTorrent = "/starling/torrent/1"
 )
 

@@ -25,6 +25,7 @@ type served struct {
 	card     *artifacts.Card
 	exec     runtime.Executor
 	batcher  *batcher // computes on exec for all sessions
+	room     *room    // has their KV
 	noDecode bool
 	speed    runtime.Speed
 	kvLimit  int64 // bytes that sessions may reserve
@@ -248,6 +249,7 @@ func (n *Node) serve(ctx context.Context, id artifacts.ID, layers *control.Layer
 		}
 	}
 	s.batcher = newBatcher(exec)
+	s.room = &room{limit: s.kvLimit, left: func(need int64) time.Duration { return freeAfter(n.endings(s, time.Now()), need) }}
 	n.models.Lock()
 	old := n.models.served[id]
 	n.models.served[id] = s

@@ -34,6 +34,20 @@ func (n *Node) plan(ctx context.Context, id artifacts.ID, c *artifacts.Card, pro
 	return p, err
 }
 
+// planWithoutKV plans as if every peer had room. Offers tell what was free a while ago; where that is not enough, the peers
+// themselves say whether it still is so, and when there will be room.
+func (n *Node) planWithoutKV(id artifacts.ID, c *artifacts.Card, prompt, newTokens int, k control.Constraints) (route.Plan, error) {
+	req, err := n.planRequest(prompt, newTokens, k)
+	if err != nil {
+		return route.Plan{}, err
+	}
+	peers, links := n.planPeers(id)
+	for i := range peers {
+		peers[i].KVFreeBytes = 1 << 62
+	}
+	return route.Make(planModel(c), peers, links, req)
+}
+
 func (n *Node) planRequest(prompt, newTokens int, k control.Constraints) (route.Request, error) {
 	shape, err := route.ParseShape(k.Shape)
 	if err != nil {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -46,6 +47,8 @@ func (d *decoding) onRefusal(from string, m *wire.Refusal) ([]action, *wire.Refu
 	switch m.Code {
 	case wire.CodeNonFinite, wire.CodeContext, wire.CodeBadRequest:
 		return d.fail(m), nil
+	case wire.CodeBusy:
+		d.full = append(d.full, m)
 	}
 	return d.gone(from, m.Error()), nil
 }
@@ -106,6 +109,9 @@ func (d *decoding) recover() []action {
 func (d *decoding) replanned(r wire.Route, profile [32]byte, err error) []action {
 	if d.ended {
 		return nil
+	}
+	if err != nil && len(d.full) >= len(d.lost) { // nobody was lost, they have no room
+		return d.fail(slices.MinFunc(d.full, func(a, b *wire.Refusal) int { return cmp.Compare(a.RetryAfter, b.RetryAfter) }))
 	}
 	if err != nil {
 		return d.fail(wire.Refuse(wire.CodePeerLost, "%s, and no other route is left: %v", d.stats.Recovered[len(d.stats.Recovered)-1], err))

@@ -72,7 +72,8 @@ func newSimulation(t *testing.T, seed uint64, prompt []int32, maxNew, chunk int,
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.d = newDecoding(simDecoder, open, simSampling, s.profile, s.dec.Config(), held, seq, func(*wire.Plan) {})
+	s.d = newDecoding(simDecoder, open, simSampling, s.profile, s.dec.Config(), func(*wire.Plan) {})
+	s.d.reserved(held, seq)
 	s.decoderDo(s.d.start(s.profile))
 	return s
 }

@@ -21,6 +21,7 @@ type stageSession struct {
 	decoder string
 	client  string
 	model   artifacts.ID
+	room    *room // where its KV is
 	seat    *seat // at the model's batcher
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -64,18 +65,18 @@ func (n *Node) openStage(from string, m *wire.StageOpen) *wire.Refusal {
 		old.close()
 		<-old.freed
 	}
-	seq, err := s.exec.NewSequence(int(m.Plan.Capacity), layers)
+	seq, err := s.room.reserve(n.ctx, 0, func() (runtime.Sequence, error) { return s.exec.NewSequence(int(m.Plan.Capacity), layers) })
 	if err != nil {
 		return asRefusal(err)
 	}
 	plan := m.Plan
 	ctx, cancel := context.WithCancel(n.ctx)
-	ss := &stageSession{n: n, log: n.sessionLog(m.Session, metrics.Stage), decoder: from, client: m.Grant.Client, model: artifacts.ID(m.Plan.Model), seat: s.batcher.sit(), ctx: ctx, cancel: cancel,
+	ss := &stageSession{n: n, log: n.sessionLog(m.Session, metrics.Stage), decoder: from, client: m.Grant.Client, model: artifacts.ID(m.Plan.Model), room: s.room, seat: s.batcher.sit(), ctx: ctx, cancel: cancel,
 		began: time.Now(), listed: time.Now(), waits: waiting{what: waitInput, since: time.Now()}, freed: make(chan struct{}), m: newStaging(&plan, int(m.Index), s.exec.Config().Width, seq)}
 	if r := n.addStage(m.Session, ss); r != nil {
 		cancel()
 		ss.seat.leave()
-		seq.Close()
+		s.room.free(seq)
 		return r
 	}
 	ss.log.Debug("stage opened", "epoch", m.Epoch.String(), "model", ss.model.Short(), "layers", layers.String(), "decoder", from)
@@ -274,7 +275,7 @@ func (s *stageSession) closeLocked() {
 	s.n.removeStage(s.m.head.Session, s)
 	s.seat.leave()
 	go func() {
-		s.m.seq.Close() // waits for a step in progress
+		s.room.free(s.m.seq) // waits for a step in progress
 		close(s.freed)
 	}()
 }

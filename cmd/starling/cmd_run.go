@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/starling-swarm/starling/node"
 	"github.com/starling-swarm/starling/node/control"
@@ -30,9 +31,10 @@ type runCmd struct {
 	Raw    bool     `help:"Take the prompt as it is, without the model's chat template."`
 	samplingFlags
 	routeFlags
-	Logprobs int  `placeholder:"N" help:"With --json: tell each token's log-probability, and those of the N likeliest (at most 20), by the model alone."`
-	Proof    bool `help:"Account with hashes of logits, seams and KV."`
-	JSON     bool `name:"json" help:"Print events, one JSON object per line: plan, progress, text, done."`
+	Wait     time.Duration `default:"1m" placeholder:"TIME" help:"How long to wait for room where every peer that could answer is busy. Default: 1m; 0 fails at once."`
+	Logprobs int           `placeholder:"N" help:"With --json: tell each token's log-probability, and those of the N likeliest (at most 20), by the model alone."`
+	Proof    bool          `help:"Account with hashes of logits, seams and KV."`
+	JSON     bool          `name:"json" help:"Print events, one JSON object per line: plan, progress, text, done."`
 }
 
 // Help implements kong.HelpProvider.
@@ -102,12 +104,14 @@ func (c *runCmd) read(stdin io.Reader) (control.RunRequest, error) {
 		}
 	}
 	q := c.samplingFlags.request(chat(c.System, text))
-	q.Model, q.Logprobs, q.Proof, q.Constraints = c.Model, c.Logprobs, c.Proof, c.constraints()
+	q.Model, q.Logprobs, q.Proof, q.Constraints, q.Wait = c.Model, c.Logprobs, c.Proof, c.constraints(), c.Wait
 	switch {
 	case text == "":
 		return q, usageError(errors.New("the prompt is empty"))
 	case c.MaxTokens < 0:
 		return q, usageError(fmt.Errorf("-n %d: ask for at least one new token", c.MaxTokens))
+	case c.Wait < 0:
+		return q, usageError(fmt.Errorf("--wait %v: give a time such as 30s, or 0", c.Wait))
 	case c.Logprobs != 0 && !c.JSON:
 		return q, usageError(errors.New("--logprobs are told by --json only"))
 	case c.Raw && c.System != "":

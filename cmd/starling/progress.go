@@ -23,7 +23,7 @@ const slowPrefill = time.Second
 const slowLoad = 100e6
 
 // phaseTitles say what is going on.
-var phaseTitles = map[string]string{"hash": "hashing", "header": "fetching the header", "pull": "fetching", "load": "loading", "prefill": "reading the prompt"}
+var phaseTitles = map[string]string{"hash": "hashing", "header": "fetching the header", "pull": "fetching", "load": "loading", "prefill": "reading the prompt", "wait": "waiting for room"}
 
 // progress shows how far long work has come: bars on a terminal, now and then a
 // line otherwise. Its methods may be called from any goroutine.
@@ -61,6 +61,10 @@ func (p *progress) event(ev control.Event) {
 		if !p.terminal && ev.Phase == "load" && ev.Total >= slowLoad {
 			fmt.Fprintf(p.out, "%s %s\n", title(ev.Phase), bytesText(ev.Total))
 		}
+	}
+	if ev.Phase == "wait" { // the first time, then as often as there is something new to say
+		fmt.Fprintf(p.out, "%s: %s\n", title(ev.Phase), oneLine(ev.Text))
+		return
 	}
 	if ev.Phase == "prefill" && time.Since(p.began) < slowPrefill {
 		return

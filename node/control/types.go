@@ -145,24 +145,25 @@ type RunRequest struct {
 	TopP        float32   `json:"top_p"`
 	MinP        float32   `json:"min_p"`
 	// Names and meanings are those of llama.cpp's server; what is absent is 0.
-	TypicalP            float32     `json:"typical_p,omitempty"`
-	XTCProbability      float32     `json:"xtc_probability,omitempty"`
-	XTCThreshold        float32     `json:"xtc_threshold,omitempty"`
-	TemperatureRange    float32     `json:"dynatemp_range,omitempty"`
-	TemperatureExponent float32     `json:"dynatemp_exponent,omitempty"`
-	PenaltyLastN        int         `json:"repeat_last_n,omitempty"` // 0: no penalties, -1: all tokens
-	RepetitionPenalty   float32     `json:"repeat_penalty,omitempty"`
-	FrequencyPenalty    float32     `json:"frequency_penalty,omitempty"`
-	PresencePenalty     float32     `json:"presence_penalty,omitempty"`
-	DRYMultiplier       float32     `json:"dry_multiplier,omitempty"`
-	DRYBase             float32     `json:"dry_base,omitempty"`
-	DRYAllowedLength    int         `json:"dry_allowed_length,omitempty"`
-	DRYLastN            int         `json:"dry_penalty_last_n,omitempty"` // 0: no DRY, -1: all tokens
-	DRYBreakers         []string    `json:"dry_sequence_breakers,omitempty"`
-	LogitBias           []LogitBias `json:"logit_bias,omitempty"`
-	Logprobs            int         `json:"logprobs,omitempty"` // tell so many of the likeliest tokens with each token; at most 20
-	Proof               bool        `json:"proof,omitempty"`    // account with hashes of logits, seams and KV
-	Trace               *Trace      `json:"trace,omitempty"`    // account with numbers; needs Decode "here"
+	TypicalP            float32       `json:"typical_p,omitempty"`
+	XTCProbability      float32       `json:"xtc_probability,omitempty"`
+	XTCThreshold        float32       `json:"xtc_threshold,omitempty"`
+	TemperatureRange    float32       `json:"dynatemp_range,omitempty"`
+	TemperatureExponent float32       `json:"dynatemp_exponent,omitempty"`
+	PenaltyLastN        int           `json:"repeat_last_n,omitempty"` // 0: no penalties, -1: all tokens
+	RepetitionPenalty   float32       `json:"repeat_penalty,omitempty"`
+	FrequencyPenalty    float32       `json:"frequency_penalty,omitempty"`
+	PresencePenalty     float32       `json:"presence_penalty,omitempty"`
+	DRYMultiplier       float32       `json:"dry_multiplier,omitempty"`
+	DRYBase             float32       `json:"dry_base,omitempty"`
+	DRYAllowedLength    int           `json:"dry_allowed_length,omitempty"`
+	DRYLastN            int           `json:"dry_penalty_last_n,omitempty"` // 0: no DRY, -1: all tokens
+	DRYBreakers         []string      `json:"dry_sequence_breakers,omitempty"`
+	LogitBias           []LogitBias   `json:"logit_bias,omitempty"`
+	Logprobs            int           `json:"logprobs,omitempty"` // tell so many of the likeliest tokens with each token; at most 20
+	Proof               bool          `json:"proof,omitempty"`    // account with hashes of logits, seams and KV
+	Wait                time.Duration `json:"wait_ns,omitempty"`  // for room, where every peer that could answer is busy; 0: fail at once
+	Trace               *Trace        `json:"trace,omitempty"`    // account with numbers; needs Decode "here"
 	Constraints
 }
 
@@ -204,7 +205,8 @@ type Event struct {
 	Kind  string `json:"kind"` // "progress", "plan", "text", "done", "error"
 	Error string `json:"error,omitempty"`
 
-	// progress: Phase says of what ("hash", "header", "pull", "load", "prefill")
+	// progress: Phase says of what ("hash", "header", "pull", "load", "prefill"; "wait" for room,
+	// in ms, with who is busy as Text)
 	Phase string `json:"phase,omitempty"`
 	Done  int64  `json:"done,omitempty"`
 	Total int64  `json:"total,omitempty"`

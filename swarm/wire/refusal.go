@@ -1,6 +1,10 @@
 package wire
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+	"time"
+)
 
 // Code says why something was refused; it survives hops unchanged.
 type Code uint16
@@ -48,6 +52,9 @@ type Refusal struct {
 	Code Code
 	Peer string // whose error it is
 	Text string
+
+	// RetryAfter is when asking again may help, in whole milliseconds; 0: it won't, or nobody knows.
+	RetryAfter time.Duration
 }
 
 // Refuse returns a refusal; the sender fills in Head and Peer.
@@ -66,6 +73,7 @@ func (r *Refusal) encode(e *Encoder) {
 	e.U16(uint16(r.Code))
 	e.String(cut(r.Peer, MaxPeerID))
 	e.String(cut(r.Text, MaxText))
+	e.U32(uint32(min(max(r.RetryAfter.Milliseconds(), 0), math.MaxUint32)))
 }
 
 func (r *Refusal) decode(d *Decoder) {
@@ -73,6 +81,7 @@ func (r *Refusal) decode(d *Decoder) {
 	r.Code = Code(d.U16())
 	r.Peer = d.String(MaxPeerID)
 	r.Text = d.String(MaxText)
+	r.RetryAfter = time.Duration(d.U32()) * time.Millisecond
 }
 
 // cut shortens s to at most n bytes without splitting a rune.

@@ -100,6 +100,7 @@ type SessionOpen struct {
 	Stop     []int32  // token IDs that end the answer (not sent)
 	Sampling Sampling
 	Proof    bool   // account with hashes of logits, seams and KV
+	Wait     uint32 // ms that the decoder may let the session wait for room; 0: it answers at once
 	Logprobs uint32 // likeliest tokens to tell with each token; 0: not even the token's own log-probability
 }
 
@@ -125,6 +126,7 @@ func (m *SessionOpen) encode(e *Encoder) {
 	encodeTokens(e, m.Stop)
 	m.Sampling.encode(e)
 	e.Bool(m.Proof)
+	e.U32(m.Wait)
 	e.U32(m.Logprobs)
 }
 
@@ -143,6 +145,7 @@ func (m *SessionOpen) decode(d *Decoder) {
 	m.Stop = decodeTokens(d)
 	m.Sampling.decode(d)
 	m.Proof = d.Bool()
+	m.Wait = d.U32()
 	if m.Logprobs = d.U32(); m.Logprobs > MaxLogprobs {
 		d.Fail("%d log-probabilities with each token, at most %d", m.Logprobs, MaxLogprobs)
 	}

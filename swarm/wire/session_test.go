@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write testdata/frames.txt anew; review the difference")
@@ -38,12 +39,12 @@ func sessionMessages() map[string]Message {
 		"StageClose":     &StageClose{h, true},
 		"StageClosed":    &StageClosed{h, stats},
 		"Progress":       &Progress{h, 11},
-		"Refusal":        &Refusal{h, CodePrefix, "S1", "other tokens"},
+		"Refusal":        &Refusal{h, CodePrefix, "S1", "other tokens", 1500 * time.Millisecond},
 		"Ping":           &Ping{9, []SessionID{{1}, {2}}},
 		"Pong":           &Pong{9, nil},
 		"KVSlice":        &KVSlice{h, 2, 8, 2, Prefix{1}, 64, 16, bytes.Repeat([]byte{7}, 48)},
 		"KVAck":          &KVAck{h, 11},
-		"SessionOpen":    &SessionOpen{h, grant, Route{stages, 5, 64, true}, [32]byte{4}, []int32{1, 2}, 16, []int32{2}, sampling, true, 3},
+		"SessionOpen":    &SessionOpen{h, grant, Route{stages, 5, 64, true}, [32]byte{4}, []int32{1, 2}, 16, []int32{2}, sampling, true, 2500, 3},
 		"SessionOpened":  &SessionOpened{h},
 		"Token":          &Token{h, 23, 99, -0.5, []Logprob{{99, -0.5}, {4, -1.5}}},
 		"Done":           &Done{h, ReasonStop, SessionStats{h.Epoch, 1, 2, 3, 4, 5, [32]byte{1}, [32]byte{2}, stats, []StageStats{stats, {Peer: "S1"}}, []string{"lost S1"}}},
