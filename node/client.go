@@ -204,11 +204,7 @@ func (n *Node) prepare(ctx context.Context, q control.RunRequest, emit func(cont
 	if err != nil {
 		return nil, err
 	}
-	set, err := gguf.OpenSet(m.Path())
-	if err != nil {
-		return nil, err
-	}
-	tok, err := runtime.LoadTokenizer(set)
+	tok, err := n.tokenizer(m)
 	if err != nil {
 		return nil, err
 	}
@@ -245,6 +241,18 @@ func (n *Node) prepare(ctx context.Context, q control.RunRequest, emit func(cont
 	s.log = n.sessionLog(s.id, metrics.Client)
 	rand.Read(s.salt[:])
 	return s, nil
+}
+
+// tokenizer returns a model's own: the loaded model's, or one made from the header.
+func (n *Node) tokenizer(m *artifacts.Model) (*tokenizer.Tokenizer, error) {
+	if s := n.served(m.ID()); s != nil {
+		return s.exec.Tokenizer(), nil
+	}
+	set, err := gguf.OpenSet(m.Path())
+	if err != nil {
+		return nil, err
+	}
+	return runtime.LoadTokenizer(set)
 }
 
 // encodePrompt tokenizes a request's messages by the model's template, or its
