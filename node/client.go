@@ -86,6 +86,9 @@ func (n *Node) run(ctx context.Context, q control.RunRequest, emit func(control.
 	defer n.removeClient(s)
 	s.log.Debug("run began", "model", s.model.Short(), "prompt", len(s.prompt), "max_new", s.req.MaxNew)
 	a, err := s.answer(ctx)
+	if s.plan.Decoder != "" {
+		n.recent.add(recentAnswer{model: s.model, tokens: slices.Concat(s.prompt, s.made), decoder: s.plan.Decoder})
+	}
 	n.metrics.Ended(metrics.Client, err != nil)
 	if err != nil {
 		s.log.Info("run failed", "error", err, "new", len(s.made))
@@ -302,7 +305,7 @@ func (s *clientSession) attempt(ctx context.Context) (*wire.Done, error) {
 		// What was asked for has failed; from here on any route will do.
 		k.Cuts, k.Assign, k.Decoder, k.Shape = nil, nil, "", ""
 	}
-	plan, err := s.n.plan(ctx, s.model, s.card, len(s.prompt)+len(s.made), left, k)
+	plan, err := s.route(ctx, k, left)
 	if err != nil {
 		if hopeful, without := s.n.planWithoutKV(s.model, s.card, len(s.prompt)+len(s.made), left, k); without == nil {
 			plan, err = hopeful, nil
@@ -346,13 +349,26 @@ func (s *clientSession) attempt(ctx context.Context) (*wire.Done, error) {
 	return done, err
 }
 
+// route plans what is left of the answer; over the decoder that has the cache of what the prompt begins with, where that can be.
+func (s *clientSession) route(ctx context.Context, k control.Constraints, left int) (route.Plan, error) {
+	tokens := len(s.prompt) + len(s.made)
+	if d := s.n.recent.decoder(s.model, s.prompt); d != "" && s.count == 0 && !s.req.Fresh && !planned(k) && k.Decoder == "" && k.Decode != "here" {
+		to := k
+		to.Decoder = d
+		if plan, err := s.n.plan(ctx, s.model, s.card, tokens, left, to); err == nil {
+			return plan, nil
+		}
+	}
+	return s.n.plan(ctx, s.model, s.card, tokens, left, k)
+}
+
 func (s *clientSession) head() wire.Head {
 	return wire.Head{Session: s.id, Epoch: wire.Epoch{Client: s.count}}
 }
 
 func (s *clientSession) opening(plan route.Plan, left int) *wire.SessionOpen {
 	tokens := append(append([]int32{}, s.prompt...), s.made...)
-	o := &wire.SessionOpen{Head: s.head(), Route: wireRoute(plan), Salt: s.salt, Tokens: tokens, MaxNew: uint32(left),
+	o := &wire.SessionOpen{Head: s.head(), Route: wireRoute(plan), Salt: s.salt, Tokens: tokens, MaxNew: uint32(left), Fresh: s.req.Fresh || planned(s.req.Constraints),
 		Stop: endTokens(s.tok), Proof: s.req.Proof, Sampling: s.how, Logprobs: uint32(s.req.Logprobs)}
 	if s.queue {
 		o.Wait = uint32(min(max(s.req.Wait-time.Since(s.began), 0), maxLineTime).Milliseconds())
@@ -361,6 +377,11 @@ func (s *clientSession) opening(plan route.Plan, left int) *wire.SessionOpen {
 		Trust: "any", Budget: uint32(len(tokens) + left), Expires: uint64(time.Now().Add(grantLife).Unix())}
 	signGrant(s.n.identity, &o.Grant)
 	return o
+}
+
+// planned reports whether a request says who computes what: then they do.
+func planned(k control.Constraints) bool {
+	return k.Shape != "" && k.Shape != route.Local.String() || len(k.Cuts) > 0 || len(k.Assign) > 0
 }
 
 // endTokens lists the tokens that end an answer.
@@ -467,7 +488,7 @@ func (s *clientSession) account(d *wire.Done) *control.Account {
 		_ = s.emit(control.Event{Kind: "text", Text: rest}) // the answer is complete either way
 	}
 	st := &d.Stats
-	a := &control.Account{Session: s.id.String(), Model: s.model.String(), Reason: d.Reason, Text: string(s.whole), PromptTokens: s.prompt, NewTokens: s.made,
+	a := &control.Account{Session: s.id.String(), Model: s.model.String(), Reason: d.Reason, Text: string(s.whole), PromptTokens: s.prompt, Reused: int(st.Reused), NewTokens: s.made,
 		TTFT: s.ttft, Prefill: time.Duration(st.PrefillNanos), Handoff: time.Duration(st.HandoffNanos), Decode: time.Duration(st.DecodeNanos),
 		Recovered: append(s.notes, st.Recovered...), Epoch: st.Epoch.String()}
 	if st.Generated > 1 && st.DecodeNanos > 0 {

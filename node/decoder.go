@@ -32,17 +32,19 @@ type sessionConn interface {
 
 // decoderSession drives one decoding machine.
 type decoderSession struct {
-	n       *Node
-	log     *slog.Logger
-	client  string
-	model   artifacts.ID
-	exec    runtime.Executor
-	room    *room // where its KV is
-	seat    *seat // at exec's batcher
-	profile [32]byte
-	ctx     context.Context
-	cancel  context.CancelFunc
-	began   time.Time
+	n        *Node
+	log      *slog.Logger
+	client   string
+	model    artifacts.ID
+	exec     runtime.Executor
+	room     *room // where its KV is
+	prefixes *prefixes
+	kept     bool  // the cache has gone to prefixes
+	seat     *seat // at exec's batcher
+	profile  [32]byte
+	ctx      context.Context
+	cancel   context.CancelFunc
+	began    time.Time
 
 	mu        sync.Mutex
 	m         *decoding
@@ -109,10 +111,15 @@ func (s *decoderSession) enter() {
 	seq, err := s.room.reserve(s.ctx, time.Duration(open.Wait)*time.Millisecond, func() (runtime.Sequence, error) {
 		held = s.exec.Layers()
 		need := len(open.Tokens) + int(open.MaxNew)
-		seq, err := s.exec.NewSequence(need, held)
+		if whole := (runtime.Range{First: 0, Last: own.Last}); held == whole && s.m.trace == nil && !open.Fresh {
+			if seq := s.prefixes.take(s.client, open.Tokens, need, worthAlone(open)); seq != nil {
+				return seq, nil
+			}
+		}
+		seq, err := s.prefixes.reserve(need, held)
 		if err != nil && own != held && !open.Route.DecodeLocal && len(open.Route.Stages) > 0 {
 			held = own
-			seq, err = s.exec.NewSequence(need, held)
+			seq, err = s.prefixes.reserve(need, held)
 		}
 		return seq, err
 	})
@@ -130,6 +137,12 @@ func (s *decoderSession) enter() {
 		s.m.reserved(held, seq)
 		s.do(s.m.start(s.profile))
 	}
+}
+
+// worthAlone returns how many tokens of a prompt must be in the cache for the decoder to compute the rest alone: so many that peers
+// like this one would not be done sooner with the whole.
+func worthAlone(open *wire.SessionOpen) int {
+	return len(open.Tokens) - len(open.Tokens)/(len(open.Route.Stages)+1)
 }
 
 // admitSession checks a session.
@@ -178,7 +191,7 @@ func (n *Node) admitSession(client string, open *wire.SessionOpen) (*decoderSess
 		st.RangeRoot = s.root(runtime.Range{First: int(st.First), Last: int(st.Last)})
 	}
 	ctx, cancel := context.WithCancel(n.ctx)
-	d := &decoderSession{n: n, log: n.sessionLog(open.Session, metrics.Decoder), client: client, model: s.id, exec: s.exec, room: s.room, seat: s.batcher.sit(), profile: s.exec.Profile().ID(),
+	d := &decoderSession{n: n, log: n.sessionLog(open.Session, metrics.Decoder), client: client, model: s.id, exec: s.exec, room: s.room, prefixes: s.prefixes, seat: s.batcher.sit(), profile: s.exec.Profile().ID(),
 		ctx: ctx, cancel: cancel, began: time.Now(), opened: time.Now(), absent: map[string]int{}}
 	d.outReady = sync.NewCond(&d.mu)
 	d.m = newDecoding(n.ID(), open, how, d.profile, cfg, func(p *wire.Plan) { signPlan(n.identity, p) })
@@ -306,7 +319,16 @@ func (s *decoderSession) free() {
 	s.n.removeDecoder(s.m.head.Session, s)
 	s.seat.leave()
 	if s.m.seq != nil {
+		s.keep()
 		s.room.free(s.m.seq)
+	}
+}
+
+// keep leaves the session's cache for the client's next one, which may begin alike, if all layers are in it.
+func (s *decoderSession) keep() {
+	if s.m.local && !s.kept {
+		s.kept = true
+		s.prefixes.keep(s.client, s.m.tokens[:s.m.computed], s.m.seq)
 	}
 }
 
@@ -347,6 +369,9 @@ func (s *decoderSession) do(acts []action) {
 			if _, ok := a.Msg.(*wire.Token); ok {
 				if s.lastTok = time.Now(); s.firstTok.IsZero() {
 					s.firstTok = s.lastTok
+					if n := len(s.m.open.Tokens) - 1; s.m.local { // for an answer made again
+						s.prefixes.mark(s.client, s.m.open.Tokens[:n], s.m.seq)
+					}
 					if !s.lastSeam.IsZero() {
 						s.handoff = s.firstTok.Sub(s.lastSeam)
 					}
@@ -398,6 +423,7 @@ func (s *decoderSession) finish(a finish) {
 		}
 		s.log.Info("session done", "reason", a.Reason, "epoch", st.Epoch.String(), "prompt", st.Prompt, "generated", st.Generated,
 			"prefill", time.Duration(st.PrefillNanos), "decode", time.Duration(st.DecodeNanos))
+		s.keep() // before the client can ask on
 		s.tellLocked(&wire.Done{Head: s.m.head, Reason: a.Reason, Stats: st})
 	}
 	s.outDone = true

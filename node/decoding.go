@@ -35,6 +35,7 @@ type decoding struct {
 	held   runtime.Range    // layers that this node can run
 	width  int
 	seq    runtime.Sequence // nil until reserved
+	reused int              // positions that seq held in the beginning
 	sign   func(*wire.Plan)
 
 	head      wire.Head
@@ -98,10 +99,13 @@ func newDecoding(self string, open *wire.SessionOpen, how runtime.Sampling, prof
 	return d
 }
 
-// reserved takes the KV of the layers that this node may run for the session.
+// reserved takes the KV of the layers that this node may run for the session. Where it holds the first positions in all layers, as an
+// earlier session left them, the decoder goes on from there alone.
 func (d *decoding) reserved(held runtime.Range, seq runtime.Sequence) {
 	d.held, d.seq = held, seq
-	d.local = held == (runtime.Range{First: 0, Last: d.layers})
+	if d.local = held == (runtime.Range{First: 0, Last: d.layers}); d.local {
+		d.reused = d.checkpoint()
+	}
 }
 
 // start opens the proposed route, or computes at once if it has no stages.
@@ -109,18 +113,23 @@ func (d *decoding) start(profile [32]byte) []action {
 	if d.ended { // the client left before anything was opened
 		return nil
 	}
-	return d.adopt(d.open.Route, profile)
+	r := d.open.Route
+	if d.reused > 0 {
+		r.Stages, r.DecoderFirst = nil, 0
+	}
+	d.stats.Reused = uint32(d.reused)
+	return d.adopt(r, profile, d.reused)
 }
 
-// adopt makes route the plan of a new epoch and opens its stages.
-func (d *decoding) adopt(r wire.Route, profile [32]byte) []action {
+// adopt makes route the plan of a new epoch and opens its stages. The cache holds the positions before from.
+func (d *decoding) adopt(r wire.Route, profile [32]byte, from int) []action {
 	d.head.Epoch.Plan++
 	d.stats.Epoch = d.head.Epoch
 	d.stats.Decoder.First, d.stats.Decoder.Last = r.DecoderFirst, uint32(d.layers)
 	d.plan, d.opened, d.released = nil, nil, false
 	d.digests = make([][32]byte, r.DecoderFirst)
 	d.chunks, d.seams, d.pushed, d.rows = nil, nil, nil, map[uint32]*layerRows{}
-	d.announced, d.seamEnd, d.computed, d.prefix = 0, 0, 0, d.prefix0
+	d.announced, d.seamEnd, d.computed, d.prefix = 0, 0, from, d.prefix0
 	if len(r.Stages) == 0 {
 		d.routeEnd = 0
 		return append(d.announce(), d.next()...)

@@ -16,7 +16,7 @@ import (
 
 // Protocols of the node's streams (docs/protocol.md).
 const (
-	protoSession = "/starling/session/4"
+	protoSession = "/starling/session/5"
 	protoStage   = "/starling/stage/3"
 	protoKV      = "/starling/kv/1"
 	protoBundle  = "/starling/bundle/2"

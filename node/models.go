@@ -24,8 +24,9 @@ type served struct {
 	model    *artifacts.Model
 	card     *artifacts.Card
 	exec     runtime.Executor
-	batcher  *batcher // computes on exec for all sessions
-	room     *room    // has their KV
+	batcher  *batcher  // computes on exec for all sessions
+	room     *room     // has their KV
+	prefixes *prefixes // what ended sessions left
 	noDecode bool
 	speed    runtime.Speed
 	kvLimit  int64 // bytes that sessions may reserve
@@ -248,13 +249,14 @@ func (n *Node) serve(ctx context.Context, id artifacts.ID, layers *control.Layer
 			return nil, err
 		}
 	}
-	s.batcher = newBatcher(exec)
+	s.batcher, s.prefixes = newBatcher(exec), &prefixes{exec: exec}
 	s.room = &room{limit: s.kvLimit, left: func(need int64) time.Duration { return freeAfter(n.endings(s, time.Now()), need) }}
 	n.models.Lock()
 	old := n.models.served[id]
 	n.models.served[id] = s
 	n.models.Unlock()
 	if old != nil {
+		old.prefixes.clear()
 		old.batcher.close()
 	}
 	n.offer()
@@ -296,6 +298,9 @@ func (n *Node) routineOffer() {
 			return
 		case <-t.C:
 		}
+		for _, s := range n.servedList() {
+			s.prefixes.expire(time.Now())
+		}
 		n.offer()
 		for _, p := range n.problems() {
 			if !told[p] {
@@ -323,7 +328,7 @@ func (n *Node) offer() {
 		r := s.exec.Layers()
 		offers = append(offers, swarm.Offer{Model: s.id, ModelName: n.name(s.model), First: r.First, Last: r.Last,
 			Embed: r.First == 0, Head: r.Last == s.card.Layers, NoDecode: !s.decodes(), Profile: s.exec.Profile().ID(),
-			PrefillFlops: s.speed.PrefillFlops, DecodeBytesPerSec: s.speed.DecodeBytesPerSec, KVFreeBytes: s.exec.FreeKVBytes(),
+			PrefillFlops: s.speed.PrefillFlops, DecodeBytesPerSec: s.speed.DecodeBytesPerSec, KVFreeBytes: s.prefixes.freeBytes(s.kvLimit),
 			Context: s.exec.Config().Context, Load: load})
 	}
 	for _, m := range n.store.Models() {

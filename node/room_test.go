@@ -233,7 +233,7 @@ func TestOverload(t *testing.T) {
 	}
 	s.nodes = []*Node{s.decoder, s.client}
 	for _, n := range s.decoder.servedList() {
-		eventually(t, "all KV to be free", func() bool { return n.exec.FreeKVBytes() == n.kvLimit })
+		eventually(t, "all KV to be free", func() bool { n.prefixes.clear(); return n.exec.FreeKVBytes() == n.kvLimit })
 	}
 	for wait := 0; goruntime.NumGoroutine() > before; wait++ {
 		if wait == 300 {
@@ -284,7 +284,7 @@ func TestBusyStage(t *testing.T) {
 		t.Errorf("after %v: %v, want a busy stage", time.Since(began), err)
 	}
 	last := s.reserve.servedList()[0]
-	eventually(t, "all KV to be free", func() bool { return last.exec.FreeKVBytes() == last.kvLimit })
+	eventually(t, "all KV to be free", func() bool { last.prefixes.clear(); return last.exec.FreeKVBytes() == last.kvLimit })
 
 	freed := false
 	got, err = s.ask(ctx, time.Minute, pipelined, func(ev control.Event) error {

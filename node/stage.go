@@ -65,7 +65,7 @@ func (n *Node) openStage(from string, m *wire.StageOpen) *wire.Refusal {
 		old.close()
 		<-old.freed
 	}
-	seq, err := s.room.reserve(n.ctx, 0, func() (runtime.Sequence, error) { return s.exec.NewSequence(int(m.Plan.Capacity), layers) })
+	seq, err := s.room.reserve(n.ctx, 0, func() (runtime.Sequence, error) { return s.prefixes.reserve(int(m.Plan.Capacity), layers) })
 	if err != nil {
 		return asRefusal(err)
 	}

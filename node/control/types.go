@@ -161,6 +161,7 @@ type RunRequest struct {
 	DRYBreakers         []string      `json:"dry_sequence_breakers,omitempty"`
 	LogitBias           []LogitBias   `json:"logit_bias,omitempty"`
 	Logprobs            int           `json:"logprobs,omitempty"` // tell so many of the likeliest tokens with each token; at most 20
+	Fresh               bool          `json:"fresh,omitempty"`    // compute the whole prompt, even where a decoder has the cache of its beginning
 	Proof               bool          `json:"proof,omitempty"`    // account with hashes of logits, seams and KV
 	Wait                time.Duration `json:"wait_ns,omitempty"`  // for room, where every peer that could answer is busy; 0: fail at once
 	Trace               *Trace        `json:"trace,omitempty"`    // account with numbers; needs Decode "here"
@@ -229,10 +230,11 @@ type Account struct {
 	Reason        string         `json:"finish_reason"` // "stop", "length"
 	Text          string         `json:"text"`
 	PromptTokens  []int32        `json:"prompt_tokens"`
-	NewTokens     []int32        `json:"new_tokens"` // as sampled, an end token included
-	TTFT          time.Duration  `json:"ttft_ns"`    // as the client saw it
-	Prefill       time.Duration  `json:"prefill_ns"` // as the decoder saw it
-	Handoff       time.Duration  `json:"handoff_ns"` // the end of that: from the last seam's arrival to the first token; 0 without stages
+	Reused        int            `json:"reused_tokens"` // of the prompt, from an earlier session's cache
+	NewTokens     []int32        `json:"new_tokens"`    // as sampled, an end token included
+	TTFT          time.Duration  `json:"ttft_ns"`       // as the client saw it
+	Prefill       time.Duration  `json:"prefill_ns"`    // as the decoder saw it
+	Handoff       time.Duration  `json:"handoff_ns"`    // the end of that: from the last seam's arrival to the first token; 0 without stages
 	Decode        time.Duration  `json:"decode_ns"`
 	DecodeTokensS float64        `json:"decode_tokens_per_s"`
 	Decoder       StageAccount   `json:"decoder"`

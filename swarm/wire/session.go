@@ -99,6 +99,7 @@ type SessionOpen struct {
 	MaxNew   uint32   // tokens to make at most
 	Stop     []int32  // token IDs that end the answer (not sent)
 	Sampling Sampling
+	Fresh    bool   // walk the route even where the decoder has the cache of an earlier session that begins alike
 	Proof    bool   // account with hashes of logits, seams and KV
 	Wait     uint32 // ms that the decoder may let the session wait for room; 0: it answers at once
 	Logprobs uint32 // likeliest tokens to tell with each token; 0: not even the token's own log-probability
@@ -125,6 +126,7 @@ func (m *SessionOpen) encode(e *Encoder) {
 	e.U32(m.MaxNew)
 	encodeTokens(e, m.Stop)
 	m.Sampling.encode(e)
+	e.Bool(m.Fresh)
 	e.Bool(m.Proof)
 	e.U32(m.Wait)
 	e.U32(m.Logprobs)
@@ -144,6 +146,7 @@ func (m *SessionOpen) decode(d *Decoder) {
 	m.MaxNew = d.U32()
 	m.Stop = decodeTokens(d)
 	m.Sampling.decode(d)
+	m.Fresh = d.Bool()
 	m.Proof = d.Bool()
 	m.Wait = d.U32()
 	if m.Logprobs = d.U32(); m.Logprobs > MaxLogprobs {
@@ -227,7 +230,8 @@ type SessionStats struct {
 	PrefillNanos uint64 // from the first chunk to the first token
 	HandoffNanos uint64 // the end of that, from the arrival of the last seam on; 0 without stages
 	DecodeNanos  uint64 // from the first token to the last
-	Prompt       uint32 // tokens prefilled
+	Prompt       uint32 // tokens
+	Reused       uint32 // … of them found in the cache of an earlier session
 	Generated    uint32 // tokens made
 	LogitsHash   [32]byte
 	KVHash       [32]byte // over all layers' digests, ascending
@@ -249,6 +253,7 @@ func (m *Done) encode(e *Encoder) {
 	e.U64(s.HandoffNanos)
 	e.U64(s.DecodeNanos)
 	e.U32(s.Prompt)
+	e.U32(s.Reused)
 	e.U32(s.Generated)
 	e.Hash(s.LogitsHash)
 	e.Hash(s.KVHash)
@@ -272,6 +277,7 @@ func (m *Done) decode(d *Decoder) {
 	s.HandoffNanos = d.U64()
 	s.DecodeNanos = d.U64()
 	s.Prompt = d.U32()
+	s.Reused = d.U32()
 	s.Generated = d.U32()
 	s.LogitsHash = d.Hash()
 	s.KVHash = d.Hash()
