@@ -65,7 +65,7 @@ func indentFilter(vm *interp, in any, a args) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := vm.str(in)
+	s, err := text("indent", in)
 	if err != nil {
 		return nil, err
 	}

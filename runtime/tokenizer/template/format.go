@@ -38,9 +38,16 @@ func digits(s string) (n int, rest string, err error) {
 
 // percent is Python's format % values.
 func (vm *interp) percent(format string, values any) (any, error) {
-	queue := []any{values}
-	if l, ok := values.(*list); ok && l.kind == isTuple {
-		queue = l.items
+	queue, all := []any{values}, true // whether all of them must be used: not where they could be asked for by name
+	switch v := values.(type) {
+	case *list:
+		if v.kind == isTuple {
+			queue = v.items
+		} else {
+			all = false
+		}
+	case *Dict:
+		all = false
 	}
 	dict, _ := values.(*Dict)
 	used := 0
@@ -94,7 +101,7 @@ func (vm *interp) percent(format string, values any) (any, error) {
 		}
 		b.WriteString(s)
 	}
-	if used < len(queue) && dict == nil {
+	if used < len(queue) && all {
 		return nil, fmt.Errorf("not all arguments converted during string formatting")
 	}
 	return b.String(), nil

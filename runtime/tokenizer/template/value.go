@@ -96,6 +96,8 @@ func hashKey(v any) (any, error) {
 	switch v := v.(type) {
 	case nil, string, int64:
 		return v, nil
+	case *undefined: // all are equal
+		return (*undefined)(nil), nil
 	case bool:
 		return boolInt(v), nil
 	case float64:

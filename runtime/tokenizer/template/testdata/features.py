@@ -98,6 +98,16 @@ l.0, l.2
 l[0], l[-1], l[10], l[-10]
 l[:2], l[1:], l[::-1], l[-2:], l[5:], l[::2], l[2:0:-1], l[:-1]
 range(5)[1:3] | list
+missing in d, missing not in d, d.get(missing, 'x'), d[missing], [missing, gone] | unique | list | length, l | unique(attribute='a') | list
+missing == gone, missing in [gone], missing in l, {missing: 1}
+'ab' % l, 'ab' % d, 'a%s' % l
+'ab' % (1,)
+'ab' % 1
+'%d' % missing
+n | indent
+none_ | indent
+missing | indent
+(s | safe) | indent
 t[:]
 n[:1] | default('x')
 none_[1:]
