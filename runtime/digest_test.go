@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/starling-swarm/starling/kernels"
@@ -19,6 +20,8 @@ import (
 )
 
 var rewrite = flag.Bool("rewrite", false, "write testdata/digests.json anew; commit only changes that you can explain")
+
+var soak = flag.Bool("soak", false, "compute every cut with every batch and chunk size, which takes long")
 
 // digests are BLAKE3 hashes, 16 bytes of them, of what a model computes.
 type digests struct {
@@ -138,8 +141,42 @@ func TestBitIdentity(t *testing.T) {
 	}
 }
 
+// TestCuts cuts a model before every layer and asks for the bits of the whole: of one sequence and of as many as fill a tile of
+// rows, and one less and one more, in chunks of 1, 7 and 64. All of these together only with -soak; else every cut, with a few.
+func TestCuts(t *testing.T) {
+	if raceEnabled {
+		t.Skip("numbers only: not with -race")
+	}
+	next := 0
+	for _, name := range slices.Concat(goldenModels, quantisedGolden) {
+		t.Run(name, func(t *testing.T) {
+			e := readExpected(t, name)
+			m := open(t, runtime.Options{Path: goldenFile(t, name, "model.gguf")})
+			if !*soak { // beyond a window of 24
+				e.Prompt, e.LogitsPositions = e.Prompt[:70], []int{0, 31, 69}
+			}
+			want := fmt.Sprint(digest(t, m, e))
+			for cut := range m.Config().Layers {
+				for i, v := range []struct{ chunk, batch int }{
+					{7, 16}, {1, 17}, {64, 1}, {64, 15}, {1, 16}, {7, 17}, {64, 16}, {1, 15}, {7, 1}, {64, 17}, {1, 1}, {7, 15},
+				} {
+					if !*soak && i != next%12 {
+						continue
+					}
+					for j, got := range prefill(t, m, e, v.chunk, cut, v.batch) {
+						if fmt.Sprint(got) != want {
+							t.Errorf("chunks of %d, cut at %d, sequence %d of %d: other bits", v.chunk, cut, j, v.batch)
+						}
+					}
+				}
+				next++
+			}
+		})
+	}
+}
+
 // prefill runs the prompt in chunks for `batch` sequences in one Run each, and where cut > 0, layers [0, cut) and the
-// rest in separate Runs.
+// rest in separate Runs. The first chunks of sequences but the first are shorter, so that no two of a few are at one position.
 func prefill(t testing.TB, m *runtime.Model, e golden.Expected, chunk, cut, batch int) []digests {
 	t.Helper()
 	out := make([]digests, batch)
@@ -151,20 +188,38 @@ func prefill(t testing.TB, m *runtime.Model, e golden.Expected, chunk, cut, batc
 		defer seqs[i].Close()
 	}
 	layers := m.Config().Layers
-	for at := 0; at < len(e.Prompt); at += chunk {
-		n := min(chunk, len(e.Prompt)-at)
-		steps := make([]*runtime.Step, batch)
-		for i := range steps {
-			steps[i] = &runtime.Step{Seq: seqs[i], Layers: runtime.Range{First: 0, Last: layers}, Start: at, N: n, Tokens: e.Prompt[at : at+n]}
+	at := make([]int, batch)
+	for round := 0; ; round++ {
+		var who []int
+		var firsts, steps []*runtime.Step
+		for i := range batch {
+			n := min(chunk, len(e.Prompt)-at[i])
+			if round == 0 {
+				n = min(chunk-i%chunk, n)
+			}
+			if n == 0 {
+				continue
+			}
+			step := &runtime.Step{Seq: seqs[i], Layers: runtime.Range{First: 0, Last: layers}, Start: at[i], N: n, Tokens: e.Prompt[at[i] : at[i]+n]}
 			for _, pos := range e.LogitsPositions {
-				if pos >= at && pos < at+n {
-					steps[i].LogitRows = append(steps[i].LogitRows, pos-at)
+				if pos >= at[i] && pos < at[i]+n {
+					step.LogitRows = append(step.LogitRows, pos-at[i])
 				}
 			}
 			if cut > 0 {
-				first := &runtime.Step{Seq: seqs[i], Layers: runtime.Range{First: 0, Last: cut}, Start: at, N: n, Tokens: steps[i].Tokens}
-				run(t, m, first)
-				steps[i].Layers.First, steps[i].Tokens, steps[i].Seam = cut, nil, first.Out
+				firsts = append(firsts, &runtime.Step{Seq: seqs[i], Layers: runtime.Range{First: 0, Last: cut}, Start: at[i], N: n, Tokens: step.Tokens})
+				step.Layers.First, step.Tokens = cut, nil
+			}
+			steps, who = append(steps, step), append(who, i)
+			at[i] += n
+		}
+		if len(steps) == 0 {
+			break
+		}
+		if cut > 0 {
+			run(t, m, firsts...)
+			for i, first := range firsts {
+				steps[i].Seam = first.Out
 			}
 		}
 		run(t, m, steps...)
@@ -174,7 +229,7 @@ func prefill(t testing.TB, m *runtime.Model, e golden.Expected, chunk, cut, batc
 				for _, x := range logits {
 					b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
 				}
-				hash[i].Write(b)
+				hash[who[i]].Write(b)
 			}
 		}
 	}
