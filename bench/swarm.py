@@ -213,8 +213,8 @@ class Peer:
         return last
 
     def run(self, **request):
-        """The account of a run whose client is this peer."""
-        a = self.ask("POST", "/v1/run", {"model": self.swarm.model["id"], "decode": "here", **request})["run"]
+        """The account of a run whose client is this peer; nothing of earlier runs is used unless the request says so."""
+        a = self.ask("POST", "/v1/run", {"model": self.swarm.model["id"], "decode": "here", "fresh": True, **request})["run"]
         a["stages"] = a["stages"] or []
         if a.get("recovered"):
             raise Failed(f"a run lost a peer: {a['recovered'][0]}")
