@@ -308,6 +308,12 @@ func TestTypicalOrder(t *testing.T) {
 		"any exponent": func() float32 { return math.Float32frombits(rng.Uint32()&^0x40000000 | rng.Uint32()&0x3f800000) },
 		"extremes":     func() float32 { return []float32{math.MaxFloat32, -math.MaxFloat32, 0}[rng.IntN(3)] },
 	}
+	check := func(name string, logits []float32, most float64) {
+		t.Helper()
+		if got, want := runtime.Typical(logits, most), typical(logits, most); !slices.Equal(got, want) {
+			t.Errorf("%s: of %d tokens %d are left by %v, want %d; they differ", name, len(logits), len(got), most, len(want))
+		}
+	}
 	for name, next := range kinds {
 		for trial := range 150 {
 			logits := make([]float32, 1+rng.IntN(1+trial*trial/4))
@@ -319,11 +325,16 @@ func TestTypicalOrder(t *testing.T) {
 			if logits[0] == none {
 				logits[0] = next()
 			}
-			most := []float64{0.001, 0.3, 0.9, 0.95, 0.999, 1 - 0x1p-24}[rng.IntN(6)]
-			if got, want := runtime.Typical(logits, most), typical(logits, most); !slices.Equal(got, want) {
-				t.Fatalf("%s, trial %d: of %d tokens %d are left, want %d; they differ", name, trial, len(logits), len(got), len(want))
-			}
+			check(name, logits, []float64{0.001, 0.3, 0.9, 0.95, 0.999, 1 - 0x1p-24}[rng.IntN(6)])
 		}
+	}
+	many := make([]float32, 150_000) // so many that the mean is among them, where at first nothing is in order
+	for i := range many {
+		many[i] = float32(rng.NormFloat64() * 0.5)
+	}
+	many[7] = 10
+	for _, most := range []float64{0.001, 0.5, 0.95} {
+		check("a peak over many", many, most)
 	}
 }
 
