@@ -2,8 +2,12 @@ package runtime_test
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"io"
 	"os"
+	"path/filepath"
+	"runtime/metrics"
 	"slices"
 	"strings"
 	"testing"
@@ -30,25 +34,14 @@ var _ io.ReaderAt = padded(nil)
 
 // FuzzInspect feeds headers of any content to what reads them: they give a Config whose sizes make sense, or an error.
 func FuzzInspect(f *testing.F) {
-	for _, m := range []runtimetest.TinyModel{
+	addHeaders(f, []runtimetest.TinyModel{
 		{Layers: 1}, {Layers: 2, Type: kernels.Q4_K, Tied: true}, {Layers: 1, Meta: meta("llama.expert_count", 8)},
 		{Layers: 1, Meta: meta("llama.attention.head_count_kv", []uint32{2})}, {Layers: 1, Drop: "blk.0.ffn_up.weight"},
 		{Layers: 1, Meta: meta("llama.rope.scaling.type", "linear", "llama.rope.scaling.factor", 2.0)},
 		{Layers: 1, Meta: meta("llama.rope.scaling.type", "two\nlines")}, {Layers: 1, Meta: meta("llama.logit_scale", "two\nlines")},
 		{Layers: 1, Arch: "qwen2"}, {Layers: 1, Arch: "qwen3", Meta: yarn("", "")}, {Layers: 2, Arch: "gemma3"}, {Layers: 2, Arch: "deepseek2"}, {Layers: 2, Arch: "deepseek2", Joint: true}, {Layers: 2, Arch: "qwen35moe"}, {Layers: 2, Arch: "gpt-oss"}, {Layers: 1, Arch: "phi3"}, {Layers: 1, Arch: "mistral3"}, {Layers: 2, Arch: "glm4moe", Meta: meta("glm4moe.nextn_predict_layers", 1)}, {Layers: 1, Arch: "gemma3", Drop: "gemma3.attention.sliding_window_pattern"},
 		{Layers: 1, Meta: meta("general.architecture", "two\nlines"+strings.Repeat("!", 2000))}, {Layers: 1, Meta: meta("tokenizer.ggml.pre", "two\nlines")},
-	} {
-		path := tiny(f, m)
-		g, err := gguf.Open(path)
-		if err != nil {
-			f.Fatal(err)
-		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(bytes.Clone(data[:g.HeaderSize]))
-	}
+	})
 	f.Fuzz(func(t *testing.T, header []byte) {
 		file, err := gguf.Read(padded(header), 1<<40, "fuzz.gguf")
 		if err != nil {
@@ -77,6 +70,87 @@ func FuzzInspect(f *testing.F) {
 			t.Errorf("accepted %+v", c)
 		}
 	})
+}
+
+// addHeaders adds the headers of models to the seeds.
+func addHeaders(f *testing.F, models []runtimetest.TinyModel) {
+	f.Helper()
+	for _, m := range models {
+		path := tiny(f, m)
+		g, err := gguf.Open(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(bytes.Clone(data[:g.HeaderSize]))
+	}
+}
+
+// FuzzDescribe describes files of any header: the description adds up, all that it says is on one line each, and what it takes
+// to make it is in proportion to the file.
+func FuzzDescribe(f *testing.F) {
+	addHeaders(f, []runtimetest.TinyModel{
+		{Layers: 1}, {Layers: 2, Arch: "gemma3"}, {Layers: 2, Arch: "qwen35moe"},
+		{Layers: 1, Arch: "deepseek2", Meta: meta("general.name", "two\nlines", "deepseek2.rope.scaling.type", "two\nlines", "deepseek2.rope.scaling.factor", 2.0)},
+		{Layers: 1, Meta: meta("general.architecture", "two\nlines"+strings.Repeat("!", 2000))},
+		{Layers: 1, Meta: meta("llama.block_count", 1<<32-1, "llama.context_length", 1<<32-1, "llama.expert_count", 1<<31)},
+		{Layers: 1, Meta: meta("tokenizer.chat_template", "{% for m in messages %}{{ m.content }}{% endfor %} tools think")},
+		{Layers: 1, Meta: meta("tokenizer.chat_template", "{{ raise_exception('two\nlines') }}")},
+		{Layers: 1, Meta: meta("split.count", 2, "split.no", 0)},
+	})
+	const weights = 1 << 20 // bytes behind the header, more than those of the models above
+	path := filepath.Join(f.TempDir(), "fuzz.gguf")
+	f.Fuzz(func(t *testing.T, header []byte) {
+		if err := os.WriteFile(path, header, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		size := int64(len(header)) + weights
+		if err := os.Truncate(path, size); err != nil {
+			t.Fatal(err)
+		}
+		before := allocated()
+		d, err := runtime.Describe(path)
+		// Strings take 16 bytes for 8 in the file, tokens and arrays that grow a few times that; a template has its own limits.
+		if took, most := int64(allocated()-before), 32*size+8<<20; took > most && (d == nil || !d.Tokenizer.Template) {
+			t.Errorf("%d bytes were allocated for a file of %d, at most %d are allowed", took, size, most)
+		}
+		if err != nil {
+			oneLine(t, err)
+			return
+		}
+		for _, why := range append(d.Unsupported, d.Tokenizer.TemplateError) {
+			oneLine(t, errors.New(why))
+		}
+		if _, err := json.Marshal(d); err != nil {
+			t.Error(err)
+		}
+		bytes := d.OutsideBytes
+		for _, b := range d.LayerBytes {
+			bytes += b
+		}
+		if bytes > d.Bytes || d.ExpertBytes > bytes {
+			t.Errorf("tensors of %d bytes, experts of %d in a file of %d", bytes, d.ExpertBytes, d.Bytes)
+		}
+		for _, w := range d.Types {
+			bytes -= w.Bytes
+		}
+		if bytes != 0 || d.Bytes != size || d.Parts != 1 || d.Layers < 0 || d.Context < 0 || d.Experts < 0 || d.UsedExperts < 0 {
+			t.Errorf("described as %+v", d)
+		}
+		if n := d.SessionBytes(1<<20, runtime.KVF32); n < 0 || (n > 0) != (d.Cache != nil) {
+			t.Errorf("a session takes %d bytes", n)
+		}
+	})
+}
+
+// allocated returns how many bytes this process has allocated on the heap, freed or not.
+func allocated() uint64 {
+	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(s)
+	return s[0].Value.Uint64()
 }
 
 // oneLine fails the test for an error that does not fit on a line.
