@@ -214,6 +214,7 @@ class Peer:
 
     def run(self, **request):
         """The account of a run whose client is this peer; nothing of earlier runs is used unless the request says so."""
+        time.sleep(1)  # until the offers say that earlier runs have ended
         a = self.ask("POST", "/v1/run", {"model": self.swarm.model["id"], "decode": "here", "fresh": True, **request})["run"]
         a["stages"] = a["stages"] or []
         if a.get("recovered"):

@@ -3,8 +3,10 @@ package node
 import (
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/starling-swarm/starling/artifacts"
+	"github.com/starling-swarm/starling/node/control"
 	"github.com/starling-swarm/starling/runtime"
 	"github.com/starling-swarm/starling/runtime/gguf"
 	"github.com/starling-swarm/starling/runtime/runtimetest"
@@ -39,6 +41,40 @@ func TestCardsAgree(t *testing.T) {
 				t.Errorf("%s, layer %d: %d bytes a token, of %d, and a tail of %d; the engine has %d, %d and %d", arch, l, m.KVBytesPerToken[l], m.KVPositions[l],
 					m.TailBytes[l], c.KVRowBytes(l, runtime.KVF16), positions, cache.TailBytes())
 			}
+		}
+	}
+}
+
+// TestOffersFollowSessions asks that others learn what a session has changed in no more than a moment.
+func TestOffersFollowSessions(t *testing.T) {
+	tn := newTestNet(t)
+	tracker := tn.start(nil)
+	id := tn.publish(tracker)
+	n, client := tn.start(nil), tn.start(func(c *Config) { c.Client = true })
+	tn.serve(n, id, 0, tn.layers())
+	ctx := testContext(t)
+	free := func() int64 {
+		_ = client.host.Refresh(ctx)
+		for _, o := range client.host.Offers() {
+			if o.Peer == n.ID() {
+				return o.KVFreeBytes
+			}
+		}
+		return -1
+	}
+	s := n.served(id)
+	eventually(t, "the offer", func() bool { return free() == s.kvLimit })
+	seq, err := s.exec.NewSequence(300, s.exec.Layers()) // nobody is told of this
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer seq.Close()
+	if _, err := client.run(ctx, control.RunRequest{Model: id.String(), Prompt: "The quick brown fox", MaxNew: 5}, quiet); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(4 * time.Second); free() != s.prefixes.freeBytes(s.kvLimit); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("4 s after a session %d bytes are offered of %d", free(), s.prefixes.freeBytes(s.kvLimit))
 		}
 	}
 }

@@ -286,7 +286,10 @@ func (n *Node) publish(ctx context.Context, path string, emit func(control.Event
 	return m, nil
 }
 
-// routineOffer refreshes the offers' figures (free KV, load) and logs each new
+// settle is how soon others learn that sessions have come or gone: so late that many at once are one news.
+const settle = 100 * time.Millisecond
+
+// routineOffer refreshes the offers' figures (free KV, load), also when sessions come or go, and logs each new
 // problem once.
 func (n *Node) routineOffer() {
 	t := time.NewTicker(10 * time.Second)
@@ -297,6 +300,14 @@ func (n *Node) routineOffer() {
 		case <-n.ctx.Done():
 			return
 		case <-t.C:
+		case <-n.turnover:
+			select {
+			case <-n.ctx.Done():
+				return
+			case <-time.After(settle):
+			}
+			n.offer()
+			continue
 		}
 		for _, s := range n.servedList() {
 			s.prefixes.expire(time.Now())
@@ -318,7 +329,7 @@ func (n *Node) offer() {
 	if n.cfg.Client || n.ctx.Err() != nil {
 		return
 	}
-	load := float64(len(n.decoderList()) + len(n.stageMap()))
+	load := n.load()
 	serving := n.servedList()
 	if n.standing() != accepting {
 		serving = nil
@@ -339,6 +350,9 @@ func (n *Node) offer() {
 	}
 	n.host.SetOffers(offers)
 }
+
+// load is how many sessions share this node.
+func (n *Node) load() float64 { return float64(len(n.decoderList()) + len(n.stageMap())) }
 
 // planModel returns what the planner needs to know of a model.
 func planModel(c *artifacts.Card) route.Model {

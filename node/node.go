@@ -50,6 +50,8 @@ type Node struct {
 
 	recent recent // of this node as a client
 
+	turnover chan struct{} // holds one token when stages or decoders have come or gone
+
 	// models that are loaded and offered
 	models struct {
 		sync.Mutex
@@ -72,6 +74,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	}
 	n := &Node{cfg: cfg, log: cfg.Log.With("pkg", "node"), began: time.Now(), swarms: swarm.OpenSwarms(cfg.DataDir)}
 	n.ctx, n.stop = context.WithCancel(context.Background())
+	n.turnover = make(chan struct{}, 1)
 	n.sessions.stages = map[wire.SessionID]*stageSession{}
 	n.sessions.decoders = map[wire.SessionID]*decoderSession{}
 	n.sessions.clients = map[wire.SessionID]*clientSession{}
@@ -240,6 +243,7 @@ func (n *Node) addStage(id wire.SessionID, s *stageSession) *wire.Refusal {
 		return wire.Refuse(wire.CodeBusy, "this node has %d stages open already", maxSessions)
 	}
 	n.sessions.stages[id] = s
+	n.turned()
 	return nil
 }
 
@@ -248,7 +252,16 @@ func (n *Node) removeStage(id wire.SessionID, s *stageSession) {
 	defer n.sessions.Unlock()
 	if n.sessions.stages[id] == s {
 		delete(n.sessions.stages, id)
+		n.turned()
 		n.tellIdleLocked()
+	}
+}
+
+// turned says that the load has changed.
+func (n *Node) turned() {
+	select {
+	case n.turnover <- struct{}{}:
+	default:
 	}
 }
 
@@ -296,6 +309,7 @@ func (n *Node) addDecoder(id wire.SessionID, d *decoderSession) *wire.Refusal {
 		return wire.Refuse(wire.CodeBusy, "this node decodes %d sessions already", maxSessions)
 	}
 	n.sessions.decoders[id] = d
+	n.turned()
 	return nil
 }
 
@@ -304,6 +318,7 @@ func (n *Node) removeDecoder(id wire.SessionID, d *decoderSession) {
 	defer n.sessions.Unlock()
 	if n.sessions.decoders[id] == d {
 		delete(n.sessions.decoders, id)
+		n.turned()
 		n.tellIdleLocked()
 	}
 }

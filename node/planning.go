@@ -104,6 +104,9 @@ func (n *Node) planPeers(id artifacts.ID) (peers []route.Peer, links []route.Lin
 		if artifacts.ID(o.Model) != id || !computes(o) || o.Profile != profile {
 			continue
 		}
+		if o.Peer == n.ID() { // the offer may be some sessions old
+			o.Load = n.load()
+		}
 		near[o.Peer] = sameNetwork(o)
 		up, down := o.UpBytesPerSec, o.DownBytesPerSec
 		if up == 0 && near[o.Peer] {
