@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"net"
 	"slices"
 	"strings"
@@ -369,7 +370,7 @@ func (s *clientSession) head() wire.Head {
 func (s *clientSession) opening(plan route.Plan, left int) *wire.SessionOpen {
 	tokens := append(append([]int32{}, s.prompt...), s.made...)
 	o := &wire.SessionOpen{Head: s.head(), Route: wireRoute(plan), Salt: s.salt, Tokens: tokens, MaxNew: uint32(left), Fresh: s.req.Fresh || planned(s.req.Constraints),
-		Stop: endTokens(s.tok), Proof: s.req.Proof, Sampling: s.how, Logprobs: uint32(s.req.Logprobs)}
+		Stop: endTokens(s.tok), Proof: s.req.Proof, Sampling: s.how, Logprobs: uint32(s.req.Logprobs), Times: s.req.Timeline}
 	if s.queue {
 		o.Wait = uint32(min(max(s.req.Wait-time.Since(s.began), 0), maxLineTime).Milliseconds())
 	}
@@ -518,6 +519,10 @@ func stageAccount(x wire.StageStats, proof bool, to string) control.StageAccount
 	a := control.StageAccount{Peer: x.Peer, Layers: control.Layers{First: int(x.First), Last: int(x.Last) - 1}, Tokens: int(x.Tokens), Chunks: int(x.Chunks),
 		Compute: time.Duration(x.ComputeNanos), WaitInput: time.Duration(x.InputNanos), WaitCredit: time.Duration(x.CreditNanos),
 		WaitRows: time.Duration(x.RowsNanos), SeamBytes: int64(x.SeamBytes), KVBytes: int64(x.KVBytes), To: to}
+	for _, t := range x.Times {
+		a.Timeline = append(a.Timeline, control.ChunkTimes{Start: int(t.Start), Count: int(t.Count), Ready: duration(t.Ready), Began: duration(t.Began),
+			Ended: duration(t.Ended), Pushed: duration(t.Pushed), Imported: duration(t.Imported)})
+	}
 	if x.ComputeNanos > 0 {
 		a.TokensS = float64(x.Tokens) / a.Compute.Seconds()
 	}
@@ -526,6 +531,9 @@ func stageAccount(x wire.StageStats, proof bool, to string) control.StageAccount
 	}
 	return a
 }
+
+// duration returns nanoseconds that came from elsewhere.
+func duration(ns uint64) time.Duration { return time.Duration(min(ns, math.MaxInt64)) }
 
 // openSession opens a session stream to a decoder; when that is this node, a
 // pipe.

@@ -55,6 +55,7 @@ type decoderSession struct {
 	moves     int            // of the machine, when checkLife last looked
 	moved     time.Time      // when they last changed
 	absent    map[string]int // stage → pongs in a row that didn't list the session
+	times     *timing        // nil: the client doesn't ask
 	firstSent time.Time      // when the first chunk went out, or the first step began
 	lastSeam  time.Time      // when the last seam came
 	firstTok  time.Time      // when the first token was sampled
@@ -133,7 +134,7 @@ func (s *decoderSession) enter() {
 	case s.m.ended: // the client has left meanwhile
 		s.room.free(seq)
 	default:
-		s.opened, s.firstSent = time.Now(), time.Now()
+		s.opened, s.firstSent, s.times = time.Now(), time.Now(), newTiming(s.m.open.Times)
 		s.m.reserved(held, seq)
 		s.do(s.m.start(s.profile))
 	}
@@ -351,16 +352,36 @@ func (s *decoderSession) deliver(from string, m wire.Message) {
 	if _, ok := m.(*wire.Seam); ok {
 		s.lastSeam = came
 	}
+	if s.times != nil {
+		s.timeLocked(from, m)
+	}
 	s.do(acts)
+}
+
+// timeLocked notes when a stage's frame came, which the machine has taken.
+func (s *decoderSession) timeLocked(from string, m wire.Message) {
+	switch m := m.(type) {
+	case *wire.StageOpened:
+		s.times.opened(from, m.Epoch, s.n.host.RTT(from))
+	case *wire.Seam:
+		s.times.arrived(m)
+	case *wire.StageClosed:
+		if i := len(s.m.stats.Stages) - 1; i >= 0 && s.m.stats.Stages[i].Peer == from {
+			s.times.align(from, m.Epoch, s.m.stats.Stages[i].Times)
+		}
+	}
 }
 
 func (s *decoderSession) do(acts []action) {
 	for _, a := range acts {
 		switch a := a.(type) {
 		case send:
-			if _, ok := a.Msg.(*wire.StageOpen); ok {
+			switch m := a.Msg.(type) {
+			case *wire.StageOpen:
 				s.opened = time.Now()
 				s.absent[a.To] = 0
+			case *wire.KVAck:
+				s.times.imported(a.To, m)
 			}
 			s.n.links.send(a.To, a.Msg)
 		case run:
@@ -416,6 +437,9 @@ func (s *decoderSession) finish(a finish) {
 	} else {
 		st := s.m.account()
 		st.Decoder.InputNanos, st.Decoder.RowsNanos = s.waits.nanos(waitInput), s.waits.nanos(waitRows)
+		if s.times != nil {
+			st.Decoder.Times = slices.Clone(s.times.chunks)
+		}
 		if !s.firstTok.IsZero() {
 			st.PrefillNanos = uint64(s.firstTok.Sub(s.firstSent))
 			st.HandoffNanos = uint64(s.handoff)
@@ -440,6 +464,7 @@ func (s *decoderSession) compute(a run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.ended {
+		s.times.computed(step, len(s.m.open.Tokens), took)
 		s.do(s.m.ran(step, took, err))
 	}
 }

@@ -148,7 +148,7 @@ func (d *decoding) adopt(r wire.Route, profile [32]byte, from int) []action {
 	var acts []action
 	for i, s := range r.Stages {
 		d.closing[s.Peer] = account{d.head.Epoch, s.First, s.Last}
-		acts = append(acts, send{s.Peer, &wire.StageOpen{Head: d.head, Grant: d.open.Grant, Plan: *d.plan, Index: uint32(i)}})
+		acts = append(acts, send{s.Peer, &wire.StageOpen{Head: d.head, Grant: d.open.Grant, Plan: *d.plan, Index: uint32(i), Times: d.open.Times}})
 	}
 	return acts
 }

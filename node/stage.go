@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 	"log/slog"
+	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,6 +34,7 @@ type stageSession struct {
 	waits  waiting
 	closed bool
 	done   bool          // the decoder closed it
+	times  *timing       // nil: the client doesn't ask
 	absent int           // pings in a row that didn't list the session
 	listed time.Time     // when the decoder last said that it drives the session
 	freed  chan struct{} // closed when the KV is free again
@@ -72,7 +75,7 @@ func (n *Node) openStage(from string, m *wire.StageOpen) *wire.Refusal {
 	plan := m.Plan
 	ctx, cancel := context.WithCancel(n.ctx)
 	ss := &stageSession{n: n, log: n.sessionLog(m.Session, metrics.Stage), decoder: from, client: m.Grant.Client, model: artifacts.ID(m.Plan.Model), room: s.room, seat: s.batcher.sit(), ctx: ctx, cancel: cancel,
-		began: time.Now(), listed: time.Now(), waits: waiting{what: waitInput, since: time.Now()}, freed: make(chan struct{}), m: newStaging(&plan, int(m.Index), s.exec.Config().Width, seq)}
+		times: newTiming(m.Times), began: time.Now(), listed: time.Now(), waits: waiting{what: waitInput, since: time.Now()}, freed: make(chan struct{}), m: newStaging(&plan, int(m.Index), s.exec.Config().Width, seq)}
 	if r := n.addStage(m.Session, ss); r != nil {
 		cancel()
 		ss.seat.leave()
@@ -113,6 +116,9 @@ func (s *stageSession) deliver(from string, m wire.Message) {
 		s.done = true
 		st := s.m.account(m.Proof)
 		st.InputNanos, st.CreditNanos, st.RowsNanos = s.waits.nanos(waitInput), s.waits.nanos(waitCredit), s.waits.nanos(waitRows)
+		if s.times != nil {
+			st.Times = slices.Clone(s.times.chunks)
+		}
 		s.n.links.send(s.decoder, &wire.StageClosed{Head: s.m.head, Stats: st})
 		s.closeLocked()
 		return
@@ -126,6 +132,7 @@ func (s *stageSession) deliver(from string, m wire.Message) {
 		s.n.refuse(from, h, r)
 		return
 	}
+	s.times.arrived(m)
 	s.do(acts)
 }
 
@@ -179,6 +186,7 @@ func (s *stageSession) compute(a run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
+		s.times.computed(step, math.MaxInt, took)
 		s.do(s.m.ran(step, took, err))
 	}
 }
@@ -198,6 +206,11 @@ func (s *stageSession) push(a pushKV, write func(wire.Message) error) error {
 				return err
 			}
 		}
+	}
+	if s.times != nil {
+		s.mu.Lock()
+		s.times.pushed(a.Start)
+		s.mu.Unlock()
 	}
 	return nil
 }

@@ -15,6 +15,9 @@ func (c *runCmd) alone(ctx context.Context, g *globals, q control.RunRequest) er
 	if c.Shape != "" && c.Shape != "local" || len(c.Cuts)+len(c.Assign) > 0 || c.Decoder != "" || c.Decode == "any" {
 		return usageError(errors.New("-m names a file, which runs in this process alone: routes need a model of the swarm"))
 	}
+	if c.Trace {
+		return usageError(errors.New("--trace shows the peers of a swarm: -m names a file, which runs in this process alone"))
+	}
 	a := newAnswer(c.JSON, g.Verbose)
 	if st, err := os.Stat(c.Model); err == nil {
 		a.event(control.Event{Kind: "progress", Phase: "load", Total: st.Size()})

@@ -15,6 +15,7 @@ import (
 type answer struct {
 	json, verbose bool
 	progress      *progress
+	trace         bool   // draw the timeline
 	written       string // the end of what was printed
 }
 
@@ -74,6 +75,9 @@ func (a *answer) finish(r *control.Account) error {
 	}
 	if a.verbose && r.LogitsHash != "" {
 		fmt.Fprintf(os.Stderr, "logits %s\nKV     %s\n", r.LogitsHash, r.KVHash)
+	}
+	if a.trace {
+		return printTimeline(os.Stderr, r, terminalWidth(os.Stderr))
 	}
 	return nil
 }

@@ -35,6 +35,7 @@ type runCmd struct {
 	Logprobs int           `placeholder:"N" help:"With --json: tell each token's log-probability, and those of the N likeliest (at most 20), by the model alone."`
 	Fresh    bool          `help:"Compute the whole prompt, even where the decoder still has the cache of an earlier one of yours that begins alike. A given shape, cut or assignment does so, too."`
 	Proof    bool          `help:"Account with hashes of logits, seams and KV."`
+	Trace    bool          `help:"Show on stderr what each peer did when: chunk by chunk the waiting, the computing and the cache rows' way. With --json it is in the account."`
 	JSON     bool          `name:"json" help:"Print events, one JSON object per line: plan, progress, text, done."`
 }
 
@@ -54,6 +55,7 @@ Examples:
   git diff | starling run --system "Summarise this change." -
   starling run --decode here "…"          # fetch the model and decode on this machine
   starling run -m model.gguf "…"          # one process, no swarm
+  starling run --trace "…"                # who did what when
   starling run --json "…" | jq -r 'select(.kind=="text").text'
   starling run --json --logprobs 3 "…" | jq -c 'select(.logprobs).logprobs'
 
@@ -76,6 +78,7 @@ func (c *runCmd) Run(ctx context.Context, g *globals) error {
 	}
 	defer s.close()
 	a := newAnswer(c.JSON, g.Verbose)
+	a.trace = c.Trace
 	if c.Decode == "here" {
 		if err := decodeHere(ctx, s.Client, c.Model, a.event); err != nil {
 			return a.fail(err)
@@ -105,7 +108,7 @@ func (c *runCmd) read(stdin io.Reader) (control.RunRequest, error) {
 		}
 	}
 	q := c.samplingFlags.request(chat(c.System, text))
-	q.Model, q.Logprobs, q.Fresh, q.Proof, q.Constraints, q.Wait = c.Model, c.Logprobs, c.Fresh, c.Proof, c.constraints(), c.Wait
+	q.Model, q.Logprobs, q.Fresh, q.Proof, q.Constraints, q.Wait, q.Timeline = c.Model, c.Logprobs, c.Fresh, c.Proof, c.constraints(), c.Wait, c.Trace
 	switch {
 	case text == "":
 		return q, usageError(errors.New("the prompt is empty"))

@@ -165,6 +165,7 @@ type RunRequest struct {
 	Proof               bool          `json:"proof,omitempty"`    // account with hashes of logits, seams and KV
 	Wait                time.Duration `json:"wait_ns,omitempty"`  // for room, where every peer that could answer is busy; 0: fail at once
 	Trace               *Trace        `json:"trace,omitempty"`    // account with numbers; needs Decode "here"
+	Timeline            bool          `json:"timeline,omitempty"` // account with the times of chunks
 	Constraints
 }
 
@@ -261,6 +262,21 @@ type StageAccount struct {
 	KVBytes    int64         `json:"kv_bytes"`   // sent
 	SeamHash   string        `json:"seam_hash,omitempty"`
 	To         string        `json:"to,omitempty"` // who got the seams
+	Timeline   []ChunkTimes  `json:"timeline,omitempty"`
+}
+
+// ChunkTimes says when things happened to one chunk on one peer, since the
+// decoder sent the first chunk, by the decoder's clock; 0 where they didn't. Of
+// each peer the first 512 chunks are told. Other peers' times are as they say,
+// and off by up to half a round trip.
+type ChunkTimes struct {
+	Start    int           `json:"start"`    // position
+	Count    int           `json:"count"`    // positions
+	Ready    time.Duration `json:"ready_ns"` // the input is here: a seam, or tokens
+	Began    time.Duration `json:"began_ns"` // computing
+	Ended    time.Duration `json:"ended_ns"`
+	Pushed   time.Duration `json:"pushed_ns,omitempty"`   // the cache rows have been sent
+	Imported time.Duration `json:"imported_ns,omitempty"` // the decoder holds them
 }
 
 // DrainRequest says how long the sessions of a node that pauses or ends may go

@@ -49,6 +49,8 @@ const (
 	MaxWindow   = 64       // chunks announced and not yet finished
 	MaxPeerID   = 128      // text form of a peer ID
 	MaxText     = 1024     // text of an error
+	MaxTimes    = 512      // chunks whose times a stage accounts for
+	maxDone     = 8 << 20  // the accounts of all stages, with times
 	headerBytes = 5
 
 	// MaxSeamRows is what is left of a Seam for its rows: a head, three
@@ -67,6 +69,8 @@ func (t Type) limit() int {
 		return 4*MaxTokens + MaxControl
 	case TypeBundle:
 		return MaxBundle
+	case TypeDone:
+		return maxDone
 	default:
 		return MaxControl
 	}

@@ -103,6 +103,7 @@ type SessionOpen struct {
 	Proof    bool   // account with hashes of logits, seams and KV
 	Wait     uint32 // ms that the decoder may let the session wait for room; 0: it answers at once
 	Logprobs uint32 // likeliest tokens to tell with each token; 0: not even the token's own log-probability
+	Times    bool   // account with the times of chunks
 }
 
 // Type implements Message.
@@ -130,6 +131,7 @@ func (m *SessionOpen) encode(e *Encoder) {
 	e.Bool(m.Proof)
 	e.U32(m.Wait)
 	e.U32(m.Logprobs)
+	e.Bool(m.Times)
 }
 
 func (m *SessionOpen) decode(d *Decoder) {
@@ -152,6 +154,7 @@ func (m *SessionOpen) decode(d *Decoder) {
 	if m.Logprobs = d.U32(); m.Logprobs > MaxLogprobs {
 		d.Fail("%d log-probabilities with each token, at most %d", m.Logprobs, MaxLogprobs)
 	}
+	m.Times = d.Bool()
 }
 
 // SessionOpened says that the decoder and every stage have reserved their KV.
@@ -282,7 +285,7 @@ func (m *Done) decode(d *Decoder) {
 	s.LogitsHash = d.Hash()
 	s.KVHash = d.Hash()
 	s.Decoder.decode(d)
-	for range d.Count(MaxStages, 110) {
+	for range d.Count(MaxStages, 114) {
 		var st StageStats
 		st.decode(d)
 		s.Stages = append(s.Stages, st)

@@ -28,9 +28,9 @@ func sessionMessages() map[string]Message {
 	grant := Grant{Session: h.Session, Model: [32]byte{7}, Client: "C", Decoder: "D", ClientEpoch: 4, Trust: "any", Budget: 100, Expires: 1 << 33, Signature: []byte{1, 2}}
 	plan := Plan{Head: h, Model: [32]byte{7}, Profile: [32]byte{6}, Decoder: "D", Stages: stages, DecoderFirst: 5, Layers: 6, Capacity: 100, Window: 4, PushKV: true, Signature: []byte{3}}
 	sampling := Sampling{1, 0.5, 0.25, 1, 40, 0.95, 0.9, 0.1, 0.5, 0.125, -1, 1.5, 0.25, -0.5, 0.75, 1.75, 2, 64, []string{"\n", ":"}, []TokenBias{{7, -2}, {9, 3}}}
-	stats := StageStats{"S0", 0, 3, 23, 4, 1e9, 1e8, 1e7, 1e6, 2048, 4096, [32]byte{5}, [][32]byte{{1}, {2}, {3}}}
+	stats := StageStats{"S0", 0, 3, 23, 4, 1e9, 1e8, 1e7, 1e6, 2048, 4096, [32]byte{5}, [][32]byte{{1}, {2}, {3}}, []ChunkTimes{{0, 8, 1, 2, 3, 4, 5}, {8, 3, 2, 3, 4, 0, 0}}}
 	return map[string]Message{
-		"StageOpen":      &StageOpen{h, grant, plan, 1},
+		"StageOpen":      &StageOpen{h, grant, plan, 1, true},
 		"StageOpened":    &StageOpened{h},
 		"Chunk":          &Chunk{h, 8, 3, Prefix{1}, []int32{5, 6, math.MaxInt32}},
 		"Chunk, no IDs":  &Chunk{h, 8, 3, Prefix{1}, nil},
@@ -44,7 +44,7 @@ func sessionMessages() map[string]Message {
 		"Pong":           &Pong{9, nil},
 		"KVSlice":        &KVSlice{h, 2, 8, 2, Prefix{1}, 64, 16, bytes.Repeat([]byte{7}, 48)},
 		"KVAck":          &KVAck{h, 11},
-		"SessionOpen":    &SessionOpen{h, grant, Route{stages, 5, 64, true}, [32]byte{4}, []int32{1, 2}, 16, []int32{2}, sampling, false, true, 2500, 3},
+		"SessionOpen":    &SessionOpen{h, grant, Route{stages, 5, 64, true}, [32]byte{4}, []int32{1, 2}, 16, []int32{2}, sampling, false, true, 2500, 3, true},
 		"SessionOpened":  &SessionOpened{h},
 		"Token":          &Token{h, 23, 99, -0.5, []Logprob{{99, -0.5}, {4, -1.5}}},
 		"Done":           &Done{h, ReasonStop, SessionStats{h.Epoch, 1, 2, 3, 4, 1, 5, [32]byte{1}, [32]byte{2}, stats, []StageStats{stats, {Peer: "S1"}}, []string{"lost S1"}}},
@@ -147,7 +147,8 @@ func TestFrameLimits(t *testing.T) {
 		"more than a slice":   head(MaxSlice+512, TypeKVSlice),
 		"more than a seam":    head(MaxSeam+2, TypeSeam),
 		"more than a bundle":  head(MaxBundle+2, TypeBundle),
-		"more than 1 MiB":     head(MaxControl+2, TypeDone),
+		"more than 1 MiB":     head(MaxControl+2, TypeStageClosed),
+		"more than 8 MiB":     head(maxDone+2, TypeDone),
 		"2^31 tokens claimed": append(head(64, TypeChunk), bytes.Repeat([]byte{0xff}, 63)...),
 	} {
 		if _, err := Read(bytes.NewReader(b)); !errors.Is(err, ErrFormat) {

@@ -7,6 +7,7 @@ type StageOpen struct {
 	Grant Grant
 	Plan  Plan
 	Index uint32 // which stage of Plan the receiver is
+	Times bool   // account with the times of chunks
 }
 
 // Type implements Message.
@@ -17,6 +18,7 @@ func (m *StageOpen) encode(e *Encoder) {
 	m.Grant.encode(e)
 	m.Plan.encode(e)
 	e.U32(m.Index)
+	e.Bool(m.Times)
 }
 
 func (m *StageOpen) decode(d *Decoder) {
@@ -24,6 +26,7 @@ func (m *StageOpen) decode(d *Decoder) {
 	m.Grant.decode(d)
 	m.Plan.decode(d)
 	m.Index = d.U32()
+	m.Times = d.Bool()
 }
 
 // StageOpened says that the stage holds its layers and has reserved its KV.
@@ -181,7 +184,25 @@ type StageStats struct {
 	KVBytes      uint64     `json:"kv_bytes"`
 	SeamHash     [32]byte   `json:"-"` // over every seam row sent, in order
 	KVDigests    [][32]byte `json:"-"` // per layer, of its canonical rows
+
+	Times []ChunkTimes `json:"-"` // at most MaxTimes, if asked for
 }
+
+// ChunkTimes says when things happened to one chunk on one stage, in
+// nanoseconds; 0 where they didn't. A stage's count from when it was opened, in
+// Done all count from when the first chunk went out, on the decoder's clock.
+type ChunkTimes struct {
+	Start    uint32
+	Count    uint32
+	Ready    uint64 // the input is here
+	Began    uint64 // computing
+	Ended    uint64
+	Pushed   uint64 // the rows have been written
+	Imported uint64 // the decoder holds them
+}
+
+// chunkTimesBytes is what one takes on the wire.
+const chunkTimesBytes = 2*4 + 5*8
 
 // Type implements Message.
 func (*StageClosed) Type() Type { return TypeStageClosed }
@@ -206,6 +227,14 @@ func (s *StageStats) encode(e *Encoder) {
 	for _, h := range s.KVDigests {
 		e.Hash(h)
 	}
+	e.U32(uint32(len(s.Times)))
+	for _, t := range s.Times {
+		e.U32(t.Start)
+		e.U32(t.Count)
+		for _, ns := range []uint64{t.Ready, t.Began, t.Ended, t.Pushed, t.Imported} {
+			e.U64(ns)
+		}
+	}
 }
 
 func (s *StageStats) decode(d *Decoder) {
@@ -223,6 +252,9 @@ func (s *StageStats) decode(d *Decoder) {
 	s.SeamHash = d.Hash()
 	for range d.Count(1<<16, 32) {
 		s.KVDigests = append(s.KVDigests, d.Hash())
+	}
+	for range d.Count(MaxTimes, chunkTimesBytes) {
+		s.Times = append(s.Times, ChunkTimes{d.U32(), d.U32(), d.U64(), d.U64(), d.U64(), d.U64(), d.U64()})
 	}
 }
 
