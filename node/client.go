@@ -26,10 +26,6 @@ import (
 	"github.com/starling-swarm/starling/swarm/wire"
 )
 
-// defaultMaxNew is how many tokens an answer may have when the request doesn't
-// say and the model's context has room.
-const defaultMaxNew = 256
-
 // maxDecoders is how many decoders a client tries for one answer.
 const maxDecoders = 4
 
@@ -197,9 +193,6 @@ func retryable(c wire.Code) bool {
 
 // prepare resolves the model, fetches its tokenizer and tokenizes the prompt.
 func (n *Node) prepare(ctx context.Context, q control.RunRequest, emit func(control.Event) error) (*clientSession, error) {
-	if q.MaxNew < 0 {
-		return nil, fmt.Errorf("%d new tokens asked for: at least 1, or 0 for the default of %d", q.MaxNew, defaultMaxNew)
-	}
 	id, err := n.resolve(ctx, q.Model)
 	if err != nil {
 		return nil, err
@@ -220,12 +213,8 @@ func (n *Node) prepare(ctx context.Context, q control.RunRequest, emit func(cont
 	if err != nil {
 		return nil, err
 	}
-	if q.MaxNew == 0 {
-		q.MaxNew = max(1, min(defaultMaxNew, card.Context-len(prompt)))
-	}
-	if need := len(prompt) + q.MaxNew; need > card.Context {
-		return nil, fmt.Errorf("%d prompt tokens and %d new ones exceed the model's context of %d: shorten the prompt or ask for at most %d new tokens",
-			len(prompt), q.MaxNew, card.Context, max(card.Context-len(prompt), 0))
+	if q.MaxNew, err = MaxNew(len(prompt), q.MaxNew, card.Context); err != nil {
+		return nil, err
 	}
 	var traced *trace
 	if q.Trace != nil {

@@ -11,6 +11,27 @@ import (
 	"github.com/starling-swarm/starling/swarm/wire"
 )
 
+// defaultMaxNew is how many tokens an answer may have when the request doesn't
+// say and the model's context has room.
+const defaultMaxNew = 256
+
+// MaxNew returns how many tokens the answer to a prompt of so many tokens may
+// have, if asked are asked for (0: what is usual): an answer that reaches the
+// end of the model's context ends there. A prompt that leaves room for none is
+// an error.
+func MaxNew(prompt, asked, context int) (int, error) {
+	switch room := context - prompt; {
+	case asked < 0:
+		return 0, fmt.Errorf("%d new tokens asked for: at least 1, or 0 for the default of %d", asked, defaultMaxNew)
+	case room < 1:
+		return 0, fmt.Errorf("the prompt has %d tokens, and the model's context of %d has no room for an answer: shorten the prompt", prompt, context)
+	case asked == 0:
+		return min(defaultMaxNew, room), nil
+	default:
+		return min(asked, room), nil
+	}
+}
+
 // Sampling returns a request's settings as a model with this tokenizer takes
 // them, or an error that names the first one out of range. A top-k beyond every
 // vocabulary means all of it.

@@ -107,3 +107,14 @@ func TestSettingsAcrossPeers(t *testing.T) {
 		t.Errorf("alone %v %v, across %v %v", alone.NewTokens, toldAlone, across.NewTokens, toldAcross)
 	}
 }
+
+func TestMaxNew(t *testing.T) {
+	for _, c := range []struct{ prompt, asked, context, want int }{
+		{10, 0, 1000, 256}, {10, 0, 100, 90}, {10, 5, 100, 5}, {10, 500, 100, 90}, {99, 7, 100, 1}, {100, 1, 100, 0}, {500, 0, 100, 0}, {10, -1, 100, 0},
+	} {
+		got, err := MaxNew(c.prompt, c.asked, c.context)
+		if got != c.want || (err != nil) != (c.want == 0) {
+			t.Errorf("%+v: %d, %v", c, got, err)
+		}
+	}
+}

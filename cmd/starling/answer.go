@@ -93,7 +93,7 @@ func (a *answer) endLine() {
 func figures(r *control.Account) string {
 	end := ""
 	if r.Reason == "length" {
-		end = "; stopped at the limit of -n"
+		end = "; stopped at the limit of -n, or of the context"
 	}
 	who := "one peer"
 	if n := len(r.Stages); n > 0 {

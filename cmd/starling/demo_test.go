@@ -181,7 +181,6 @@ func TestDemoRefuses(t *testing.T) {
 		{[]string{"--cuts", "99"}, "cuts 99: they must ascend and lie within 1 and the model's", exitUsage},
 		{[]string{"--cuts", "3,2"}, "cuts 3,2", exitUsage},
 		{[]string{"--cuts", "0"}, "cuts 0", exitUsage},
-		{[]string{"-n", "1000000"}, "context", exitFailure},
 		{[]string{"--prompt", strings.Repeat("Count. ", 4000)}, "context", exitFailure},
 		{[]string{"--temperature=-1"}, "temperature", exitFailure},
 	} {

@@ -36,21 +36,14 @@ type reference struct {
 	Decode     time.Duration
 }
 
-// defaultNew is how many tokens an answer has at most when nobody says (see
-// control.RunRequest).
-const defaultNew = 256
-
-// generate answers prompt with a whole model; maxNew 0 means defaultNew or what
-// the context leaves. On gets the text as it comes, with the log-probabilities
+// generate answers prompt with a whole model; maxNew is as node.MaxNew takes it.
+// On gets the text as it comes, with the log-probabilities
 // of so many tokens, and how much of the prompt has been read; it may be nil.
 func generate(ctx context.Context, m runtime.Executor, prompt []int32, maxNew int, sampling runtime.Sampling, logprobs int, on func(control.Event)) (*reference, error) {
 	cfg := m.Config()
-	if maxNew == 0 {
-		maxNew = max(1, min(defaultNew, cfg.Context-len(prompt)))
-	}
-	if need := len(prompt) + maxNew; need > cfg.Context {
-		return nil, fmt.Errorf("%d prompt tokens and %d new ones exceed the model's context of %d: shorten the prompt or ask for at most %d new tokens",
-			len(prompt), maxNew, cfg.Context, max(cfg.Context-len(prompt), 0))
+	maxNew, err := node.MaxNew(len(prompt), maxNew, cfg.Context)
+	if err != nil {
+		return nil, err
 	}
 	seq, err := m.NewSequence(len(prompt)+maxNew, m.Layers())
 	if err != nil {

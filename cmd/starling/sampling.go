@@ -13,7 +13,7 @@ import (
 // samplingFlags say how tokens are chosen. What is not given comes from the
 // named settings.
 type samplingFlags struct {
-	MaxTokens int    `short:"n" placeholder:"N" help:"At most this many new tokens. Default: 256, or what the model's context leaves."`
+	MaxTokens int    `short:"n" placeholder:"N" help:"At most this many new tokens, and at most what the model's context leaves. Default: 256."`
 	Seed      uint64 `placeholder:"N" help:"Seed of the draws. The same seed gives the same answer on any swarm."`
 	Sampling  string `enum:"greedy,llama.cpp" default:"greedy" placeholder:"NAME" help:"Where the following begin from: greedy, the default, or llama.cpp (temperature 0.8, top-k 40, top-p 0.95, min-p 0.05)."`
 

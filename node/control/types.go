@@ -138,7 +138,7 @@ type RunRequest struct {
 	Messages    []Message `json:"messages,omitempty"`
 	Prompt      string    `json:"prompt,omitempty"`
 	Tokens      []int32   `json:"tokens,omitempty"`         // the prompt's, instead of its text
-	MaxNew      int       `json:"max_new_tokens,omitempty"` // 0: 256, or what the context leaves
+	MaxNew      int       `json:"max_new_tokens,omitempty"` // 0: 256; at most what the context leaves
 	Seed        uint64    `json:"seed"`
 	Temperature float32   `json:"temperature"`
 	TopK        int       `json:"top_k"`
