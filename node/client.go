@@ -359,7 +359,7 @@ func (s *clientSession) head() wire.Head {
 func (s *clientSession) opening(plan route.Plan, left int) *wire.SessionOpen {
 	tokens := append(append([]int32{}, s.prompt...), s.made...)
 	o := &wire.SessionOpen{Head: s.head(), Route: wireRoute(plan), Salt: s.salt, Tokens: tokens, MaxNew: uint32(left), Fresh: s.req.Fresh || planned(s.req.Constraints),
-		Stop: endTokens(s.tok), Proof: s.req.Proof, Sampling: s.how, Logprobs: uint32(s.req.Logprobs), Times: s.req.Timeline}
+		Stop: endTokens(s.tok), Proof: s.req.Proof, Sampling: s.how, Logprobs: uint32(s.req.Logprobs), Times: s.req.Timeline, Guess: !s.req.NoGuess}
 	if s.queue {
 		o.Wait = uint32(min(max(s.req.Wait-time.Since(s.began), 0), maxLineTime).Milliseconds())
 	}
@@ -481,6 +481,7 @@ func (s *clientSession) account(d *wire.Done) *control.Account {
 	a := &control.Account{Session: s.id.String(), Model: s.model.String(), Reason: d.Reason, Text: string(s.whole), PromptTokens: s.prompt, Reused: int(st.Reused), NewTokens: s.made,
 		TTFT: s.ttft, Prefill: time.Duration(st.PrefillNanos), Handoff: time.Duration(st.HandoffNanos), Decode: time.Duration(st.DecodeNanos),
 		Recovered: append(s.notes, st.Recovered...), Epoch: st.Epoch.String()}
+	a.Guessed, a.Accepted = int(st.Guessed), int(st.Accepted)
 	if st.Generated > 1 && st.DecodeNanos > 0 {
 		a.DecodeTokensS = float64(st.Generated-1) / time.Duration(st.DecodeNanos).Seconds()
 	}

@@ -52,6 +52,7 @@ type decoderSession struct {
 	ended     bool
 	losses    int            // of the machine's that have been counted
 	opened    time.Time      // of the current plan
+	announced time.Time      // the latest chunk
 	moves     int            // of the machine, when checkLife last looked
 	moved     time.Time      // when they last changed
 	absent    map[string]int // stage → pongs in a row that didn't list the session
@@ -383,6 +384,9 @@ func (s *decoderSession) do(acts []action) {
 			case *wire.KVAck:
 				s.times.imported(a.To, m)
 			}
+			if _, ok := a.Msg.(*wire.Chunk); ok {
+				s.announced = time.Now()
+			}
 			s.n.links.send(a.To, a.Msg)
 		case run:
 			s.n.spawn(func() { s.compute(a) })
@@ -465,6 +469,7 @@ func (s *decoderSession) compute(a run) {
 	defer s.mu.Unlock()
 	if !s.ended {
 		s.times.computed(step, len(s.m.open.Tokens), took)
+		s.m.timed(step.N, time.Since(s.announced))
 		s.do(s.m.ran(step, took, err))
 	}
 }

@@ -19,14 +19,15 @@ import (
 // In the prefill-across shape routeEnd is the prompt's end, in the pipelined
 // shape there is none, in the local one it is 0, and losing a stage moves it.
 // Computing the last position gives logits, sampling them appends a token, and
-// so on: prefill, decode and recovery are one loop.
+// so on: prefill, decode and recovery are one loop. Where tokens walk the route,
+// guesses of what follows may walk with the last one (verify).
 //
 //	opening ──(all stages opened)──► walking ──(computed = routeEnd)──► local
 //	   ▲                                │                                 │
 //	   └──────────(replanned)◄── lost ──┴──────────► finish ◄─────────────┘
 //
-// Invariants, in positions: computed ≤ announced ≤ len(tokens) while walking;
-// for a layer of another stage KV rows held ≤ announced.
+// Invariants, in positions: computed ≤ announced ≤ len(tokens) + len(guesses)
+// while walking; for a layer of another stage KV rows held ≤ announced.
 type decoding struct {
 	self   string
 	open   *wire.SessionOpen
@@ -54,10 +55,18 @@ type decoding struct {
 	seams     []*wire.Seam
 	seamEnd   int
 	rows      map[uint32]*layerRows
-	pushed    []*wire.Chunk // announced, rows not yet complete
-	acked     []uint32      // per stage: rows of all its layers are here before
-	reported  []uint32      // per stage: it says that it has computed everything before
-	moves     int           // counts what the route got done
+	pushed    []*wire.Chunk   // announced, rows not yet complete
+	acked     []uint32        // per stage: rows of all its layers are here before
+	due       [][]*wire.Chunk // per stage: announced, and it hasn't said that it has computed them
+	moves     int             // counts what the route got done
+
+	ngram    *ngram                                 // nil: nothing is guessed
+	propose  func(tokens []int32, most int) []int32 // ngram's guess
+	steady   bool                                   // the caches can go back to any position of a short chunk, else only to its start
+	most     int                                    // rows of a chunk with guesses
+	guesses  []int32                                // announced, or being computed, behind tokens
+	base     int                                    // where the chunk with them begins
+	baseHash wire.Prefix                            // of tokens[:base]
 
 	running  *runtime.Step
 	computed int
@@ -94,6 +103,11 @@ func newDecoding(self string, open *wire.SessionOpen, how runtime.Sampling, prof
 		prefix0: wire.NewPrefix(open.Grant.Model, profile, open.Salt),
 	}
 	d.head = wire.Head{Session: open.Session, Epoch: wire.Epoch{Client: open.Grant.ClientEpoch}}
+	if open.Guess {
+		d.ngram = newNgram()
+		d.propose = d.ngram.guess
+		d.steady, d.most = rewindable(cfg)
+	}
 	d.stats.Prompt = uint32(len(open.Tokens))
 	d.stats.Decoder.Peer = self
 	return d
@@ -128,7 +142,7 @@ func (d *decoding) adopt(r wire.Route, profile [32]byte, from int) []action {
 	d.stats.Decoder.First, d.stats.Decoder.Last = r.DecoderFirst, uint32(d.layers)
 	d.plan, d.opened, d.released = nil, nil, false
 	d.digests = make([][32]byte, r.DecoderFirst)
-	d.chunks, d.seams, d.pushed, d.rows = nil, nil, nil, map[uint32]*layerRows{}
+	d.chunks, d.seams, d.pushed, d.rows, d.guesses = nil, nil, nil, map[uint32]*layerRows{}, nil
 	d.announced, d.seamEnd, d.computed, d.prefix = 0, 0, from, d.prefix0
 	if len(r.Stages) == 0 {
 		d.routeEnd = 0
@@ -140,10 +154,10 @@ func (d *decoding) adopt(r wire.Route, profile [32]byte, from int) []action {
 	}
 	d.plan = &wire.Plan{Head: d.head, Model: d.open.Grant.Model, Profile: profile, Decoder: d.self, Stages: r.Stages,
 		DecoderFirst: r.DecoderFirst, Layers: uint32(d.layers), Capacity: uint32(len(d.open.Tokens)) + d.open.MaxNew,
-		Window: uint32(min(len(r.Stages)+maxAhead, wire.MaxWindow)), PushKV: r.DecodeLocal}
+		Window: uint32(min(len(r.Stages)+maxAhead, wire.MaxWindow)), PushKV: d.local}
 	d.sign(d.plan)
 	d.opened = make([]bool, len(r.Stages))
-	d.acked, d.reported = make([]uint32, len(r.Stages)), make([]uint32, len(r.Stages))
+	d.acked, d.due = make([]uint32, len(r.Stages)), make([][]*wire.Chunk, len(r.Stages))
 	d.moves++
 	var acts []action
 	for i, s := range r.Stages {
@@ -155,9 +169,9 @@ func (d *decoding) adopt(r wire.Route, profile [32]byte, from int) []action {
 
 // chunkSize is how many positions travel together: what the route says, but no
 // more than fit in one seam frame.
-func (d *decoding) chunkSize() int {
-	return max(1, min(int(d.open.Route.Chunk), wire.MaxSeamRows/(4*d.width)))
-}
+func (d *decoding) chunkSize() int { return max(1, min(int(d.open.Route.Chunk), d.frameRows())) }
+
+func (d *decoding) frameRows() int { return wire.MaxSeamRows / (4 * d.width) }
 
 // announce tells the client that everybody is ready, once.
 func (d *decoding) announce() []action {
@@ -181,11 +195,11 @@ func (d *decoding) handle(from string, m wire.Message) ([]action, *wire.Refusal)
 	}
 	stage := d.stageOf(from)
 	if m, ok := m.(*wire.Progress); ok && stage >= 0 {
-		if m.Upto > d.reported[stage] && int(m.Upto) <= d.announced {
-			d.reported[stage] = m.Upto
-			d.moves++
-		}
+		d.did(stage, m.Upto)
 		return nil, nil
+	}
+	if _, ok := m.(*wire.KVSlice); ok && stage >= 0 && d.ended {
+		return nil, nil // it was on its way when the answer was complete
 	}
 	if stage < 0 || d.ended || d.rewind {
 		return nil, wire.Refuse(wire.CodeWrongPeer, "the plan of epoch %v expects nothing from this peer", d.head.Epoch)
@@ -205,7 +219,7 @@ func (d *decoding) handle(from string, m wire.Message) ([]action, *wire.Refusal)
 		if stage != len(d.plan.Stages)-1 {
 			return nil, wire.Refuse(wire.CodeWrongPeer, "only the last stage sends seams to the decoder")
 		}
-		return d.onSeam(m)
+		return d.onSeam(stage, m)
 	case *wire.KVSlice:
 		return d.onSlice(stage, m)
 	case *wire.Refusal:
@@ -221,7 +235,16 @@ func (d *decoding) stageOf(peer string) int {
 	return slices.IndexFunc(d.plan.Stages, func(s wire.PlanStage) bool { return s.Peer == peer })
 }
 
-func (d *decoding) onSeam(m *wire.Seam) ([]action, *wire.Refusal) {
+// did takes a stage's word that it has computed everything before a position:
+// its chunks up to the first one that ends there.
+func (d *decoding) did(stage int, upto uint32) {
+	if i := slices.IndexFunc(d.due[stage], func(c *wire.Chunk) bool { return c.Start+c.Count == upto }); i >= 0 {
+		d.due[stage] = d.due[stage][i+1:]
+		d.moves++
+	}
+}
+
+func (d *decoding) onSeam(stage int, m *wire.Seam) ([]action, *wire.Refusal) {
 	i := slices.IndexFunc(d.chunks, func(c *wire.Chunk) bool { return c.Start == m.Start })
 	switch {
 	case m.Cut != d.plan.DecoderFirst:
@@ -237,8 +260,7 @@ func (d *decoding) onSeam(m *wire.Seam) ([]action, *wire.Refusal) {
 		return nil, r
 	}
 	d.seamEnd += int(m.Count)
-	d.reported[len(d.reported)-1] = uint32(d.seamEnd)
-	d.moves++
+	d.did(stage, uint32(d.seamEnd))
 	d.seams = append(d.seams, m)
 	return d.next(), nil
 }
@@ -316,10 +338,21 @@ func (d *decoding) next() []action {
 	switch {
 	case d.ended || d.rewind:
 		return nil
+	case d.reason != "" && (d.computed == d.goal() || !d.open.Proof):
+		return d.end()
 	case d.plan != nil && d.computed < d.routeEnd:
 		return d.walk()
 	}
 	return d.alone()
+}
+
+// goal is the position up to which everything is to be computed: the end of the
+// tokens; of a complete answer the last token, which nothing follows.
+func (d *decoding) goal() int {
+	if d.reason != "" {
+		return len(d.tokens) - 1
+	}
+	return len(d.tokens)
 }
 
 // walk announces chunks to the stages and runs the decoder's own layers on the
@@ -329,23 +362,27 @@ func (d *decoding) walk() []action {
 		return nil
 	}
 	var acts []action
-	end := min(d.routeEnd, len(d.tokens))
+	end := min(d.routeEnd, d.goal())
 	for d.announced < end && len(d.chunks) < int(d.plan.Window) {
-		n := min(end-d.announced, d.chunkSize())
-		part := d.tokens[d.announced : d.announced+n]
+		part := d.tokens[d.announced:min(d.announced+d.chunkSize(), end)]
+		if d.guess(d.announced, len(part)); len(d.guesses) > 0 {
+			d.base, d.baseHash = d.announced, d.prefix
+			part = slices.Concat(part, d.guesses)
+		}
 		d.prefix = d.prefix.Extend(part)
-		c := &wire.Chunk{Head: d.head, Start: uint32(d.announced), Count: uint32(n), Prefix: d.prefix}
+		c := &wire.Chunk{Head: d.head, Start: uint32(d.announced), Count: uint32(len(part)), Guessed: uint32(len(d.guesses)), Prefix: d.prefix}
 		for i, s := range d.plan.Stages {
 			to := *c
 			if i == 0 {
 				to.Tokens = part
 			}
 			acts = append(acts, send{s.Peer, &to})
+			d.due[i] = append(d.due[i], c)
 		}
-		d.announced += n
+		d.announced += len(part)
 		d.chunks = append(d.chunks, c)
-		if d.plan.PushKV {
-			d.pushed = append(d.pushed, c)
+		if c.Guessed == 0 {
+			d.expect(c)
 		}
 	}
 	if d.running != nil || len(d.seams) == 0 {
@@ -361,13 +398,20 @@ func (d *decoding) walk() []action {
 	return append(acts, d.run(step, forgets(d.seq, d.held)))
 }
 
+// expect says that the stages push their rows of c.
+func (d *decoding) expect(c *wire.Chunk) {
+	if d.plan.PushKV {
+		d.pushed = append(d.pushed, c)
+	}
+}
+
 // alone computes with all layers on this node, once every layer's rows have come.
 func (d *decoding) alone() []action {
-	if d.running != nil || d.computed >= len(d.tokens) || d.checkpoint() < d.computed {
+	if d.running != nil || d.computed >= d.goal() || d.checkpoint() < d.computed {
 		return nil
 	}
 	acts := d.release()
-	n := min(len(d.tokens)-d.computed, d.chunkSize())
+	n := min(d.goal()-d.computed, d.chunkSize())
 	step := &runtime.Step{Seq: d.seq, Layers: runtime.Range{First: 0, Last: d.layers},
 		Start: d.computed, N: n, Tokens: d.tokens[d.computed : d.computed+n]}
 	return append(acts, d.run(step, false))
@@ -384,10 +428,10 @@ func (d *decoding) waitsFor() wait {
 	return waitRows
 }
 
-// run starts step; the logits of its last row are wanted if it is the newest token.
+// run starts step; the logits of its rows are wanted from the newest token on.
 func (d *decoding) run(step *runtime.Step, whole bool) action {
-	if step.Start+step.N == len(d.tokens) {
-		step.LogitRows = []int{step.N - 1}
+	for r := len(d.tokens) - 1 - step.Start; r < step.N && d.reason == ""; r++ {
+		step.LogitRows = append(step.LogitRows, r)
 	}
 	d.running = step
 	return run{Step: step, Whole: whole}
@@ -421,25 +465,29 @@ func (d *decoding) ran(step *runtime.Step, took time.Duration, err error) []acti
 	case err != nil:
 		return d.fail(asRefusal(err))
 	}
-	d.stats.Decoder.Tokens += uint64(step.N)
 	d.stats.Decoder.Chunks++
 	d.stats.Decoder.ComputeNanos += uint64(took)
 	d.computed = step.Start + step.N
-	if d.computed < len(d.tokens) {
+	switch {
+	case len(step.LogitRows) > 0:
+		return d.verify(step)
+	case d.computed < d.goal():
+		d.stats.Decoder.Tokens += uint64(step.N)
 		return append([]action{emit{&wire.Progress{Head: d.head, Upto: uint32(d.computed)}}}, d.next()...)
 	}
-	return d.sample(step.Logits[0])
+	d.stats.Decoder.Tokens += uint64(step.N)
+	return d.next()
 }
 
-// sample takes the next token from logits and goes on or ends.
-func (d *decoding) sample(logits []float32) []action {
+// sample takes the next token from logits; it may be the answer's last.
+func (d *decoding) sample(logits []float32) (*wire.Token, *wire.Refusal) {
 	d.trace.sampled(len(d.tokens)-1, logits)
 	if d.open.Proof {
 		d.logitsHash.Write(encodeRows(logits))
 	}
 	token, err := runtime.Sample(logits, d.tokens, len(d.tokens), d.how)
 	if err != nil {
-		return d.fail(asRefusal(err))
+		return nil, asRefusal(err)
 	}
 	told := &wire.Token{Head: d.head, Position: uint32(len(d.tokens)), ID: token}
 	if n := int(d.open.Logprobs); n > 0 {
@@ -449,7 +497,6 @@ func (d *decoding) sample(logits []float32) []action {
 			told.Top = append(told.Top, wire.Logprob(p))
 		}
 	}
-	acts := []action{emit{told}}
 	d.tokens = append(d.tokens, token)
 	d.generated++
 	d.stats.Generated++
@@ -458,11 +505,14 @@ func (d *decoding) sample(logits []float32) []action {
 		d.reason = wire.ReasonStop
 	case d.generated >= int(d.open.MaxNew):
 		d.reason = wire.ReasonLength
-	default:
-		return append(acts, d.next()...)
 	}
+	return told, nil
+}
+
+// end closes a session whose answer is complete.
+func (d *decoding) end() []action {
 	d.ended = true
-	return append(append(acts, d.release()...), d.settle()...)
+	return append(d.release(), d.settle()...)
 }
 
 // fail ends the session with an error; the stages are closed.
@@ -474,73 +524,6 @@ func (d *decoding) fail(r *wire.Refusal) []action {
 	return append(d.release(), finish{Err: r})
 }
 
-// onClosed takes a stage's account.
-func (d *decoding) onClosed(from string, m *wire.StageClosed) ([]action, *wire.Refusal) {
-	owed, ok := d.closing[from]
-	if !ok || m.Session != d.head.Session || m.Epoch != owed.epoch {
-		return nil, wire.Refuse(wire.CodeWrongPeer, "no account of epoch %v is expected from this peer", m.Epoch)
-	}
-	if m.Epoch == d.head.Epoch && !d.released {
-		return nil, wire.Refuse(wire.CodeBadFrame, "the stage has not been closed")
-	}
-	st := m.Stats
-	if st.First != owed.first || st.Last != owed.last || len(st.KVDigests) > 0 && len(st.KVDigests) != int(st.Last-st.First) {
-		return nil, wire.Refuse(wire.CodeBadFrame, "account of layers [%d,%d) with %d digests, the plan says [%d,%d)",
-			st.First, st.Last, len(st.KVDigests), owed.first, owed.last)
-	}
-	delete(d.closing, from)
-	if m.Epoch == d.head.Epoch { // an older plan's rows may be fewer
-		copy(d.digests[st.First:], st.KVDigests)
-	}
-	st.Peer, st.KVDigests = from, nil
-	if len(d.stats.Stages) < wire.MaxStages {
-		d.stats.Stages = append(d.stats.Stages, st)
-	}
-	return d.settle(), nil
-}
-
-// settle ends an ended session once every stage has accounted for itself.
-func (d *decoding) settle() []action {
-	if !d.ended || d.reason == "" || len(d.closing) > 0 {
-		return nil
-	}
-	reason := d.reason
-	d.reason = ""
-	return []action{finish{Reason: reason}}
-}
-
-// giveUpAccounts ends the wait for accounts that don't come.
-func (d *decoding) giveUpAccounts() []action {
-	clear(d.closing)
-	return d.settle()
-}
-
-// account returns the session's figures; with Proof also the hash over the KV
-// digests of all layers, its own and those in the stages' accounts.
-func (d *decoding) account() wire.SessionStats {
-	st := d.stats
-	if !d.open.Proof {
-		return st
-	}
-	copy(st.LogitsHash[:], d.logitsHash.Sum(nil))
-	all := blake3.New(32, nil)
-	for l := range d.layers {
-		var h [32]byte
-		switch {
-		case d.held.Contains(l) && d.seq.Len(l) > 0:
-			h = d.seq.Digest(l)
-		case l < len(d.digests):
-			h = d.digests[l]
-		}
-		if h == ([32]byte{}) {
-			return st // somebody didn't account for itself
-		}
-		all.Write(h[:])
-	}
-	copy(st.KVHash[:], all.Sum(nil))
-	return st
-}
-
 // headOf returns the head of a session frame.
 func headOf(m wire.Message) (wire.Head, bool) {
 	switch m := m.(type) {
@@ -549,6 +532,8 @@ func headOf(m wire.Message) (wire.Head, bool) {
 	case *wire.StageOpened:
 		return m.Head, true
 	case *wire.Chunk:
+		return m.Head, true
+	case *wire.Rewind:
 		return m.Head, true
 	case *wire.Seam:
 		return m.Head, true

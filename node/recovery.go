@@ -21,17 +21,25 @@ func (d *decoding) behind() (peer string, positions int) {
 		}
 	}
 	for i := len(d.plan.Stages) - 1; i >= 0; i-- {
-		work := uint32(d.announced)
+		work := d.due[i]
 		if i > 0 {
-			work = d.reported[i-1]
+			work = work[:max(len(work)-len(d.due[i-1]), 0)]
 		}
-		if d.reported[i] < work {
-			return d.plan.Stages[i].Peer, int(work - d.reported[i])
+		for _, c := range work {
+			positions += int(c.Count)
+		}
+		if positions > 0 {
+			return d.plan.Stages[i].Peer, positions
 		}
 	}
 	for i, st := range d.plan.Stages {
-		if d.plan.PushKV && d.acked[i] < d.reported[i] {
-			return st.Peer, int(d.reported[i] - d.acked[i])
+		for _, c := range d.pushed {
+			if c.Start+c.Count > d.acked[i] {
+				positions += int(c.Count)
+			}
+		}
+		if positions > 0 {
+			return st.Peer, positions
 		}
 	}
 	return "", 0
@@ -90,11 +98,14 @@ func (d *decoding) gone(peer, why string) []action {
 // asks for another route otherwise. Layers with a tail may have to go back
 // further: to where all of them still have it, or to the first token.
 func (d *decoding) recover() []action {
+	if !d.local && d.reason != "" { // only the proof will be missing
+		return d.end()
+	}
 	if !d.local {
 		return []action{replan{d.lost}}
 	}
 	d.rewind, d.plan = false, nil
-	d.chunks, d.seams, d.pushed, d.rows = nil, nil, nil, nil
+	d.chunks, d.seams, d.pushed, d.rows, d.guesses = nil, nil, nil, nil, nil
 	d.head.Epoch.Plan++
 	d.stats.Epoch = d.head.Epoch
 	d.computed = d.seq.Truncate(min(d.checkpoint(), len(d.tokens)-1))

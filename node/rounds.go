@@ -10,7 +10,7 @@ import (
 // How an executor's time is shared among the sessions of a model. A step of few rows is as fast as memory, so the decoding steps
 // of all sessions go together; rows of a prompt cost arithmetic, so a round takes only as many as its decoding steps can bear.
 const (
-	shortRows  = 8   // rows of a decoding step at most: a token, or a few of a short turn
+	shortRows  = 16  // rows of a decoding step at most: a token, one with guesses, or a few of a short turn
 	roundShort = 64  // rows of decoding steps in a round
 	roundLong  = 512 // rows of prompts in a round: as many as the executor passes through a layer at once
 	firstSlice = 8   // rows of a prompt beside decoding steps, until it is known how many are bearable

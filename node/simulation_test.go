@@ -1,9 +1,11 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -21,7 +23,8 @@ import (
 type simulation struct {
 	t       *testing.T
 	rng     *rand.Rand
-	fake    *runtimetest.Fake
+	backend runtime.Backend
+	setup   simSetup
 	d       *decoding
 	dec     runtime.Executor
 	stages  map[string]*staging
@@ -34,6 +37,7 @@ type simulation struct {
 	spare   []string                              // peers that replan may use, in order
 
 	tokens  []int32
+	told    []wire.Token
 	done    *finish
 	refused []*wire.Refusal
 	onFrame func(q simQueue, m wire.Message) // sees every frame before it is delivered
@@ -50,9 +54,51 @@ const simDecoder = "D"
 // newSimulation sets up a session over stages ending at cuts, decoded by a
 // node that holds all layers (local) or its own alone.
 func newSimulation(t *testing.T, seed uint64, prompt []int32, maxNew, chunk int, cuts []int, local bool) *simulation {
-	s := &simulation{t: t, rng: rand.New(rand.NewPCG(seed, 1)), fake: &runtimetest.Fake{}, stages: map[string]*staging{},
+	return simSetup{prompt: prompt, maxNew: maxNew, chunk: chunk, cuts: cuts, local: local, whole: local, how: simSampling}.start(t, seed)
+}
+
+// simSetup is a session and the swarm that it runs in.
+type simSetup struct {
+	prompt        []int32
+	maxNew, chunk int
+	cuts          []int
+	local         bool // decode alone
+	whole         bool // the decoder holds all layers
+	guess         bool
+	tails         bool // caches that can only go back to where a chunk began
+	stopAt        int  // see runtimetest.Fake
+	logprobs      int
+	how           runtime.Sampling
+	model         string // a GGUF file that the real engine runs; "": a fake
+}
+
+// backend opens what the session's peers run.
+func (u simSetup) backend() runtime.Backend {
+	if u.model != "" {
+		return runtime.Engine{}
+	}
+	f := &runtimetest.Fake{StopAt: u.stopAt, Config: runtimetest.FakeConfig()}
+	f.Config.Context = len(u.prompt) + u.maxNew // every answer of full length ends with the context
+	if u.tails {
+		f.Config.Cache[3].State = 1
+	}
+	return f
+}
+
+func (u simSetup) open(t testing.TB, b runtime.Backend, r runtime.Range) runtime.Executor {
+	t.Helper()
+	e, err := b.Open(runtime.Options{Path: cmp.Or(u.model, "sim"), Layers: r, Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	return e
+}
+
+func (u simSetup) start(t *testing.T, seed uint64) *simulation {
+	prompt, maxNew, chunk, cuts, local := u.prompt, u.maxNew, u.chunk, u.cuts, u.local
+	s := &simulation{t: t, rng: rand.New(rand.NewPCG(seed, 1)), backend: u.backend(), setup: u, stages: map[string]*staging{},
 		execs: map[string]runtime.Executor{}, queues: map[simQueue][]wire.Message{}, dead: map[string]bool{}}
-	layers := runtimetest.FakeConfig().Layers
 	route := wire.Route{Chunk: uint32(chunk), DecodeLocal: local}
 	first := 0
 	for i, c := range cuts {
@@ -60,30 +106,29 @@ func newSimulation(t *testing.T, seed uint64, prompt []int32, maxNew, chunk int,
 		first = c
 	}
 	route.DecoderFirst = uint32(first)
-	held := runtime.Range{First: first, Last: layers}
-	if local {
-		held.First = 0
+	s.dec = s.openExec(runtime.Range{})
+	held := s.dec.Layers()
+	if !u.whole {
+		held.First = first
+		s.dec = s.openExec(held)
 	}
-	s.dec = s.openExec(held)
 	s.profile = s.dec.Profile().ID()
-	open := &wire.SessionOpen{Head: wire.Head{Epoch: wire.Epoch{Client: 1}}, Route: route, Tokens: prompt, MaxNew: uint32(maxNew), Proof: true}
+	open := &wire.SessionOpen{Head: wire.Head{Epoch: wire.Epoch{Client: 1}}, Route: route, Tokens: prompt, MaxNew: uint32(maxNew), Proof: true,
+		Guess: u.guess, Stop: []int32{s.dec.Tokenizer().EOS()}, Logprobs: uint32(u.logprobs)}
 	open.Grant = wire.Grant{ClientEpoch: 1, Budget: uint32(len(prompt) + maxNew), Decoder: simDecoder}
 	seq, err := s.dec.NewSequence(len(prompt)+maxNew, held)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.d = newDecoding(simDecoder, open, simSampling, s.profile, s.dec.Config(), func(*wire.Plan) {})
+	s.d = newDecoding(simDecoder, open, u.how, s.profile, s.dec.Config(), func(*wire.Plan) {})
 	s.d.reserved(held, seq)
 	s.decoderDo(s.d.start(s.profile))
 	return s
 }
 
 func (s *simulation) openExec(r runtime.Range) runtime.Executor {
-	e, err := s.fake.Open(runtime.Options{Path: "sim", Layers: r})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return e
+	s.t.Helper()
+	return s.setup.open(s.t, s.backend, r)
 }
 
 func (s *simulation) send(from, to string, kv bool, m wire.Message) {
@@ -107,11 +152,13 @@ func (s *simulation) decoderDo(acts []action) {
 		case run:
 			s.pending = append(s.pending, func() {
 				err := s.dec.Run(context.Background(), []*runtime.Step{a.Step})
+				s.d.timed(a.Step.N, time.Millisecond)
 				s.decoderDo(s.d.ran(a.Step, time.Millisecond, err))
 			})
 		case emit:
 			if m, ok := a.Msg.(*wire.Token); ok {
 				s.tokens = append(s.tokens, m.ID)
+				s.told = append(s.told, *m)
 			}
 		case replan:
 			s.pending = append(s.pending, func() { s.replan(a.Lost) })
@@ -152,7 +199,10 @@ func (s *simulation) stageDo(name string, st *staging, acts []action) {
 				if err != nil {
 					s.t.Fatal(err)
 				}
-				const slice = 40 // odd on purpose: rows straddle slices
+				slice := 40 // odd on purpose: rows straddle slices
+				if s.setup.model != "" {
+					slice = 5000
+				}
 				for off := 0; off < len(rows); off += slice {
 					s.send(name, a.To, true, &wire.KVSlice{Head: a.Head, Layer: uint32(l), Start: uint32(a.Start), Count: uint32(a.Count),
 						Prefix: a.Prefix, Total: uint32(len(rows)), Offset: uint32(off), Rows: rows[off:min(off+slice, len(rows))]})
@@ -303,28 +353,45 @@ var simSampling = runtime.Sampling{Seed: 7, Temperature: 0.8, TopP: 1}
 // alone is the unbroken single-process run that every session must equal.
 func alone(t *testing.T, prompt []int32, maxNew int) (tokens []int32, logits, kv [32]byte) {
 	t.Helper()
-	e, err := (&runtimetest.Fake{}).Open(runtime.Options{Path: "sim"})
-	if err != nil {
-		t.Fatal(err)
+	told, logits, kv := simSetup{prompt: prompt, maxNew: maxNew, how: simSampling}.alone(t)
+	for _, m := range told {
+		tokens = append(tokens, m.ID)
 	}
+	return tokens, logits, kv
+}
+
+func (u simSetup) alone(t testing.TB) (told []wire.Token, logits, kv [32]byte) {
+	t.Helper()
+	prompt, maxNew := u.prompt, u.maxNew
+	e := u.open(t, u.backend(), runtime.Range{})
 	seq, err := e.NewSequence(len(prompt)+maxNew, e.Layers())
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := slices.Clone(prompt)
 	lh, kh := blake3.New(32, nil), blake3.New(32, nil)
-	for pos := 0; len(tokens) < maxNew; {
+	for pos := 0; len(told) < maxNew; {
 		step := &runtime.Step{Seq: seq, Layers: e.Layers(), Start: pos, N: len(all) - pos, Tokens: all[pos:], LogitRows: []int{len(all) - pos - 1}}
 		if err := e.Run(context.Background(), []*runtime.Step{step}); err != nil {
 			t.Fatal(err)
 		}
 		pos = len(all)
 		lh.Write(encodeRows(step.Logits[0]))
-		tok, err := runtime.Sample(step.Logits[0], all, pos, simSampling)
+		tok, err := runtime.Sample(step.Logits[0], all, pos, u.how)
 		if err != nil {
 			t.Fatal(err)
 		}
-		all, tokens = append(all, tok), append(tokens, tok)
+		m := wire.Token{Position: uint32(pos), ID: tok}
+		if u.logprobs > 0 {
+			chosen, top := runtime.Logprobs(step.Logits[0], tok, u.logprobs)
+			m.Logprob = chosen.Logprob
+			for _, p := range top {
+				m.Top = append(m.Top, wire.Logprob(p))
+			}
+		}
+		if all, told = append(all, tok), append(told, m); tok == e.Tokenizer().EOS() {
+			break
+		}
 	}
 	for l := range e.Layers().Last {
 		h := seq.Digest(l)
@@ -332,24 +399,33 @@ func alone(t *testing.T, prompt []int32, maxNew int) (tokens []int32, logits, kv
 	}
 	copy(logits[:], lh.Sum(nil))
 	copy(kv[:], kh.Sum(nil))
-	return tokens, logits, kv
+	return told, logits, kv
 }
 
-func (s *simulation) mustEqual(prompt []int32, maxNew int) {
+func (s *simulation) mustEqual() {
 	s.t.Helper()
 	if s.done.Err != nil {
 		s.t.Fatalf("session failed: %v", s.done.Err)
 	}
-	tokens, logits, kv := alone(s.t, prompt, maxNew)
+	told, logits, kv := s.setup.alone(s.t)
+	s.mustTell(told)
 	st := s.d.account()
-	if !slices.Equal(s.tokens, tokens) {
-		s.t.Errorf("tokens %v, alone %v", s.tokens, tokens)
-	}
 	if st.LogitsHash != logits {
 		s.t.Errorf("logits differ from the run alone")
 	}
 	if st.KVHash != kv {
 		s.t.Errorf("KV differs from the run alone: %x, alone %x", st.KVHash[:4], kv[:4])
+	}
+}
+
+// mustTell fails unless the client was told these tokens.
+func (s *simulation) mustTell(want []wire.Token) {
+	s.t.Helper()
+	for i := range s.told {
+		s.told[i].Head = wire.Head{}
+	}
+	if !reflect.DeepEqual(s.told, want) {
+		s.t.Errorf("told %v, alone %v", s.told, want)
 	}
 }
 

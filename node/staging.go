@@ -5,6 +5,7 @@ import (
 	"errors"
 	"hash"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/starling-swarm/starling/runtime"
@@ -29,6 +30,11 @@ const maxAhead = 2
 //
 // Invariants, in positions: computed ≤ taken ≤ announced ≤ capacity, and at
 // most one run at a time.
+//
+// A chunk may end in guesses. Then it is the last one announced until the
+// decoder has verified it, which takes all that every stage makes of it: when a
+// Rewind or the next chunk comes, the chunk is computed. Only then is what was
+// right pushed and accounted for, so that nobody ever holds rows of a wrong guess.
 type staging struct {
 	plan     *wire.Plan
 	index    int
@@ -43,9 +49,10 @@ type staging struct {
 	seams     []*wire.Seam  // received and not yet taken up, ascending
 	taken     *wire.Chunk   // being computed
 	computed  uint32
-	ends      []uint32 // ends of computed chunks that aren't yet credited and acknowledged
-	credited  uint32   // the successor has taken up everything before
-	acked     uint32   // the decoder holds all rows before
+	guessed   *wire.Chunk // the last one announced, if its guesses may still be wrong
+	made      []byte      // guessed's seam rows, once computed
+	sent      []uint32    // ends of the seams that the successor hasn't yet taken up, in order
+	pushed    []uint32    // ends of the runs of rows that the decoder hasn't yet acknowledged, in order
 
 	stats    wire.StageStats
 	seamHash hash.Hash
@@ -86,6 +93,11 @@ func (s *staging) handle(from string, m wire.Message) ([]action, *wire.Refusal) 
 			return nil, r
 		}
 		return s.onChunk(m)
+	case *wire.Rewind:
+		if r := s.admit(from, s.plan.Decoder, m.Head); r != nil {
+			return nil, r
+		}
+		return s.onRewind(m)
 	case *wire.Seam:
 		if r := s.admit(from, s.predecessor(), m.Head); r != nil {
 			return nil, r
@@ -95,22 +107,29 @@ func (s *staging) handle(from string, m wire.Message) ([]action, *wire.Refusal) 
 		if r := s.admit(from, s.successor(), m.Head); r != nil {
 			return nil, r
 		}
-		if m.Upto < s.credited || m.Upto > s.computed {
-			return nil, wire.Refuse(wire.CodeBadFrame, "seam credit to %d, sent are %d", m.Upto, s.computed)
+		if !upto(&s.sent, m.Upto) {
+			return nil, wire.Refuse(wire.CodeBadFrame, "seam credit to %d, sent are seams to %d", m.Upto, s.sent)
 		}
-		s.credited = m.Upto
 	case *wire.KVAck:
 		if r := s.admit(from, s.plan.Decoder, m.Head); r != nil {
 			return nil, r
 		}
-		if m.Upto < s.acked || m.Upto > s.computed {
-			return nil, wire.Refuse(wire.CodeBadFrame, "KV acknowledged to %d, sent are %d", m.Upto, s.computed)
+		if !upto(&s.pushed, m.Upto) {
+			return nil, wire.Refuse(wire.CodeBadFrame, "KV acknowledged to %d, sent are rows to %d", m.Upto, s.pushed)
 		}
-		s.acked = m.Upto
 	default:
 		return nil, wire.Refuse(wire.CodeBadFrame, "a stage gets no frame of type %d", m.Type())
 	}
 	return s.next(), nil
+}
+
+// upto takes what ends at position end, and all before it, from a list of ends;
+// false where the list has no such. Positions are used again after a Rewind, so
+// that the order counts, not the number.
+func upto(ends *[]uint32, end uint32) bool {
+	i := slices.Index(*ends, end)
+	*ends = (*ends)[i+1:]
+	return i >= 0
 }
 
 // admit checks that a frame comes from the peer that the plan names, for the
@@ -134,28 +153,69 @@ func (s *staging) onChunk(m *wire.Chunk) ([]action, *wire.Refusal) {
 		return nil, wire.Refuse(wire.CodeBadFrame, "chunk at position %d, expected %d", m.Start, s.announced)
 	case uint64(m.Start)+uint64(m.Count) > uint64(s.plan.Capacity):
 		return nil, wire.Refuse(wire.CodeBadGrant, "chunk ends at %d, reserved are %d positions", uint64(m.Start)+uint64(m.Count), s.plan.Capacity)
+	case s.guessed != nil && s.computed != s.announced:
+		return nil, wire.Refuse(wire.CodeBadFrame, "chunk at position %d behind guesses that nobody can have verified", m.Start)
 	case len(s.chunks) >= int(s.plan.Window):
 		return nil, wire.Refuse(wire.CodeBadFrame, "more than %d chunks announced", s.plan.Window)
 	case (s.index == 0) != (len(m.Tokens) > 0):
 		return nil, wire.Refuse(wire.CodeBadFrame, "stage %d got %d token IDs with a chunk", s.index, len(m.Tokens))
 	}
 	for _, seam := range s.seams { // a seam may be quicker than its announcement
-		if seam.Start == m.Start {
+		switch {
+		case seam.Start == m.Start:
 			if r := match(m, seam); r != nil {
 				return nil, r
 			}
+		case seam.Start < m.Start && len(s.chunks) == 0:
+			return nil, wire.Refuse(wire.CodePrefix, "a seam at position %d came, the chunk starts at %d", seam.Start, m.Start)
 		}
+	}
+	var acts []action
+	if s.guessed != nil { // all were right
+		acts = s.keep(s.guessed.Count, s.guessed.Prefix)
 	}
 	s.announced += m.Count
 	s.chunks = append(s.chunks, m)
-	return s.next(), nil
+	if m.Guessed > 0 {
+		s.guessed = m
+	}
+	return append(acts, s.next()...), nil
+}
+
+// onRewind forgets what came of wrong guesses. The first seam behind them may
+// be here already.
+func (s *staging) onRewind(m *wire.Rewind) ([]action, *wire.Refusal) {
+	c := s.guessed
+	switch {
+	case c == nil || s.computed != s.announced || m.Upto < c.Start || m.Upto >= s.announced:
+		return nil, wire.Refuse(wire.CodeBadFrame, "rewind to position %d of %d, no guesses are there that can have been verified", m.Upto, s.announced)
+	case len(s.seams) > 0 && s.seams[0].Start != m.Upto:
+		return nil, wire.Refuse(wire.CodePrefix, "rewind to position %d, a seam at %d came", m.Upto, s.seams[0].Start)
+	}
+	if n := s.seq.Truncate(int(m.Upto)); n != int(m.Upto) {
+		s.failed = true
+		return []action{finish{Err: wire.Refuse(wire.CodeInternal, "rewind to position %d: the layers go back to %d only", m.Upto, n)}}, nil
+	}
+	acts := s.keep(m.Upto-c.Start, m.Prefix)
+	s.announced, s.computed = m.Upto, m.Upto
+	if len(s.seams) == 0 {
+		s.seamEnd = m.Upto
+	}
+	return acts, nil
+}
+
+// rewinds reports whether a seam is the first one behind wrong guesses, whose
+// Rewind has yet to come.
+func (s *staging) rewinds(m *wire.Seam) bool {
+	c := s.guessed
+	return c != nil && s.computed == s.announced && len(s.seams) == 0 && m.Start >= c.Start && m.Start < s.seamEnd && m.Prefix != c.Prefix
 }
 
 func (s *staging) onSeam(m *wire.Seam) ([]action, *wire.Refusal) {
 	switch {
 	case m.Cut != uint32(s.layers.First):
 		return nil, wire.Refuse(wire.CodeBadFrame, "seam into layer %d, this stage starts at %d", m.Cut, s.layers.First)
-	case m.Start != s.seamEnd:
+	case m.Start != s.seamEnd && !s.rewinds(m):
 		return nil, wire.Refuse(wire.CodeBadFrame, "seam at position %d, expected %d", m.Start, s.seamEnd)
 	case len(s.seams) >= maxAhead:
 		return nil, wire.Refuse(wire.CodeBadFrame, "more than %d seams without credit", maxAhead)
@@ -171,7 +231,7 @@ func (s *staging) onSeam(m *wire.Seam) ([]action, *wire.Refusal) {
 			}
 		}
 	}
-	s.seamEnd += m.Count
+	s.seamEnd = m.Start + m.Count
 	s.seams = append(s.seams, m)
 	return s.next(), nil
 }
@@ -190,10 +250,7 @@ func match(c *wire.Chunk, m *wire.Seam) *wire.Refusal {
 // next starts the oldest announced chunk if its input is here and neither the
 // successor nor the decoder is too far behind.
 func (s *staging) next() []action {
-	for len(s.ends) > 0 && s.ends[0] <= s.credited && (!s.plan.PushKV || s.ends[0] <= s.acked) {
-		s.ends = s.ends[1:]
-	}
-	if s.failed || s.taken != nil || len(s.chunks) == 0 || len(s.ends) >= maxAhead {
+	if s.failed || s.taken != nil || len(s.chunks) == 0 || max(len(s.sent), len(s.pushed)) >= maxAhead {
 		return nil
 	}
 	c := s.chunks[0]
@@ -219,9 +276,9 @@ func (s *staging) waitsFor() wait {
 	switch {
 	case s.failed || s.taken != nil:
 		return waitNone
-	case len(s.ends) < maxAhead:
+	case max(len(s.sent), len(s.pushed)) < maxAhead:
 		return waitInput
-	case s.ends[0] > s.credited:
+	case len(s.sent) >= maxAhead:
 		return waitCredit
 	}
 	return waitRows
@@ -244,20 +301,17 @@ func (s *staging) ran(step *runtime.Step, took time.Duration, err error) []actio
 		return []action{finish{Err: r}}
 	}
 	s.computed = c.Start + c.Count
-	s.ends = append(s.ends, s.computed)
+	s.sent = append(s.sent, s.computed)
 	rows := encodeRows(step.Out)
-	s.seamHash.Write(rows)
-	s.stats.Tokens += uint64(c.Count)
 	s.stats.Chunks++
 	s.stats.ComputeNanos += uint64(took)
 	s.stats.SeamBytes += uint64(len(rows))
 	acts := []action{send{s.successor(), &wire.Seam{Head: s.head, Cut: uint32(s.layers.Last),
 		Start: c.Start, Count: c.Count, Prefix: c.Prefix, Rows: rows}}}
-	if s.plan.PushKV {
-		for l := s.layers.First; l < s.layers.Last; l++ {
-			s.stats.KVBytes += uint64(s.seq.KVBytes(l, int(c.Start), int(c.Start+c.Count)))
-		}
-		acts = append(acts, pushKV{s.plan.Decoder, s.head, s.layers, int(c.Start), int(c.Count), c.Prefix})
+	if c.Guessed > 0 {
+		s.made = rows
+	} else {
+		acts = append(acts, s.push(c.Start, c.Count, c.Prefix, rows)...)
 	}
 	if s.successor() != s.plan.Decoder {
 		acts = append(acts, send{s.plan.Decoder, &wire.Progress{Head: s.head, Upto: s.computed}})
@@ -265,8 +319,41 @@ func (s *staging) ran(step *runtime.Step, took time.Duration, err error) []actio
 	return append(acts, s.next()...)
 }
 
-// account returns what the stage did; with proof also its KV digests.
+// keep takes the first n positions of the chunk with guesses for good: prefix is
+// of all tokens before their end.
+func (s *staging) keep(n uint32, prefix wire.Prefix) []action {
+	c := s.guessed
+	rows := s.made[:int(n)*s.rowBytes]
+	s.guessed, s.made = nil, nil
+	if n == 0 {
+		return nil
+	}
+	return s.push(c.Start, n, prefix, rows)
+}
+
+// push accounts for positions whose tokens are certain, seam is their rows, and
+// sends what the cache has of them where the plan says so.
+func (s *staging) push(start, n uint32, prefix wire.Prefix, seam []byte) []action {
+	s.seamHash.Write(seam)
+	s.stats.Tokens += uint64(n)
+	if !s.plan.PushKV {
+		return nil
+	}
+	for l := s.layers.First; l < s.layers.Last; l++ {
+		s.stats.KVBytes += uint64(s.seq.KVBytes(l, int(start), int(start+n)))
+	}
+	s.pushed = append(s.pushed, start+n)
+	return []action{pushKV{s.plan.Decoder, s.head, s.layers, int(start), int(n), prefix}}
+}
+
+// account returns what the stage did; with proof also its KV digests. It is
+// asked for when the session is over: guesses that nobody rewound were right.
 func (s *staging) account(proof bool) wire.StageStats {
+	if s.guessed != nil && s.computed == s.announced {
+		s.seamHash.Write(s.made)
+		s.stats.Tokens += uint64(s.guessed.Count)
+		s.guessed, s.made = nil, nil
+	}
 	st := s.stats
 	copy(st.SeamHash[:], s.seamHash.Sum(nil))
 	if proof {

@@ -99,10 +99,13 @@ func figures(r *control.Account) string {
 	if n := len(r.Stages); n > 0 {
 		who = fmt.Sprintf("%d peers", n+1)
 	}
-	reused := ""
+	reused, guesses := "", ""
 	if r.Reused > 0 {
 		reused = fmt.Sprintf(" (%d from an earlier session)", r.Reused)
 	}
-	return fmt.Sprintf("%d prompt tokens%s, the first new one after %s; %d new tokens at %.3g/s; %s%s",
-		len(r.PromptTokens), reused, durationText(r.TTFT.Round(time.Microsecond)), len(r.NewTokens), r.DecodeTokensS, who, end)
+	if r.Guessed > 0 {
+		guesses = fmt.Sprintf(", %d of %d guesses right", r.Accepted, r.Guessed)
+	}
+	return fmt.Sprintf("%d prompt tokens%s, the first new one after %s; %d new tokens at %.3g/s%s; %s%s",
+		len(r.PromptTokens), reused, durationText(r.TTFT.Round(time.Microsecond)), len(r.NewTokens), r.DecodeTokensS, guesses, who, end)
 }

@@ -166,6 +166,7 @@ type RunRequest struct {
 	Wait                time.Duration `json:"wait_ns,omitempty"`  // for room, where every peer that could answer is busy; 0: fail at once
 	Trace               *Trace        `json:"trace,omitempty"`    // account with numbers; needs Decode "here"
 	Timeline            bool          `json:"timeline,omitempty"` // account with the times of chunks
+	NoGuess             bool          `json:"no_guess,omitempty"` // in a pipelined route every token walks alone; changes no token
 	Constraints
 }
 
@@ -238,6 +239,8 @@ type Account struct {
 	Handoff       time.Duration  `json:"handoff_ns"`    // the end of that: from the last seam's arrival to the first token; 0 without stages
 	Decode        time.Duration  `json:"decode_ns"`
 	DecodeTokensS float64        `json:"decode_tokens_per_s"`
+	Guessed       int            `json:"guessed_tokens"`  // that walked the route before they were sampled
+	Accepted      int            `json:"accepted_tokens"` // of them were what was sampled
 	Decoder       StageAccount   `json:"decoder"`
 	Stages        []StageAccount `json:"stages"`
 	LogitsHash    string         `json:"logits_hash,omitempty"` // BLAKE3 over the logits of every sampled position

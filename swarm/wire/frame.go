@@ -22,6 +22,7 @@ const (
 	TypeRefusal     Type = 9  // any → any: typed refusal
 	TypePing        Type = 10 // keeps a link and its sessions alive
 	TypePong        Type = 11
+	TypeRewind      Type = 12 // decoder → stage: guesses were wrong
 
 	TypeKVSlice Type = 20 // stage → decoder: part of a layer's new rows
 	TypeKVAck   Type = 21 // decoder → stage

@@ -9,6 +9,8 @@ func newMessage(t Type) Message {
 		return new(StageOpened)
 	case TypeChunk:
 		return new(Chunk)
+	case TypeRewind:
+		return new(Rewind)
 	case TypeSeam:
 		return new(Seam)
 	case TypeSeamCredit:

@@ -104,6 +104,7 @@ type SessionOpen struct {
 	Wait     uint32 // ms that the decoder may let the session wait for room; 0: it answers at once
 	Logprobs uint32 // likeliest tokens to tell with each token; 0: not even the token's own log-probability
 	Times    bool   // account with the times of chunks
+	Guess    bool   // tokens may be guessed and verified together, which changes no token
 }
 
 // Type implements Message.
@@ -132,6 +133,7 @@ func (m *SessionOpen) encode(e *Encoder) {
 	e.U32(m.Wait)
 	e.U32(m.Logprobs)
 	e.Bool(m.Times)
+	e.Bool(m.Guess)
 }
 
 func (m *SessionOpen) decode(d *Decoder) {
@@ -155,6 +157,7 @@ func (m *SessionOpen) decode(d *Decoder) {
 		d.Fail("%d log-probabilities with each token, at most %d", m.Logprobs, MaxLogprobs)
 	}
 	m.Times = d.Bool()
+	m.Guess = d.Bool()
 }
 
 // SessionOpened says that the decoder and every stage have reserved their KV.
@@ -236,6 +239,8 @@ type SessionStats struct {
 	Prompt       uint32 // tokens
 	Reused       uint32 // … of them found in the cache of an earlier session
 	Generated    uint32 // tokens made
+	Guessed      uint32 // tokens guessed and verified
+	Accepted     uint32 // of them were right
 	LogitsHash   [32]byte
 	KVHash       [32]byte // over all layers' digests, ascending
 	Decoder      StageStats
@@ -258,6 +263,8 @@ func (m *Done) encode(e *Encoder) {
 	e.U32(s.Prompt)
 	e.U32(s.Reused)
 	e.U32(s.Generated)
+	e.U32(s.Guessed)
+	e.U32(s.Accepted)
 	e.Hash(s.LogitsHash)
 	e.Hash(s.KVHash)
 	s.Decoder.encode(e)
@@ -282,6 +289,8 @@ func (m *Done) decode(d *Decoder) {
 	s.Prompt = d.U32()
 	s.Reused = d.U32()
 	s.Generated = d.U32()
+	s.Guessed = d.U32()
+	s.Accepted = d.U32()
 	s.LogitsHash = d.Hash()
 	s.KVHash = d.Hash()
 	s.Decoder.decode(d)

@@ -40,12 +40,16 @@ func (m *StageOpened) decode(d *Decoder) { m.Head.decode(d) }
 
 // Chunk announces consecutive tokens that travel the route together. Only the
 // first stage gets their IDs; the others check that seams carry Prefix.
+//
+// Guesses may be wrong. Whether they were is known when the next frame of the
+// decoder comes: a Chunk behind them (all were right), or a Rewind.
 type Chunk struct {
 	Head
-	Start  uint32  // position of the first token
-	Count  uint32  // tokens, at least 1
-	Prefix Prefix  // hash of all tokens before Start+Count
-	Tokens []int32 // Count IDs for the first stage, otherwise none
+	Start   uint32  // position of the first token
+	Count   uint32  // tokens, at least 1
+	Guessed uint32  // how many of the last ones are guesses; not all
+	Prefix  Prefix  // hash of all tokens before Start+Count
+	Tokens  []int32 // Count IDs for the first stage, otherwise none
 }
 
 // Type implements Message.
@@ -55,6 +59,7 @@ func (m *Chunk) encode(e *Encoder) {
 	m.Head.encode(e)
 	e.U32(m.Start)
 	e.U32(m.Count)
+	e.U32(m.Guessed)
 	e.Hash(m.Prefix)
 	encodeTokens(e, m.Tokens)
 }
@@ -63,11 +68,35 @@ func (m *Chunk) decode(d *Decoder) {
 	m.Head.decode(d)
 	m.Start = d.U32()
 	m.Count = d.U32()
+	m.Guessed = d.U32()
 	m.Prefix = d.Hash()
 	m.Tokens = decodeTokens(d)
-	if m.Count == 0 || m.Count > MaxTokens || len(m.Tokens) > 0 && len(m.Tokens) != int(m.Count) {
-		d.Fail("chunk of %d tokens with %d IDs", m.Count, len(m.Tokens))
+	if m.Count == 0 || m.Count > MaxTokens || m.Guessed >= m.Count || len(m.Tokens) > 0 && len(m.Tokens) != int(m.Count) {
+		d.Fail("chunk of %d tokens, %d of them guesses, with %d IDs", m.Count, m.Guessed, len(m.Tokens))
 	}
+}
+
+// Rewind says that guesses were wrong: everything from position Upto on, which
+// lies in the latest chunk, is forgotten. The next chunk begins there.
+type Rewind struct {
+	Head
+	Upto   uint32
+	Prefix Prefix // hash of all tokens before Upto
+}
+
+// Type implements Message.
+func (*Rewind) Type() Type { return TypeRewind }
+
+func (m *Rewind) encode(e *Encoder) {
+	m.Head.encode(e)
+	e.U32(m.Upto)
+	e.Hash(m.Prefix)
+}
+
+func (m *Rewind) decode(d *Decoder) {
+	m.Head.decode(d)
+	m.Upto = d.U32()
+	m.Prefix = d.Hash()
 }
 
 func encodeTokens(e *Encoder, tokens []int32) {

@@ -1,0 +1,128 @@
+package node
+
+import (
+	"math/bits"
+	"time"
+)
+
+// Tokens are guessed from what a sequence says again (prompt lookup): where its
+// latest tokens stood before, the ones that followed there are proposed. That
+// costs nothing but the rows in which guesses are verified.
+const (
+	maxGuessed = shortRows // rows of a chunk with guesses: as many as are computed at once, like a token alone
+	minRun     = 2         // tokens that must have stood before
+	maxRun     = 32        // more of them say nothing more
+	maxTries   = 32        // places that are looked at, the latest first
+)
+
+// ngram guesses the tokens of one session, and learns how many are worth it. Its
+// guesses change no token, so what it learns, even from the clock, need not be
+// the same elsewhere.
+type ngram struct {
+	last map[[minRun]int32]int // the position behind the latest place of a run
+	prev []int                 // [position behind a run] the same of the run's place before; 0: none
+	run  int                   // class of the run of the latest guesses
+
+	right [len(firstRight)]float64 // how often a guess is right, if those before it are, by class
+	row   float64                  // what a further row costs, in rounds of one row
+	round float64                  // seconds of such a round; 0: not known
+}
+
+// firstRight is what is assumed of runs of 2, 4, 8, 16 and 32 tokens or more.
+var firstRight = [...]float64{0.3, 0.5, 0.7, 0.85, 0.9}
+
+// firstRow is what a row is assumed to cost until it has been measured, and
+// mostRow the most that one measurement may say: a machine may pause at any time.
+const firstRow, mostRow = 1.0 / 16, 0.5
+
+func newNgram() *ngram {
+	return &ngram{last: map[[minRun]int32]int{}, right: firstRight, row: firstRow}
+}
+
+// guess returns at most so many tokens that may follow tokens, which only ever
+// grow from one call to the next.
+func (g *ngram) guess(tokens []int32, most int) []int32 {
+	for end := len(g.prev); end < len(tokens); end++ { // all but the newest run, which would find itself
+		at := 0
+		if end >= minRun {
+			run := [minRun]int32(tokens[end-minRun : end])
+			at = g.last[run]
+			g.last[run] = end
+		}
+		g.prev = append(g.prev, at)
+	}
+	if len(tokens) < minRun {
+		return nil
+	}
+	length, from := 0, 0
+	at := g.last[[minRun]int32(tokens[len(tokens)-minRun:])]
+	for try := 0; at > 0 && try < maxTries && length < maxRun; try++ {
+		if n := alike(tokens[:at], tokens); n > length {
+			length, from = n, at
+		}
+		at = g.prev[at]
+	}
+	if length == 0 {
+		return nil
+	}
+	g.run = bits.Len(uint(length)) - 2
+	var list []int32
+	for i := range g.size(most) {
+		if from+i < len(tokens) {
+			list = append(list, tokens[from+i])
+		} else { // it repeats itself
+			list = append(list, list[from+i-len(tokens)])
+		}
+	}
+	return list
+}
+
+// alike returns how many tokens, maxRun at most, a and b end in alike.
+func alike(a, b []int32) (n int) {
+	for n < min(len(a), len(b), maxRun) && a[len(a)-1-n] == b[len(b)-1-n] {
+		n++
+	}
+	return n
+}
+
+// size returns how many guesses make the most tokens in a second: one more is
+// worth its row as long as it is right often enough.
+func (g *ngram) size(most int) (n int) {
+	right := g.right[g.run]
+	for tokens, cost, chance := 1.0, 1.0, right; n < most && chance*cost > g.row*tokens; n++ {
+		tokens += chance
+		cost += g.row
+		chance *= right
+	}
+	if n == 0 && most > 0 { // times change: it is tried again after some
+		near(&g.right[g.run], firstRight[g.run], 256)
+		near(&g.row, firstRow, 256)
+	}
+	return n
+}
+
+// near moves v the n-th part of the way to a newer value.
+func near(v *float64, to, n float64) { *v += (to - *v) / n }
+
+// learn takes how many of the latest guesses were right.
+func (g *ngram) learn(right, guessed int) {
+	for range right {
+		near(&g.right[g.run], 1, 16)
+	}
+	if right < guessed {
+		near(&g.right[g.run], 0, 16)
+	}
+}
+
+// timed takes how long so many rows took on their round.
+func (g *ngram) timed(rows int, took time.Duration) {
+	s := took.Seconds()
+	switch {
+	case rows == 1 && g.round == 0:
+		g.round = s
+	case rows == 1:
+		near(&g.round, s, 8)
+	case g.round > 0:
+		near(&g.row, min(max(s/g.round-1, 0)/float64(rows-1), mostRow), 8)
+	}
+}

@@ -1,0 +1,99 @@
+package node
+
+import (
+	"time"
+
+	"github.com/starling-swarm/starling/runtime"
+	"github.com/starling-swarm/starling/swarm/wire"
+)
+
+// rewindable says where the caches of a model's layers can go back to after a
+// chunk with guesses: of so many rows at most, to any position of it (steady), or
+// to its start alone, where a layer has a tail.
+func rewindable(cfg runtime.Config) (steady bool, most int) {
+	steady, most = true, maxGuessed
+	for _, c := range cfg.Cache {
+		if c.State > 0 {
+			steady = false
+		}
+		if c.Window > 0 {
+			most = min(most, c.Window-1)
+		}
+	}
+	return steady, most
+}
+
+// guess makes the guesses that go with tokens [start, start+n), if those are the
+// newest ones and nothing else is under way.
+func (d *decoding) guess(start, n int) {
+	d.guesses = nil
+	if d.ngram == nil || d.generated == 0 || d.reason != "" || start != d.computed || start+n != len(d.tokens) {
+		return
+	}
+	room := min(d.most, d.frameRows()) - n
+	d.guesses = d.propose(d.tokens, min(room, int(d.open.MaxNew)-d.generated-1))
+}
+
+// timed takes how long the latest chunk has taken from its announcement on, its
+// own step included, before that step's result.
+func (d *decoding) timed(rows int, round time.Duration) {
+	if d.ngram != nil && d.generated > 0 && d.reason == "" && !d.rewind {
+		d.ngram.timed(rows, round)
+	}
+}
+
+// verify samples after the newest token, and after each guess for as long as the
+// guesses are what sampling gives: then their rows are the very same as without
+// guessing. The others are forgotten, here and at every stage.
+func (d *decoding) verify(step *runtime.Step) []action {
+	guesses := d.guesses
+	d.guesses = nil
+	var acts []action
+	right := 0
+	for i, logits := range step.Logits {
+		told, refusal := d.sample(logits)
+		if refusal != nil {
+			d.computed = len(d.tokens) - 1
+			return append(acts, d.fail(refusal)...)
+		}
+		acts = append(acts, emit{told})
+		if i == len(guesses) || guesses[i] != told.ID {
+			break
+		}
+		if right++; d.reason != "" {
+			break
+		}
+	}
+	d.stats.Guessed += uint32(len(guesses))
+	d.stats.Accepted += uint32(right)
+	if len(guesses) > 0 {
+		d.ngram.learn(right, len(guesses))
+		acts = append(acts, d.correct(step)...)
+	}
+	d.stats.Decoder.Tokens += uint64(d.computed - step.Start)
+	return append(acts, d.next()...)
+}
+
+// correct goes back to the last position that has been computed from right
+// tokens, or further where a layer's cache can't be cut there.
+func (d *decoding) correct(step *runtime.Step) (acts []action) {
+	to := len(d.tokens) - 1
+	if to < d.computed {
+		if !d.steady {
+			to = step.Start
+		}
+		if n := d.seq.Truncate(to); n != to {
+			return d.fail(wire.Refuse(wire.CodeInternal, "rewind to position %d: the layers go back to %d only", to, n))
+		}
+		d.announced, d.seamEnd = to, to
+		d.prefix = d.baseHash.Extend(d.tokens[d.base:to])
+		for _, s := range d.plan.Stages {
+			acts = append(acts, send{s.Peer, &wire.Rewind{Head: d.head, Upto: uint32(to), Prefix: d.prefix}})
+		}
+		d.computed = to
+	}
+	if to > d.base {
+		d.expect(&wire.Chunk{Start: uint32(d.base), Count: uint32(to - d.base), Prefix: d.prefix})
+	}
+	return acts
+}
