@@ -120,17 +120,25 @@ func (t *timing) imported(peer string, m *wire.KVAck) {
 }
 
 // align moves a stage's times to this node's clock and adds when its rows were
-// imported.
+// imported. The word of its opening may have come late: no rows are imported before
+// they have been computed.
 func (t *timing) align(peer string, e wire.Epoch, chunks []wire.ChunkTimes) {
 	if t == nil {
 		return
 	}
 	key := stageKey{peer, e}
+	offset := int64(t.openings[key])
+	for _, c := range chunks {
+		if held := t.imports[importKey{key, c.Start + c.Count}]; held > 0 && c.Ended > 0 {
+			offset = min(offset, int64(held)-int64(min(c.Ended, 1<<62)))
+		}
+	}
+	offset = max(offset, 0)
 	for i := range chunks {
 		c := &chunks[i]
 		for _, x := range []*uint64{&c.Ready, &c.Began, &c.Ended, &c.Pushed} {
 			if *x > 0 {
-				*x = uint64(max(int64(min(*x, 1<<62))+int64(t.openings[key]), 1))
+				*x = uint64(int64(min(*x, 1<<62)) + offset)
 			}
 		}
 		c.Imported = t.imports[importKey{key, c.Start + c.Count}]
