@@ -4,7 +4,7 @@
     bench/pipelined.py MODEL.gguf
 
 Two starling processes (--peers: more), a network namespace and a processor each, joined by links of the given round trip
-(bench/delay), read a prompt and decode in the pipelined shape; in turn with it one of them decodes alone. A token that walks costs
+(bench/delay), read a prompt and decode in the pipelined shape, without guesses (guess.py has those); in turn with it one of them decodes alone. A token that walks costs
 every part's compute, a round trip for two parts, and what the machinery adds: that is
 
     efficiency = (round trip + a token's compute in all parts) / seconds per token
@@ -24,7 +24,7 @@ def run(s, a, shape, seed):
     route = {"shape": "local", "decoder": decoder.id}
     if shape == "pipelined":
         route = {"shape": "pipelined", "cuts": a.cuts, "assign": [p.id for p in s.peers[:-1]], "decoder": decoder.id}
-    request = {"tokens": s.tokens(a.tokens, seed), "max_new_tokens": a.new, **route}
+    request = {"tokens": s.tokens(a.tokens, seed), "max_new_tokens": a.new, "no_guess": True, **route}
     with swarm.Window(s) as w:
         account = decoder.run(**request)
     made = len(account["new_tokens"])

@@ -29,11 +29,11 @@ type ngram struct {
 }
 
 // firstRight is what is assumed of runs of 2, 4, 8, 16 and 32 tokens or more.
-var firstRight = [...]float64{0.3, 0.5, 0.7, 0.85, 0.9}
+var firstRight = [...]float64{0.5, 0.65, 0.8, 0.9, 0.95}
 
 // firstRow is what a row is assumed to cost until it has been measured, and
 // mostRow the most that one measurement may say: a machine may pause at any time.
-const firstRow, mostRow = 1.0 / 16, 0.5
+const firstRow, mostRow = 1.0 / 32, 0.5
 
 func newNgram() *ngram {
 	return &ngram{last: map[[minRun]int32]int{}, right: firstRight, row: firstRow}
@@ -123,6 +123,10 @@ func (g *ngram) timed(rows int, took time.Duration) {
 	case rows == 1:
 		near(&g.round, s, 8)
 	case g.round > 0:
-		near(&g.row, min(max(s/g.round-1, 0)/float64(rows-1), mostRow), 8)
+		cost, n := min(max(s/g.round-1, 0)/float64(rows-1), mostRow), 4.0
+		if cost > g.row { // what else the machine does only adds
+			n = 16
+		}
+		near(&g.row, cost, n)
 	}
 }
