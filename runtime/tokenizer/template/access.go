@@ -73,9 +73,10 @@ func (vm *interp) character(s string, i int64) (any, error) {
 	if i < 0 {
 		left += int64(utf8.RuneCountInString(s))
 	}
-	for at, r := range s {
+	for at := range s {
 		if left == 0 {
-			return s[at : at+utf8.RuneLen(r)], nil
+			_, w := utf8.DecodeRuneInString(s[at:]) // a byte that is no UTF-8 is a character of one
+			return s[at : at+w], nil
 		}
 		left--
 	}

@@ -147,3 +147,23 @@ func TestSourceLimits(t *testing.T) {
 		}
 	}
 }
+
+// TestNotUTF8 takes texts with bytes that are no UTF-8 apart: each such byte is a character.
+func TestNotUTF8(t *testing.T) {
+	for source, want := range map[string]string{
+		"{{ s[2] }}":                            "\xe7",
+		"{{ s[-1] }}":                           "\xe7",
+		"{{ s[1] }}":                            "b",
+		"{% for c in s %}<{{ c }}>{% endfor %}": "<a><b><\xe7>",
+		"{{ s|length }} {{ (s|list)|length }}":  "3 3",
+	} {
+		tmpl, err := Parse("{% set s = 'ab\xe7' %}" + source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := tmpl.Render(nil, Options{})
+		if err != nil || got != want {
+			t.Errorf("%s: %q (%v), want %q", source, got, err, want)
+		}
+	}
+}

@@ -201,8 +201,9 @@ func (vm *interp) iterate(v any) ([]any, error) {
 			return nil, err
 		}
 		items := make([]any, 0, n)
-		for i, r := range v {
-			items = append(items, v[i:i+utf8.RuneLen(r)])
+		for len(v) > 0 {
+			_, w := utf8.DecodeRuneInString(v)
+			items, v = append(items, v[:w]), v[w:]
 		}
 		return items, nil
 	case *loopState:
