@@ -83,7 +83,7 @@ func (n *Node) run(ctx context.Context, q control.RunRequest, emit func(control.
 	defer n.removeClient(s)
 	s.log.Debug("run began", "model", s.model.Short(), "prompt", len(s.prompt), "max_new", s.req.MaxNew)
 	a, err := s.answer(ctx)
-	if s.plan.Decoder != "" {
+	if len(s.made) > 0 && s.plan.Decoder != "" {
 		n.recent.add(recentAnswer{model: s.model, tokens: slices.Concat(s.prompt, s.made), decoder: s.plan.Decoder})
 	}
 	n.metrics.Ended(metrics.Client, err != nil)

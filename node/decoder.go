@@ -326,11 +326,12 @@ func (s *decoderSession) free() {
 	}
 }
 
-// keep leaves the session's cache for the client's next one, which may begin alike, if all layers are in it.
+// keep leaves the session's cache for the client's next one, which may begin alike, if all layers are in it. A session that
+// failed while it verified guesses may have computed more than its tokens; the last token's row would be a guess's then.
 func (s *decoderSession) keep() {
 	if s.m.local && !s.kept {
 		s.kept = true
-		s.prefixes.keep(s.client, s.m.tokens[:s.m.computed], s.m.seq)
+		s.prefixes.keep(s.client, s.m.tokens[:min(s.m.computed, len(s.m.tokens)-1)], s.m.seq)
 	}
 }
 
@@ -381,11 +382,10 @@ func (s *decoderSession) do(acts []action) {
 			case *wire.StageOpen:
 				s.opened = time.Now()
 				s.absent[a.To] = 0
+			case *wire.Chunk:
+				s.announced = time.Now()
 			case *wire.KVAck:
 				s.times.imported(a.To, m)
-			}
-			if _, ok := a.Msg.(*wire.Chunk); ok {
-				s.announced = time.Now()
 			}
 			s.n.links.send(a.To, a.Msg)
 		case run:

@@ -63,10 +63,11 @@ func (p *prefixes) addLocked(k *keptPrefix) {
 		k.seq.Close()
 		return
 	}
+	rewinds := p.rewinds()
 	for i := len(p.kept) - 1; i >= 0; i-- {
 		old := p.kept[i]
 		n := common(old.tokens, k.tokens)
-		if old.client == k.client && n == len(old.tokens) && (p.rewinds() || n == len(k.tokens)) {
+		if old.client == k.client && n == len(old.tokens) && (rewinds || n == len(k.tokens)) {
 			p.dropLocked(i)
 		}
 	}

@@ -176,15 +176,16 @@ func (s *stageSession) do(acts []action) {
 func (s *stageSession) compute(a run) {
 	step := a.Step
 	took, err := s.seat.run(s.ctx, step, a.Whole)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if err == nil {
 		prefill := step.N
-		if !s.m.plan.PushKV && step.N == 1 { // in the pipelined shape, a token of the answer
+		alone := step.N == 1 && !s.m.plan.PushKV                // else it may be a prompt's last one
+		if c := s.m.taken; alone || c != nil && c.Guessed > 0 { // of the answer
 			prefill = 0
 		}
 		s.n.metrics.Computed(s.model.Short(), metrics.Stage, took, prefill, step.N-prefill)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if !s.closed {
 		s.times.computed(step, math.MaxInt, took)
 		s.do(s.m.ran(step, took, err))

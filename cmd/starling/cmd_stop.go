@@ -29,6 +29,16 @@ func (f *drainFlags) request() (control.DrainRequest, error) {
 	return control.DrainRequest{Limit: limit}, nil
 }
 
+// open returns the request, and a client of the node that it is for.
+func (f *drainFlags) open(ctx context.Context, g *globals) (*control.Client, control.DrainRequest, error) {
+	q, err := f.request()
+	if err != nil {
+		return nil, q, err
+	}
+	client, err := g.dialDaemon(ctx)
+	return client, q, err
+}
+
 // dialDaemon returns a client of the node that runs on the data folder.
 func (g *globals) dialDaemon(ctx context.Context) (*control.Client, error) {
 	c, err := control.Dial(ctx, g.Data)
@@ -57,11 +67,7 @@ Examples:
 
 // Run ends the node.
 func (c *stopCmd) Run(ctx context.Context, g *globals) error {
-	q, err := c.request()
-	if err != nil {
-		return err
-	}
-	client, err := g.dialDaemon(ctx)
+	client, q, err := c.open(ctx, g)
 	if err != nil {
 		return err
 	}
@@ -107,11 +113,7 @@ Examples:
 
 // Run pauses the node.
 func (c *pauseCmd) Run(ctx context.Context, g *globals) error {
-	q, err := c.request()
-	if err != nil {
-		return err
-	}
-	client, err := g.dialDaemon(ctx)
+	client, q, err := c.open(ctx, g)
 	if err != nil {
 		return err
 	}
