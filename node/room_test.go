@@ -243,6 +243,19 @@ func TestOverload(t *testing.T) {
 	}
 }
 
+// occupy reserves KV for ten positions of some layers of a model, as soon as the sessions before have given theirs back, which
+// they do after their answers, and keep some.
+func occupy(t *testing.T, s *served, layers runtime.Range) (seq runtime.Sequence) {
+	t.Helper()
+	eventually(t, "room for ten positions", func() bool {
+		s.prefixes.clear()
+		var err error
+		seq, err = s.exec.NewSequence(10, layers)
+		return err == nil
+	})
+	return seq
+}
+
 // A stage without room: where the decoder can do without it, it does; where not, the client hears which peer is busy, before
 // any chunk, and everything reserved elsewhere is free again.
 func TestBusyStage(t *testing.T) {
@@ -253,10 +266,7 @@ func TestBusyStage(t *testing.T) {
 		t.Fatal(err)
 	}
 	model := s.first.servedList()[0]
-	other, err := model.exec.NewSequence(10, model.exec.Layers())
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := occupy(t, model, model.exec.Layers())
 	across := control.Constraints{Shape: "across", Cuts: []int{2}, Assign: []string{s.first.ID()}, Decoder: s.decoder.ID(), Chunk: 4}
 	got, err := s.ask(ctx, 0, across, quiet)
 	if err != nil {
@@ -268,9 +278,7 @@ func TestBusyStage(t *testing.T) {
 	}
 
 	// The only other peer that could be the stage has no room either.
-	if _, err := s.decoder.servedList()[0].exec.NewSequence(10, runtime.Range{First: 0, Last: 3}); err != nil {
-		t.Fatal(err)
-	}
+	occupy(t, s.decoder.servedList()[0], runtime.Range{First: 0, Last: 3})
 	pipelined := control.Constraints{Shape: "pipelined", Cuts: []int{2}, Assign: []string{s.first.ID()}, Decoder: s.reserve.ID(), Chunk: 4}
 	began := time.Now()
 	_, err = s.ask(ctx, 0, pipelined, func(ev control.Event) error {
