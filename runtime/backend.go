@@ -71,8 +71,9 @@ type Executor interface {
 	// Tokenizer is the model's own; never nil.
 	Tokenizer() *tokenizer.Tokenizer
 	// NewSequence reserves KV memory for `capacity` positions (≥ 1) of every layer of layers, rounded up to whole pages
-	// of 256 positions, or for LayerCache.Positions where those are fewer, and returns an empty sequence. An empty range reserves nothing and is for the head alone. Memory
-	// is touched as rows arrive. Errors: *LayerError when layers are not within Layers, *CapacityError when the
+	// of 256 positions, or for LayerCache.Positions where those are fewer, and returns an empty sequence. Layers that are not
+	// loaded may be among them: their rows come by ImportKV. An empty range reserves nothing and is for the head alone. Memory
+	// is touched as rows arrive. Errors: *LayerError when the model lacks some of layers, *CapacityError when the
 	// reservation does not fit (try again after another sequence was closed), *ContextError when capacity exceeds the
 	// model's context.
 	NewSequence(capacity int, layers Range) (Sequence, error)

@@ -227,7 +227,7 @@ func (m *Model) NewSequence(capacity int, layers Range) (Sequence, error) {
 	case capacity > m.cfg.Context:
 		return nil, &ContextError{Asked: capacity, Limit: m.cfg.Context}
 	}
-	if err := CheckLayers(layers, m.layers); err != nil {
+	if err := CheckLayers(layers, Range{0, m.cfg.Layers}); err != nil {
 		return nil, err
 	}
 	s, err := newSequence(layers, m.kv, m.cfg.Cache[layers.First:layers.Last], capacity, 0, &m.budget)

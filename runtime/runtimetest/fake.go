@@ -85,12 +85,11 @@ func (f *Fake) Open(o runtime.Options) (runtime.Executor, error) {
 	if e.tok.Size() > e.cfg.Vocab {
 		return nil, fmt.Errorf("runtimetest: a tokenizer of %d tokens for a vocabulary of %d", e.tok.Size(), e.cfg.Vocab)
 	}
-	all := runtime.Range{First: 0, Last: e.cfg.Layers}
 	if e.layers == (runtime.Range{}) {
-		e.layers = all
+		e.layers = e.all()
 	}
-	if !all.Covers(e.layers) || e.layers.Len() == 0 && e.layers.Last != all.Last {
-		return nil, fmt.Errorf("runtimetest: layers %d to %d asked for, the model has layers 0 to %d", e.layers.First, e.layers.Last-1, all.Last-1)
+	if !e.all().Covers(e.layers) || e.layers.Len() == 0 && e.layers.Last != e.cfg.Layers {
+		return nil, fmt.Errorf("runtimetest: layers %d to %d asked for, the model has layers 0 to %d", e.layers.First, e.layers.Last-1, e.cfg.Layers-1)
 	}
 	e.free = o.MaxKVBytes
 	if e.free <= 0 {
@@ -117,6 +116,9 @@ type executor struct {
 	free   int64
 	closed bool
 }
+
+// all is the whole model.
+func (e *executor) all() runtime.Range { return runtime.Range{First: 0, Last: e.cfg.Layers} }
 
 func (e *executor) Config() runtime.Config          { return e.cfg }
 func (e *executor) Layers() runtime.Range           { return e.layers }
@@ -148,8 +150,8 @@ func (e *executor) NewSequence(capacity int, layers runtime.Range) (runtime.Sequ
 		return nil, fmt.Errorf("runtimetest: a sequence of %d positions asked for", capacity)
 	case capacity > e.cfg.Context:
 		return nil, &runtime.ContextError{Asked: capacity, Limit: e.cfg.Context}
-	case !e.layers.Covers(layers):
-		return nil, runtime.CheckLayers(layers, e.layers)
+	case !e.all().Covers(layers):
+		return nil, runtime.CheckLayers(layers, e.all())
 	case need > e.free:
 		return nil, &runtime.CapacityError{Asked: need, Free: e.free}
 	}

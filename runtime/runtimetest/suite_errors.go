@@ -273,10 +273,34 @@ func (s *suite) someLayers(free, whole int64) {
 	}
 	s.run(s.whole, &runtime.Step{Seq: empty, Layers: runtime.Range{First: n, Last: n}, N: 2, Seam: seam, LogitRows: []int{1}})
 	empty.Close()
+	s.unloadedLayers()
 	for _, r := range []runtime.Range{{First: -1, Last: 1}, {First: 0, Last: n + 1}, {First: n, Last: n + 1}, {First: 1, Last: 0}, {First: n + 1, Last: n + 1}} {
 		_, err := s.whole.NewSequence(1, r)
 		want[*runtime.LayerError](s, fmt.Sprintf("a sequence of layers [%d, %d)", r.First, r.Last), err)
 	}
+}
+
+// unloadedLayers checks that an executor keeps rows of layers that it cannot compute.
+func (s *suite) unloadedLayers() {
+	tokens := s.tokens(9, 5)
+	front := s.executor(runtime.Range{First: 0, Last: 1})
+	made := s.sequence(front, 5)
+	s.run(front, &runtime.Step{Seq: made, Layers: front.Layers(), N: 5, Tokens: tokens})
+	rows, err := made.ExportKV(nil, 0, 0, 5)
+	if err != nil {
+		s.Fatal(err)
+	}
+	back := s.executor(runtime.Range{First: 1, Last: s.cfg.Layers})
+	seq, err := back.NewSequence(5, s.all)
+	if err != nil {
+		s.Fatalf("NewSequence of layers that are not loaded: %v", err)
+	}
+	defer seq.Close()
+	if err := seq.ImportKV(0, 0, 5, rows); err != nil || seq.Digest(0) != made.Digest(0) {
+		s.Errorf("rows of a layer that is not loaded: %v, digests %x and %x", err, seq.Digest(0), made.Digest(0))
+	}
+	err = back.Run(context.Background(), []*runtime.Step{{Seq: seq, Layers: s.all, N: 1, Tokens: tokens[:1]}})
+	want[*runtime.StepError](s, "Run of a layer that is not loaded", err)
 }
 
 func (s *suite) concurrent() {
