@@ -13,13 +13,18 @@ const (
 	shortRows  = 16  // rows of a decoding step at most: a token, one with guesses, or a few of a short turn
 	roundShort = 64  // rows of decoding steps in a round
 	roundLong  = 512 // rows of prompts in a round: as many as the executor passes through a layer at once
-	firstSlice = 8   // rows of a prompt beside decoding steps, until it is known how many are bearable
+	firstSlice = 8   // rows of a prompt between decoding steps, until it is known how many are bearable
 	firstIdle  = 128 // rows of a prompt alone, likewise
 	leastIdle  = 64  // rows of a prompt alone at least: fewer are slower per row
 
-	slowdown  = 1.75             // how much longer than its decoding steps alone a round with rows of a prompt should take; 2 is the promise
-	idleRound = time.Second      // how long a round of prompts alone should take, since a token may come in the middle
-	staleness = 32               // rounds after which it is measured again how long decoding steps alone take
+	slowdown  = 2           // how much longer than its decoding steps alone a round with rows of a prompt should take
+	restEvery = 4           // one round of so many has no prompts, which tells how long decoding steps alone take; so tokens take 1.75 times as long
+	rests     = 5           // such rounds that are remembered
+	idleRound = time.Second // how long a round of prompts alone should take, since a token may come in the middle
+
+	growFirst = 1.25 // by what the share of prompts grows with each round until it was too much once
+	grow      = 1.1  // by what it grows or shrinks from then on: it settles where half of the rounds are too long, however long the others
+
 	lately    = time.Second      // a session that decoded so recently goes on decoding
 	leastWait = time.Millisecond // how long a round waits for a session that is expected back, beyond twice its usual time
 )
@@ -57,24 +62,29 @@ type piece struct {
 
 // rounds decides what an executor computes next: pure, without a clock. Its owner serialises calls.
 //
-// Each round takes the waiting decoding steps, oldest first, and rows of the oldest prompts: as many as keep the round within
-// slowdown times what its decoding steps take alone (which is measured, now and then by a round without prompts), but always
-// some, so that nobody starves. A round begins when every session that has just decoded and usually comes back at once has
-// come back: without that the sessions would drift apart and share nothing. Steps of one session keep their order.
+// Each round takes the waiting decoding steps, oldest first, and rows of the oldest prompts. As many rows × layers as the decoding
+// steps have themselves cost at most as much again, so that needs no clock, and is the least. More come where rounds have been
+// within slowdown times what their decoding steps take alone. A machine that does something else now and then lengthens single
+// rounds by any factor: how much a round was too long is of no account, and of rounds without prompts one of the shortest counts.
+//
+// A round begins when every session that has just decoded and usually comes back at once has come back: without that the sessions
+// would drift apart and share nothing. Steps of one session keep their order.
 type rounds struct {
 	queue []*work // that aren't done, by arrival
 	seats map[*seat]bool
 
-	count  int                       // rounds so far
-	alone  [roundShort + 1]aloneTime // by rows of decoding steps, of rounds without prompts
-	slice  float64                   // rows × layers of prompts that decoding steps bear beside them; 0: not known
-	perRow float64                   // seconds that a row of a prompt takes in a layer, without decoding steps; 0: not known
+	count  int     // rounds so far
+	rested []rest  // the latest rounds without prompts, oldest first
+	slice  float64 // rows × layers of prompts that decoding steps bear beside them; 0: not known
+	over   bool    // that was too much once
+	perRow float64 // seconds that a row of a prompt takes in a layer, without decoding steps; 0: not known
 }
 
-// aloneTime is how long rounds of so many rows of decoding steps take.
-type aloneTime struct {
-	took time.Duration // 0: not known
-	at   int           // the round that told
+// rest is a round of decoding steps alone.
+type rest struct {
+	round int // its number
+	rows  int
+	took  time.Duration
 }
 
 // add queues a step.
@@ -114,7 +124,7 @@ func (r *rounds) pick(now time.Time) (round []piece, wait time.Duration) {
 	if wait > 0 {
 		return nil, wait
 	}
-	rows := 0
+	rows, least := 0, 0.0
 	var long []*work
 	taken := map[*seat]bool{}
 	for _, w := range r.queue {
@@ -125,22 +135,23 @@ func (r *rounds) pick(now time.Time) (round []piece, wait time.Duration) {
 		case rows+w.step.N <= roundShort:
 			round = append(round, piece{w, w.step.N})
 			rows += w.step.N
+			least += float64(w.step.N * w.layers())
 		}
 		taken[w.seat] = true
 	}
-	if rows > 0 && r.aloneFor(rows) == 0 {
+	if took, fresh := r.alone(rows); rows > 0 && (took == 0 || !fresh) {
 		return round, 0
 	}
-	return append(round, r.cut(long, rows > 0 || decoding)...), 0
+	return append(round, r.cut(long, least, decoding)...), 0
 }
 
-// cut takes rows of prompts for a round, from the oldest step on: at least one row.
-func (r *rounds) cut(long []*work, decoding bool) (round []piece) {
+// cut takes rows of prompts for a round whose decoding steps have so many rows × layers, from the oldest step on: at least one row.
+func (r *rounds) cut(long []*work, least float64, decoding bool) (round []piece) {
 	left, rows := 0.0, roundLong
 	for i, w := range long {
 		each := float64(w.layers())
 		if i == 0 {
-			left = r.allowance(each, decoding)
+			left = r.allowance(each, least, decoding)
 		}
 		n := min(w.step.N-w.done, rows, max(int(left/each), 1))
 		if i > 0 && (left < each || w.whole) {
@@ -159,8 +170,10 @@ func (r *rounds) cut(long []*work, decoding bool) (round []piece) {
 }
 
 // allowance is how many rows × layers of prompts a round may have, the oldest of which pass through so many layers.
-func (r *rounds) allowance(layers float64, decoding bool) float64 {
+func (r *rounds) allowance(layers, least float64, decoding bool) float64 {
 	switch {
+	case least > 0:
+		return max(r.slice, least)
 	case decoding && r.slice > 0:
 		return r.slice
 	case decoding:
@@ -171,15 +184,21 @@ func (r *rounds) allowance(layers float64, decoding bool) float64 {
 	return firstIdle * layers
 }
 
-// aloneFor returns how long rows of decoding steps take without prompts: what was measured lately with so many, or with
-// somewhat fewer; 0: it must be measured.
-func (r *rounds) aloneFor(rows int) time.Duration {
-	for n := rows; 2*n >= rows && n > 0; n-- {
-		if t := r.alone[n]; t.took > 0 && r.count-t.at <= staleness {
-			return t.took
+// alone returns how long rows of decoding steps take without prompts, as rounds with so many or somewhat fewer have told, and
+// whether one of the latest rounds was such a one; 0: it isn't known.
+func (r *rounds) alone(rows int) (took time.Duration, fresh bool) {
+	var list []time.Duration
+	for _, x := range r.rested {
+		if x.rows <= rows && 2*x.rows >= rows {
+			list = append(list, x.took)
+			fresh = r.count-x.round < restEvery-1
 		}
 	}
-	return 0
+	if len(list) == 0 {
+		return 0, false
+	}
+	slices.Sort(list)
+	return list[(len(list)-1)/3], fresh
 }
 
 // finish notes that a round has been computed within took, and returns the steps that are done. Sessions that have decoded
@@ -217,10 +236,11 @@ func (r *rounds) finish(round []piece, took time.Duration, now time.Time) (done 
 
 // learn takes a round's time for what follows.
 func (r *rounds) learn(round []piece, took time.Duration) {
-	rows, long, layers := 0, 0.0, 0.0
+	rows, least, long, layers := 0, 0.0, 0.0, 0.0
 	for _, p := range round {
 		if p.w.short() {
 			rows += p.n
+			least += float64(p.n * p.w.layers())
 			continue
 		}
 		long += float64(p.n * p.w.layers())
@@ -229,23 +249,34 @@ func (r *rounds) learn(round []piece, took time.Duration) {
 	r.count++
 	switch {
 	case long == 0:
-		t := &r.alone[rows]
-		if t.took == 0 || r.count-t.at > staleness {
-			t.took = took
-		}
-		t.took, t.at = (3*t.took+took)/4, r.count
+		r.rested = append(r.rested, rest{r.count, rows, took})
+		r.rested = r.rested[max(len(r.rested)-rests, 0):]
 	case rows == 0 && (r.perRow == 0 || long >= leastIdle*layers):
 		each := took.Seconds() / long
 		if r.perRow > 0 {
-			each = (r.perRow + each) / 2
+			each = min((r.perRow+each)/2, 2*r.perRow)
 		}
 		r.perRow = each
-	case rows > 0 && took > 0:
-		change := min(max(slowdown*r.aloneFor(rows).Seconds()/took.Seconds(), 0.5), 1.25)
-		if change < 1 {
-			r.slice = max(long*change, layers)
-		} else {
-			r.slice = min(max(r.slice, long*change), roundLong*layers)
-		}
+	case rows > 0:
+		r.weigh(long, max(r.slice, least), layers, rows, took)
+	}
+}
+
+// weigh notes how long a round with so many rows × layers of prompts took where it might have had slice of them. One with much
+// less, as at the end of a chunk, says nothing of so many.
+func (r *rounds) weigh(long, slice, layers float64, rows int, took time.Duration) {
+	alone, _ := r.alone(rows)
+	if alone == 0 || long < slice*3/4-layers {
+		return
+	}
+	row := time.Duration(float64(took-alone) * layers / long) // one more has to fit, too
+	switch {
+	case took > slowdown*alone:
+		r.slice, r.over = slice/grow, true
+	case took+row > slowdown*alone:
+	case r.over:
+		r.slice = min(slice*grow, roundLong*layers)
+	default:
+		r.slice = min(slice*growFirst, roundLong*layers)
 	}
 }
