@@ -12,7 +12,7 @@ import (
 
 // attentionModel is a model that can do nothing but attend.
 func attentionModel(t testing.TB, heads, kvHeads, dim, threads int, kv KVType) *Model {
-	m := &Model{cfg: Config{Heads: heads, Cache: []LayerCache{{Heads: kvHeads, Key: dim, Value: dim}}}, kv: kv, layers: Range{0, 1}}
+	m := &Model{cfg: Config{Heads: heads, Cache: []LayerCache{{Heads: kvHeads, Key: dim, Value: dim}}}, kv: kv, loaded: loaded{layers: Range{0, 1}}}
 	m.buf.attention.bind(m, threads)
 	m.pool = newPool(threads)
 	t.Cleanup(m.pool.close)

@@ -64,8 +64,11 @@ func (t KVType) String() string {
 type Executor interface {
 	// Config describes the whole model, not only the loaded range.
 	Config() Config
-	// Layers is the loaded range, with the zero Range of Options resolved.
+	// Layers is the loaded range, with the zero Range of Options resolved. It changes with Grow alone.
 	Layers() Range
+	// Grow loads further layers, whose tensors the file has by now, while Runs go on: Layers becomes `to`, which covers it. An
+	// error changes nothing: the weights do not fit in memory beside all KV, or are damaged (*WeightError), ctx's, ErrClosed.
+	Grow(ctx context.Context, to Range) error
 	// Profile is what another executor must share before numbers may pass between the two.
 	Profile() Profile
 	// Tokenizer is the model's own; never nil.
@@ -89,7 +92,7 @@ type Executor interface {
 	// *LayerError (layers for which the sequence reserved nothing), *PositionError, *FullError, *NonFiniteError, ctx's
 	// error, ErrClosed.
 	Run(ctx context.Context, steps []*Step) error
-	// Close frees the model. It waits for a Run in progress; afterwards every method that computes or reserves gives
+	// Close frees the model. It waits for a Run and a Grow in progress; afterwards every method that computes or reserves gives
 	// ErrClosed. Idempotent. Sequences need not be closed before.
 	Close() error
 }

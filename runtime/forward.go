@@ -18,7 +18,7 @@ type row struct {
 
 // Run implements Executor.
 func (m *Model) Run(ctx context.Context, steps []*Step) error {
-	if err := CheckSteps(&m.cfg, m.layers, steps); err != nil {
+	if err := CheckSteps(&m.cfg, m.Layers(), steps); err != nil {
 		return err
 	}
 	for i, s := range steps {

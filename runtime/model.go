@@ -30,30 +30,39 @@ func (Engine) Open(o Options) (Executor, error) {
 type Model struct {
 	// Constant after Open.
 	cfg     Config
-	layers  Range
 	kv      KVType
 	tok     *tokenizer.Tokenizer
-	load    loader
-	rope    ropes
 	budget  kvBudget
 	pool    *pool
 	threads struct{ prefill, decode int } // how many of the pool's compute
-	packed  []byte                        // packed copies of the weights, or nil; from allocate
-	memory  Memory                        // what place made of it
-	stream  *stream                       // weights used from the file; nil where there is nothing to read ahead
-	others  *others                       // owned like buf; nil where the model does not yield
-	running chan struct{}                 // capacity 1, holds an element while a Run (or Close) has the fields below
-
-	embed      *weight   // [Vocab][Width], when layer 0 is here
-	layer      []*layer  // [layers.Len()]
-	outputNorm []float32 // [Width], when the head is here
-	output     *weight   // [Vocab][Width], when the head is here; embed itself where the two are tied
+	pack    Packing
+	others  *others       // owned like buf; nil where the model does not yield
+	running chan struct{} // capacity 1, holds an element while a Run (or Close) has the fields below
 
 	// Owned by whoever holds running.
 	buf    buffers
 	pass   pass
 	ops    operations
 	closed atomic.Bool // written by the holder, read by anyone
+
+	mu sync.RWMutex // who writes loaded holds running, too: to read it, either will do
+	loaded
+
+	growing chan struct{} // capacity 1, holds an element while a Grow (or Open, or Close) has the fields below
+	load    loader
+	packed  [][]byte // packed copies of weights; from allocate
+}
+
+// loaded is what a layer range needs of a model's weights.
+type loaded struct {
+	layers     Range
+	rope       ropes
+	embed      *weight   // [Vocab][Width], when layer 0 is here
+	layer      []*layer  // [layers.Len()]
+	outputNorm []float32 // [Width], when the head is here
+	output     *weight   // [Vocab][Width], when the head is here; embed itself where the two are tied
+	stream     *stream   // weights used from the file; nil where there is nothing to read ahead
+	memory     Memory    // what place made of it
 }
 
 var _ Executor = (*Model)(nil)
@@ -80,7 +89,7 @@ func Open(o Options) (*Model, error) {
 	if o.KV > KVF32 {
 		return nil, fmt.Errorf("runtime: KV type %d is not known", o.KV)
 	}
-	m := &Model{cfg: cfg, layers: layers, kv: o.KV, load: loader{set: set}, running: make(chan struct{}, 1)}
+	m := &Model{cfg: cfg, kv: o.KV, pack: o.Pack, load: loader{set: set}, running: make(chan struct{}, 1), growing: make(chan struct{}, 1)}
 	m.threads.prefill = cmp.Or(max(o.Threads, 0), goruntime.GOMAXPROCS(0))
 	m.threads.decode = cmp.Or(max(o.DecodeThreads, 0), m.threads.prefill)
 	most := max(m.threads.prefill, m.threads.decode)
@@ -95,9 +104,12 @@ func Open(o Options) (*Model, error) {
 	var vocab sync.WaitGroup // a tenth of a second for a large vocabulary: beside the weights
 	var tokErr error
 	vocab.Go(func() { m.tok, tokErr = LoadTokenizer(set) })
-	err = m.loadWeights()
+	m.loaded, err = m.load.weightsOf(&m.cfg, layers, loaded{})
 	if err == nil {
-		err = m.place(o.Pack)
+		err = m.packAll()
+	}
+	if err == nil {
+		m.place(&m.loaded)
 	}
 	vocab.Wait()
 	if err = cmp.Or(err, tokErr); err == nil && m.tok.Size() != cfg.Vocab {
@@ -117,96 +129,106 @@ func Open(o Options) (*Model, error) {
 	return m, nil
 }
 
-// loadWeights maps what the range needs: the layers and the rope factors, the embedding table for layer 0, and
-// norm and matrix of the head after the last layer.
-func (m *Model) loadWeights() (err error) {
-	ld := &m.load
+// weightsOf maps what a range needs and have, of a part of it, lacks: the layers and the rope factors, the embedding table for
+// layer 0, and norm and matrix of the head after the last layer.
+func (ld *loader) weightsOf(c *Config, layers Range, have loaded) (w loaded, err error) {
+	w = have
+	w.layers = layers
 	var factors ropeFactors
 	for _, f := range []struct {
 		name string
 		to   *[]float32
 	}{{"rope_freqs.weight", &factors.all}, {ropeFactorsShort, &factors.short}, {ropeFactorsLong, &factors.long}} {
-		if !ld.has(f.name) || m.layers.Len() == 0 {
+		if !ld.has(f.name) || layers.Len() == 0 {
 			continue
 		}
 		if *f.to, err = ld.vector(f.name); err != nil {
-			return err
+			return w, err
 		}
 		for i, x := range *f.to {
 			if !(x > 0) {
-				return fmt.Errorf("runtime: %s: tensor %s: factor %d is %v, not above 0: the file is damaged", ld.set.Meta().Path, f.name, i, x)
+				return w, fmt.Errorf("runtime: %s: tensor %s: factor %d is %v, not above 0: the file is damaged", ld.set.Meta().Path, f.name, i, x)
 			}
 		}
 	}
-	m.rope = newRopes(&m.cfg, m.layers, factors)
-	if m.layers.First == 0 {
-		if m.embed, err = ld.matrix("token_embd.weight"); err != nil {
-			return err
+	w.rope = newRopes(c, layers, factors)
+	switch {
+	case layers.First > 0 || w.embed != nil:
+	case c.Tied && w.output != nil:
+		w.embed = w.output
+	default:
+		if w.embed, err = ld.matrix("token_embd.weight"); err != nil {
+			return w, err
 		}
 	}
-	f, err := familyOf(m.cfg.Arch)
+	f, err := familyOf(c.Arch)
 	if err != nil {
-		return err
+		return w, err
 	}
-	m.layer = make([]*layer, m.layers.Len())
-	for i := range m.layer {
-		if m.layer[i], err = f.load(ld, &m.cfg, m.layers.First+i); err != nil {
-			return err
+	w.layer = make([]*layer, layers.Len())
+	for i := range w.layer {
+		if l := layers.First + i; have.layers.Contains(l) {
+			w.layer[i] = have.layer[l-have.layers.First]
+		} else if w.layer[i], err = f.load(ld, c, l); err != nil {
+			return w, err
 		}
 	}
-	if m.layers.Last == m.cfg.Layers {
-		if m.outputNorm, err = ld.vector("output_norm.weight"); err != nil {
-			return err
+	if layers.Last == c.Layers && w.output == nil {
+		if w.outputNorm, err = ld.vector("output_norm.weight"); err != nil {
+			return w, err
 		}
 		switch {
-		case !m.cfg.Tied:
-			m.output, err = ld.matrix("output.weight")
-		case m.embed != nil:
-			m.output = m.embed
+		case !c.Tied:
+			w.output, err = ld.matrix("output.weight")
+		case w.embed != nil:
+			w.output = w.embed
 		default:
-			m.output, err = ld.matrix("token_embd.weight")
+			w.output, err = ld.matrix("token_embd.weight")
 		}
 		if err != nil {
-			return err
+			return w, err
 		}
 	}
-	return nil
+	return w, nil
 }
 
-// place decides where weights are used from: packed copies, the file, or as much of the file as memory holds at a time.
-func (m *Model) place(how Packing) error {
-	if err := m.pack(how); err != nil {
-		return err
-	}
+// place says where the weights of w are used from: packed copies, the file, or as much of the file as memory holds at a time.
+func (m *Model) place(w *loaded) {
 	var mapped []*weight
-	m.memory.Packed = int64(len(m.packed))
-	for _, w := range m.load.weights {
-		if !m.isPacked(w) {
-			mapped = append(mapped, w)
-			m.memory.Mapped += int64(len(w.Data))
+	w.memory = Memory{}
+	for _, p := range m.packed {
+		w.memory.Packed += int64(len(p))
+	}
+	for _, x := range m.load.weights {
+		if !x.packed {
+			mapped = append(mapped, x)
+			w.memory.Mapped += int64(len(x.Data))
 		}
 	}
-	m.stream = newStream(m.layers.Len(), m.layers.First, m.output, mapped, availableMemory())
-	return nil
+	w.stream = newStream(w.layers.Len(), w.layers.First, w.output, mapped, availableMemory())
 }
 
 // free ends the threads and gives back the memory of weights.
 func (m *Model) free() error {
 	m.pool.close()
 	m.stream.close()
-	var err error
-	if m.packed != nil {
-		err = free(m.packed)
-		m.packed = nil
+	var errs []error
+	for _, p := range m.packed {
+		errs = append(errs, free(p))
 	}
-	return errors.Join(err, m.load.close())
+	m.packed = nil
+	return errors.Join(append(errs, m.load.close())...)
 }
 
 // Config implements Executor.
 func (m *Model) Config() Config { return m.cfg }
 
 // Layers implements Executor.
-func (m *Model) Layers() Range { return m.layers }
+func (m *Model) Layers() Range {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.layers
+}
 
 // Profile implements Executor.
 func (m *Model) Profile() Profile { return NewProfile(m.kv) }
@@ -255,12 +277,16 @@ func (m *Model) unlock() { <-m.running }
 
 // Close implements Executor.
 func (m *Model) Close() error {
+	m.growing <- struct{}{}
+	defer func() { <-m.growing }()
 	m.running <- struct{}{}
 	defer m.unlock()
 	if m.closed.Swap(true) {
 		return nil
 	}
 	err := m.free()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.embed, m.layer, m.output = nil, nil, nil
 	return err
 }

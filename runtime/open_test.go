@@ -19,8 +19,8 @@ import (
 	"github.com/starling-swarm/starling/runtime/runtimetest"
 )
 
-// overwrite replaces the first bytes of a tensor's data in a file.
-func overwrite(t testing.TB, path, tensor string, data []byte) {
+// overwrite replaces the first bytes of a tensor's data in a file, and returns what they were.
+func overwrite(t testing.TB, path, tensor string, data []byte) (before []byte) {
 	t.Helper()
 	g, err := gguf.Open(path)
 	if err != nil {
@@ -30,8 +30,12 @@ func overwrite(t testing.TB, path, tensor string, data []byte) {
 	if !ok {
 		t.Fatalf("no tensor %s", tensor)
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
+		t.Fatal(err)
+	}
+	before = make([]byte, len(data))
+	if _, err := f.ReadAt(before, at.Offset); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.WriteAt(data, at.Offset); err != nil {
@@ -40,6 +44,7 @@ func overwrite(t testing.TB, path, tensor string, data []byte) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
+	return before
 }
 
 func meta(pairs ...any) map[string]gguf.Value {

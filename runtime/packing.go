@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -55,72 +56,90 @@ const packTask = 4 << 20
 // packAlign is where packed matrices start: at the beginning of a cache line.
 const packAlign = 64
 
-// pack makes packed copies as the option asks for. The copied pages of the file are given back as it goes, so that memory
-// is never needed twice; tight says that even the system's cache has no room for both.
-func (m *Model) pack(how Packing) error {
-	if how > PackOn {
-		return fmt.Errorf("runtime: %v is not known", how)
-	}
-	if how == PackOff || how == PackAuto && kernels.Active() == kernels.Generic {
-		return nil
-	}
-	total := int64(0)
-	for _, w := range m.load.weights {
-		if m.multiplies(w) {
-			total += packedBytes(w)
-		}
+// packAll makes packed copies of the weights that Open has loaded, as its option asks. The copied pages of the file are given
+// back as it goes, so that memory is never needed twice.
+func (m *Model) packAll() error {
+	if m.pack > PackOn {
+		return fmt.Errorf("runtime: %v is not known", m.pack)
 	}
 	available := availableMemory()
+	weights, total := m.toPack(&m.loaded, m.load.weights, available)
 	switch {
-	case total == 0 || how == PackAuto && total > available/3*2:
+	case total == 0:
 		return nil
 	case total > available:
 		return fmt.Errorf("runtime: packed weights take %d bytes, and %d are available: use --pack off", total, available)
 	}
+	return m.packInto(weights, total, available, func(w *weight, dst []byte, tight bool) error {
+		m.begin(m.pool.threads)
+		return m.packGroups(w, dst, 0, w.Groups(), tight)
+	})
+}
+
+// toPack returns those of some weights, of a range, that are to be packed where so much memory is available, and what that takes.
+func (m *Model) toPack(of *loaded, weights []*weight, available int64) (list []*weight, total int64) {
+	if m.pack == PackOff || m.pack == PackAuto && kernels.Active() == kernels.Generic {
+		return nil, 0
+	}
+	for _, w := range weights {
+		if of.multiplies(w) && w.PackedBytes() > 0 {
+			list, total = append(list, w), total+packedBytes(w)
+		}
+	}
+	if m.pack == PackAuto && total > available/3*2 {
+		return nil, 0
+	}
+	return list, total
+}
+
+// packInto allocates memory for weights and has each packed into its part. tight says that even the system's cache has no room for
+// both a weight and its copy. After an error none of them is.
+func (m *Model) packInto(weights []*weight, total, available int64, pack func(w *weight, dst []byte, tight bool) error) error {
 	memory, err := allocate(total)
 	if err != nil {
 		return fmt.Errorf("runtime: no memory for %d bytes of packed weights (use --pack off): %w", total, err)
 	}
-	m.packed = memory
-	tight := total > available/2
-	for _, w := range m.load.weights {
-		if !m.multiplies(w) || w.PackedBytes() == 0 {
-			continue
-		}
-		dst := memory[:w.PackedBytes()]
-		memory = memory[packedBytes(w):]
-		m.begin(m.pool.threads)
-		if err := m.packWeight(w, dst, tight); err != nil {
-			return err
+	rest := memory
+	for _, w := range weights {
+		dst := rest[:w.PackedBytes()]
+		rest = rest[packedBytes(w):]
+		if err := pack(w, dst, total > available/2); err != nil {
+			for _, w := range weights {
+				w.UsePacked(nil)
+				w.packed = false
+			}
+			return errors.Join(err, free(memory))
 		}
 		w.UsePacked(dst)
+		w.packed = true
 	}
+	m.packed = append(m.packed, memory)
 	return nil
 }
 
 // multiplies reports whether a weight is used for products, and not only for its rows.
-func (m *Model) multiplies(w *weight) bool { return w != m.embed || w == m.output }
+func (w *loaded) multiplies(x *weight) bool { return x != w.embed || x == w.output }
 
 // packedBytes is what w takes of the packed memory.
 func packedBytes(w *weight) int64 {
 	return (int64(w.PackedBytes()) + packAlign - 1) / packAlign * packAlign
 }
 
-// packWeight packs w into dst on all threads, and fails with *WeightError if it is damaged.
-func (m *Model) packWeight(w *weight, dst []byte, tight bool) error {
-	groups := w.Groups()
-	each := max(1, packTask*groups/max(len(w.Data), 1))
+// packGroups packs groups [first, last) of w into dst, which has room for all, on all threads of the pool, and fails with
+// *WeightError if they are damaged.
+func (m *Model) packGroups(w *weight, dst []byte, first, last int, tight bool) error {
+	each := packedAtOnce(w)
 	var bad atomic.Bool
-	m.pool.do((groups+each-1)/each, func(_, t int) {
-		first, last := t*each, min((t+1)*each, groups)
-		from, to := first*groupRows, min(last*groupRows, w.Rows)
+	m.pool.do((last-first+each-1)/each, func(_, t int) {
+		begin := first + t*each
+		end := min(begin+each, last)
+		from, to := begin*groupRows, min(end*groupRows, w.Rows)
 		if !w.sound(from, to) {
 			bad.Store(true)
 			return
 		}
-		w.PackGroups(dst, first, last)
-		rowBytes := len(w.Data) / w.Rows
-		w.source.drop(w.Data[from*rowBytes:to*rowBytes], tight)
+		w.PackGroups(dst, begin, end)
+		w.source.drop(w.rows(from, to), tight)
 	})
 	if bad.Load() {
 		return &WeightError{Tensor: w.name, Err: w.CheckScales(0, w.Rows)}
@@ -128,10 +147,12 @@ func (m *Model) packWeight(w *weight, dst []byte, tight bool) error {
 	return nil
 }
 
-// isPacked reports whether products with w use a packed copy.
-func (m *Model) isPacked(w *weight) bool {
-	return m.packed != nil && m.multiplies(w) && w.PackedBytes() > 0
-}
+// packedAtOnce is how many groups of w are packed at a time.
+func packedAtOnce(w *weight) int { return max(1, packTask*w.Groups()/max(len(w.Data), 1)) }
 
 // Memory implements Executor.
-func (m *Model) Memory() Memory { return m.memory }
+func (m *Model) Memory() Memory {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.memory
+}

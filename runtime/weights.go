@@ -73,6 +73,7 @@ type weight struct {
 	kernels.Matrix
 	name    string
 	source  *mapping        // of Data; nil where that is a copy
+	packed  bool            // products use a packed copy
 	checked []atomic.Uint32 // bit g%32 of element g/32: group g has been looked at and is sound
 	doubts  atomic.Int64    // groups that have not
 }
@@ -82,6 +83,12 @@ func newWeight(name string, m kernels.Matrix, source *mapping) *weight {
 	w := &weight{Matrix: m, name: name, source: source, checked: make([]atomic.Uint32, (m.Groups()+31)/32)}
 	w.doubts.Store(int64(m.Groups()))
 	return w
+}
+
+// rows returns the file's bytes of rows [first, last).
+func (w *weight) rows(first, last int) []byte {
+	size := len(w.Data) / w.Rows
+	return w.Data[first*size : last*size]
 }
 
 // trusted reports whether all groups have been looked at.

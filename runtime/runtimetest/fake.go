@@ -27,6 +27,8 @@ type Fake struct {
 	Delay time.Duration
 	// Fail is asked before each row of a layer is computed, from the goroutine that called Run; an error ends the Run.
 	Fail func(layer, position int) error
+	// Grows is asked before a model grows to a range; an error is Grow's.
+	Grows func(ctx context.Context, to runtime.Range) error
 }
 
 // FakeConfig is the shape of Fake's models: 6 layers of width 8, one KV head of 4, a context of 4096 and the vocabulary
@@ -103,16 +105,16 @@ func (f *Fake) Open(o runtime.Options) (runtime.Executor, error) {
 
 // executor is Fake's runtime.Executor.
 type executor struct {
-	fake   *Fake
-	cfg    runtime.Config
-	tok    *tokenizer.Tokenizer
-	layers runtime.Range
-	kv     runtime.KVType
-	seed   uint64
+	fake *Fake
+	cfg  runtime.Config
+	tok  *tokenizer.Tokenizer
+	kv   runtime.KVType
+	seed uint64
 
 	running chan struct{} // capacity 1, holds an element during a Run or Close
 
 	mu     sync.Mutex
+	layers runtime.Range
 	free   int64
 	closed bool
 }
@@ -120,9 +122,37 @@ type executor struct {
 // all is the whole model.
 func (e *executor) all() runtime.Range { return runtime.Range{First: 0, Last: e.cfg.Layers} }
 
-func (e *executor) Config() runtime.Config          { return e.cfg }
-func (e *executor) Layers() runtime.Range           { return e.layers }
+func (e *executor) Config() runtime.Config { return e.cfg }
+
 func (e *executor) Tokenizer() *tokenizer.Tokenizer { return e.tok }
+
+func (e *executor) Layers() runtime.Range {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.layers
+}
+
+// Grow asks Fake.Grows.
+func (e *executor) Grow(ctx context.Context, to runtime.Range) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !e.all().Covers(to) || !to.Covers(e.Layers()) {
+		return fmt.Errorf("runtimetest: growing from %v to layers %d to %d asked for", e.Layers(), to.First, to.Last-1)
+	}
+	if e.fake.Grows != nil {
+		if err := e.fake.Grows(ctx, to); err != nil {
+			return err
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return runtime.ErrClosed
+	}
+	e.layers = to
+	return nil
+}
 
 // Profile has negative rules, so that no real engine shares it.
 func (e *executor) Profile() runtime.Profile {
@@ -162,7 +192,7 @@ func (e *executor) NewSequence(capacity int, layers runtime.Range) (runtime.Sequ
 }
 
 func (e *executor) Run(ctx context.Context, steps []*runtime.Step) error {
-	if err := runtime.CheckSteps(&e.cfg, e.layers, steps); err != nil {
+	if err := runtime.CheckSteps(&e.cfg, e.Layers(), steps); err != nil {
 		return err
 	}
 	for i, s := range steps {

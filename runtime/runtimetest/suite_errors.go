@@ -280,6 +280,35 @@ func (s *suite) someLayers(free, whole int64) {
 	}
 }
 
+// badGrowth checks that an executor that cannot grow stays as it is.
+func (s *suite) badGrowth() {
+	n := s.cfg.Layers
+	back := s.executor(runtime.Range{First: 1, Last: n})
+	cancelled, cancel := context.WithCancel(context.Background())
+	cancel()
+	for what, err := range map[string]error{
+		"beyond the model": back.Grow(context.Background(), runtime.Range{First: 0, Last: n + 1}),
+		"before the model": back.Grow(context.Background(), runtime.Range{First: -1, Last: n}),
+		"less":             back.Grow(context.Background(), runtime.Range{First: 2, Last: n}),
+		"other layers":     back.Grow(context.Background(), runtime.Range{First: 0, Last: 1}),
+	} {
+		if err == nil {
+			s.Errorf("growing to layers %s succeeded", what)
+		}
+	}
+	if err := back.Grow(cancelled, s.all); !errors.Is(err, context.Canceled) {
+		s.Errorf("Grow with a cancelled context: %v", err)
+	}
+	if got := back.Layers(); got != (runtime.Range{First: 1, Last: n}) {
+		s.Errorf("growing that failed left %v", got)
+	}
+	for range 2 {
+		if err := back.Grow(context.Background(), s.all); err != nil || back.Layers() != s.all {
+			s.Errorf("growing afterwards: %v, there is %v", err, back.Layers())
+		}
+	}
+}
+
 // unloadedLayers checks that an executor keeps rows of layers that it cannot compute.
 func (s *suite) unloadedLayers() {
 	tokens := s.tokens(9, 5)
@@ -346,6 +375,9 @@ func (s *suite) closing() {
 	}
 	if _, err := e.NewSequence(1, s.all); !errors.Is(err, runtime.ErrClosed) {
 		s.Errorf("NewSequence after Close: %v", err)
+	}
+	if err := e.Grow(context.Background(), s.all); !errors.Is(err, runtime.ErrClosed) {
+		s.Errorf("Grow after Close: %v", err)
 	}
 	err := e.Run(context.Background(), []*runtime.Step{{Seq: seq, Layers: s.all, N: 1, Tokens: []int32{0}}})
 	if !errors.Is(err, runtime.ErrClosed) {

@@ -1,6 +1,7 @@
 package runtimetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -218,6 +219,58 @@ func (s *suite) handOff() {
 	}
 	s.addKV(&got, to, s.all)
 	s.same("hand-off", got, ref)
+}
+
+// grow lets an executor that has the last layers only, and the rows of all, load the others while it runs.
+func (s *suite) grow() {
+	tokens := s.tokens(4, 262)
+	const prompt, switched = 250, 256
+	ref := s.reference(tokens)
+	for _, cut := range []int{1, s.cfg.Layers - 1, s.cfg.Layers} {
+		front, back := runtime.Range{First: 0, Last: cut}, runtime.Range{First: cut, Last: s.cfg.Layers}
+		stage, decoder := s.executor(front), s.executor(back)
+		from := s.sequence(stage, len(tokens))
+		to, err := decoder.NewSequence(len(tokens), s.all)
+		if err != nil {
+			s.Fatal(err)
+		}
+		defer to.Close()
+		var got outcome
+		grown := make(chan error, 1)
+		for at := 0; at < switched; {
+			n := 1
+			if at < prompt {
+				n = 50
+			} else if at == prompt {
+				go func() { grown <- decoder.Grow(context.Background(), s.all) }()
+			}
+			first := &runtime.Step{Seq: from, Layers: front, Start: at, N: n, Tokens: tokens[at : at+n], KeepHidden: true}
+			s.run(stage, first)
+			for l := range cut {
+				rows, err := from.ExportKV(nil, l, at, at+n)
+				if err == nil {
+					err = to.ImportKV(l, at, n, rows)
+				}
+				if err != nil {
+					s.Fatal(err)
+				}
+			}
+			step := &runtime.Step{Seq: to, Layers: back, Start: at, N: n, Seam: first.Out, LogitRows: allRows(n), KeepHidden: true}
+			s.run(decoder, step)
+			got.add(step)
+			at += n
+		}
+		if err := <-grown; err != nil || decoder.Layers() != s.all {
+			s.Fatalf("growing from %v: %v, there is %v", back, err, decoder.Layers())
+		}
+		for at := switched; at < len(tokens); at++ {
+			step := &runtime.Step{Seq: to, Layers: s.all, Start: at, N: 1, Tokens: tokens[at : at+1], LogitRows: []int{0}, KeepHidden: true}
+			s.run(decoder, step)
+			got.add(step)
+		}
+		s.addKV(&got, to, s.all)
+		s.same(fmt.Sprintf("grown from %v", back), got, ref)
+	}
 }
 
 func (s *suite) truncate() {
