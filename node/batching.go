@@ -253,7 +253,7 @@ func (p piece) cut(c runtime.Config) *runtime.Step {
 	if p.n == s.N {
 		return s
 	}
-	part := &runtime.Step{Seq: s.Seq, Layers: s.Layers, Start: s.Start + first, N: p.n, KeepHidden: s.KeepHidden}
+	part := &runtime.Step{Seq: s.Seq, Layers: s.Layers, Start: s.Start + first, N: p.n, KeepHidden: s.KeepHidden, Probe: s.Probe}
 	if s.Tokens != nil {
 		part.Tokens = s.Tokens[first:last]
 	}
@@ -276,6 +276,13 @@ func (p piece) cut(c runtime.Config) *runtime.Step {
 	}
 	if first == 0 {
 		s.Logits = s.Logits[:0]
+		s.Probed = make([][]float32, len(s.Probe))
+		for i := range s.Probed {
+			s.Probed[i] = make([]float32, s.N*c.Width)
+		}
+	}
+	for _, rows := range s.Probed {
+		part.Probed = append(part.Probed, rows[first*c.Width:last*c.Width:last*c.Width])
 	}
 	return part
 }
@@ -290,4 +297,8 @@ func (p piece) join(part *runtime.Step) {
 		copy(s.Out[p.w.done*width:], part.Out) // onto itself, where the executor has reused the memory
 	}
 	s.Logits = append(s.Logits, part.Logits...)
+	for i, rows := range part.Probed {
+		width := len(rows) / p.n
+		copy(s.Probed[i][p.w.done*width:], rows) // likewise
+	}
 }

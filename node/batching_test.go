@@ -84,6 +84,11 @@ func TestStepsInAnyCompany(t *testing.T) {
 				step = &runtime.Step{Seq: seq, Start: pos, N: n, Seam: step.Out, Layers: runtime.Range{First: cut, Last: layers.Last}}
 			}
 			step.KeepHidden = rng.IntN(2) == 0
+			for l := cut; l <= layers.Last; l++ {
+				if rng.IntN(3) == 0 {
+					step.Probe = append(step.Probe, l)
+				}
+			}
 			for r := range n {
 				if rng.IntN(100) == 0 || r == n-1 {
 					step.LogitRows = append(step.LogitRows, r)
@@ -96,6 +101,12 @@ func TestStepsInAnyCompany(t *testing.T) {
 				return nil, fmt.Errorf("step %+v", step)
 			}
 			sum = append(sum, step.Out...)
+			if len(step.Probed) != len(step.Probe) {
+				return nil, fmt.Errorf("step %+v", step)
+			}
+			for _, rows := range step.Probed {
+				sum = append(sum, rows...)
+			}
 			for _, l := range step.Logits {
 				sum = append(sum, l...)
 			}

@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/starling-swarm/starling/kernels"
@@ -91,7 +92,9 @@ func (m *Model) forward(ctx context.Context, steps []*Step) error {
 	for _, s := range steps {
 		first, last = min(first, s.Layers.First), max(last, s.Layers.Last)
 	}
+	beginProbes(steps, m.cfg.Width)
 	for l := first; l < last; l++ {
+		probe(steps, all, l)
 		active := m.buf.active[:0]
 		for i := range all {
 			if steps[all[i].step].Layers.Contains(l) {
@@ -113,10 +116,35 @@ func (m *Model) forward(ctx context.Context, steps []*Step) error {
 		}
 		m.stream.after(l - m.layers.First)
 	}
+	probe(steps, all, last)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	return m.head(steps, all)
+}
+
+// beginProbes makes the memory for what the steps' probes give.
+func beginProbes(steps []*Step, width int) {
+	for _, s := range steps {
+		s.Probed = sized(s.Probed, len(s.Probe))
+		for i := range s.Probed {
+			s.Probed[i] = sized(s.Probed[i], s.N*width)
+		}
+	}
+}
+
+// probe copies the residual stream of the steps that want it at boundary l; a step that ends before has left it as it was there.
+func probe(steps []*Step, all []row, l int) {
+	at := 0
+	for _, s := range steps {
+		if i, found := slices.BinarySearch(s.Probe, l); found {
+			width := len(s.Probed[i]) / s.N
+			for r := range s.N {
+				copy(s.Probed[i][r*width:], all[at+r].h)
+			}
+		}
+		at += s.N
+	}
 }
 
 // inputs makes the rows of all steps: embedding rows, or copies of the seams, in Out where that is wanted.

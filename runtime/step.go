@@ -25,12 +25,17 @@ type Step struct {
 	LogitRows []int
 	// KeepHidden asks for Out also at the model's end (the residual stream before the final norm).
 	KeepHidden bool
+	// Probe names boundaries whose residual stream is wanted, strictly ascending, of Layers.First to Layers.Last: boundary l
+	// is the stream that layer l reads, Layers.Last the one that the last layer leaves. May be empty.
+	Probe []int
 
 	// Out receives [N][Width]. It is reused when its capacity suffices and allocated otherwise; nil when not wanted.
 	Out []float32
 	// Logits receives one [Vocab] per entry of LogitRows, in that order. Like Out it is reused where its capacity
 	// suffices: whoever runs a Step again and keeps the Logits takes them out before.
 	Logits [][]float32
+	// Probed receives one [N][Width] per entry of Probe, in that order, reused like Out.
+	Probed [][]float32
 }
 
 // CheckSteps returns a *StepError for the first step that cannot be run whatever its sequence holds: impossible layers,
@@ -79,6 +84,13 @@ func (s *Step) reason(c *Config, have Range) string {
 			return fmt.Sprintf("logit row %d after %d, of %d rows", r, last, s.N)
 		}
 		last = r
+	}
+	last = s.Layers.First - 1
+	for _, l := range s.Probe {
+		if l <= last || l > s.Layers.Last {
+			return fmt.Sprintf("probe of boundary %d after %d, of layers [%d, %d)", l, last, s.Layers.First, s.Layers.Last)
+		}
+		last = l
 	}
 	return ""
 }

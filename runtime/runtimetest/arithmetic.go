@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/starling-swarm/starling/runtime"
@@ -36,7 +37,9 @@ func (e *executor) compute(ctx context.Context, steps []*runtime.Step) error {
 				}
 			}
 		}
+		s.Probed = s.Probed[:0]
 		for l := s.Layers.First; l < s.Layers.Last; l++ {
+			probe(s, l, h)
 			if err := e.wait(ctx, s.N); err != nil {
 				return err
 			}
@@ -49,12 +52,20 @@ func (e *executor) compute(ctx context.Context, steps []*runtime.Step) error {
 				e.layer(l, s.Start+r, s.Seq.(*sequence), h[r*w:(r+1)*w])
 			}
 		}
+		probe(s, s.Layers.Last, h)
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		e.results(s, h)
 	}
 	return nil
+}
+
+// probe copies h if the step wants it at boundary l.
+func probe(s *runtime.Step, l int, h []float32) {
+	if slices.Contains(s.Probe, l) {
+		s.Probed = append(s.Probed, slices.Clone(h))
+	}
 }
 
 // wait lets the time pass that n rows take in a layer.

@@ -25,6 +25,7 @@ func TestExecutor(t testing.TB, open func(runtime.Range) runtime.Executor) {
 		{"Splits", (*suite).splits},
 		{"Batches", (*suite).batches},
 		{"HeadOnly", (*suite).headOnly},
+		{"Probes", (*suite).probes},
 		{"HandOff", (*suite).handOff},
 		{"Grow", (*suite).grow},
 		{"Truncate", (*suite).truncate},

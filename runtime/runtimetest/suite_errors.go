@@ -42,6 +42,9 @@ func (s *suite) badSteps() {
 		"logits of row 2":    {Seq: seq, Layers: s.all, N: 2, Tokens: tok, LogitRows: []int{2}},
 		"logits of row −1":   {Seq: seq, Layers: s.all, N: 2, Tokens: tok, LogitRows: []int{-1}},
 		"logits twice":       {Seq: seq, Layers: s.all, N: 2, Tokens: tok, LogitRows: []int{1, 1}},
+		"probe twice":        {Seq: seq, Layers: s.all, N: 2, Tokens: tok, Probe: []int{1, 1}},
+		"probe before":       {Seq: seq, Layers: back, N: 2, Seam: seam, Probe: []int{0}},
+		"probe behind":       {Seq: seq, Layers: runtime.Range{First: 0, Last: 1}, N: 2, Tokens: tok, Probe: []int{2}},
 		"foreign sequence":   {Seq: tailSeq, Layers: s.all, N: 2, Tokens: tok},
 	} {
 		good := &runtime.Step{Seq: s.sequence(s.whole, 4), Layers: s.all, N: 2, Tokens: tok}

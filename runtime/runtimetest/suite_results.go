@@ -172,6 +172,57 @@ func (s *suite) headOnly() {
 	}
 }
 
+// probes asks for the residual stream at every boundary, in steps that run together, and compares it with seams: what a cut there
+// gives.
+func (s *suite) probes() {
+	tokens := s.tokens(7, 20)
+	want := make([][]float32, s.cfg.Layers+1)
+	for l := range want[1:] {
+		cut := s.sequence(s.whole, len(tokens))
+		front := &runtime.Step{Seq: cut, Layers: runtime.Range{First: 0, Last: l + 1}, N: len(tokens), Tokens: tokens, KeepHidden: true}
+		s.run(s.whole, front)
+		want[l+1] = front.Out
+	}
+	var all []int
+	for l := range want {
+		all = append(all, l)
+	}
+	last := s.executor(runtime.Range{First: s.cfg.Layers, Last: s.cfg.Layers})
+	whole := &runtime.Step{Seq: s.sequence(s.whole, len(tokens)), Layers: s.all, N: 9, Tokens: tokens[:9], Probe: all}
+	none := &runtime.Step{Seq: s.sequence(s.whole, len(tokens)), Layers: s.all, N: 4, Tokens: tokens[:4], LogitRows: []int{3}}
+	part := &runtime.Step{Seq: s.sequence(s.whole, len(tokens)), Layers: runtime.Range{First: 1, Last: s.cfg.Layers}, N: len(tokens), Seam: want[1], Probe: all[1:2]}
+	s.run(s.whole, whole, none, part)
+	if len(none.Probed) != 0 || len(part.Probed) != 1 || !slices.Equal(bits(part.Probed[0]), bits(want[1])) {
+		s.Errorf("a probe of boundary 1 of layers from 1 on is not what went in")
+	}
+	for l := range want {
+		n := 9 * s.cfg.Width
+		if l == 0 { // the embedding is what a first layer alone begins with
+			want[0] = slices.Clone(whole.Probed[0])
+			continue
+		}
+		if !slices.Equal(bits(whole.Probed[l]), bits(want[l][:n])) {
+			s.Errorf("boundary %d differs from a seam there", l)
+		}
+	}
+	whole.Start, whole.N, whole.Tokens, whole.Probe = 9, 11, tokens[9:], []int{0, s.cfg.Layers} // the same memory again
+	s.run(s.whole, whole)
+	if len(whole.Probed) != 2 || !slices.Equal(bits(whole.Probed[1]), bits(want[s.cfg.Layers][9*s.cfg.Width:])) {
+		s.Errorf("the last boundary of later positions differs")
+	}
+	first := s.sequence(s.whole, len(tokens))
+	front := &runtime.Step{Seq: first, Layers: runtime.Range{First: 0, Last: 1}, N: 9, Tokens: tokens[:9], Probe: []int{0, 1}}
+	s.run(s.whole, front)
+	if !slices.Equal(bits(front.Probed[0]), bits(want[0])) || !slices.Equal(bits(front.Probed[1]), bits(front.Out)) {
+		s.Errorf("probes of the first layer alone differ")
+	}
+	head := &runtime.Step{Seq: s.sequence(last, 20), Layers: last.Layers(), N: 20, Seam: want[s.cfg.Layers], Probe: []int{s.cfg.Layers}}
+	s.run(last, head)
+	if !slices.Equal(bits(head.Probed[0]), bits(want[s.cfg.Layers])) {
+		s.Errorf("a probe before the head alone is not what went in")
+	}
+}
+
 // handOff is prefill-across, decode-local: a stage computes the first layers, the decoder the last one, and the stage's
 // cache rows arrive in slices while the decoder is at work; then the decoder goes on alone.
 func (s *suite) handOff() {
