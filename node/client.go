@@ -58,6 +58,7 @@ type clientSession struct {
 	full     map[string]*wire.Refusal // peers that have had no room since all were last asked
 	queue    bool                     // all were full: wait in line
 	notes    []string
+	probed   probed
 	trace    *trace // nil: none was asked for
 }
 
@@ -83,7 +84,7 @@ func (n *Node) run(ctx context.Context, q control.RunRequest, emit func(control.
 	defer n.removeClient(s)
 	s.log.Debug("run began", "model", s.model.Short(), "prompt", len(s.prompt), "max_new", s.req.MaxNew)
 	a, err := s.answer(ctx)
-	if len(s.made) > 0 && s.plan.Decoder != "" {
+	if s.plan.Decoder != "" && (len(s.made) > 0 || err == nil) {
 		n.recent.add(recentAnswer{model: s.model, tokens: slices.Concat(s.prompt, s.made), decoder: s.plan.Decoder})
 	}
 	n.metrics.Ended(metrics.Client, err != nil)
@@ -213,7 +214,16 @@ func (n *Node) prepare(ctx context.Context, q control.RunRequest, emit func(cont
 	if err != nil {
 		return nil, err
 	}
-	if q.MaxNew, err = MaxNew(len(prompt), q.MaxNew, card.Context); err != nil {
+	if q.PromptOnly {
+		q.MaxNew, err = 0, fits(len(prompt), card.Context)
+	} else {
+		q.MaxNew, err = MaxNew(len(prompt), q.MaxNew, card.Context)
+	}
+	if err != nil {
+		return nil, err
+	}
+	asked, err := askedRows(q.Probe, card, len(prompt))
+	if err != nil {
 		return nil, err
 	}
 	var traced *trace
@@ -225,7 +235,7 @@ func (n *Node) prepare(ctx context.Context, q control.RunRequest, emit func(cont
 			return nil, err
 		}
 	}
-	s := &clientSession{n: n, trace: traced, model: id, card: card, tok: tok, req: q, how: wireSampling(&settings, q.DRYBreakers), prompt: prompt, emit: emit,
+	s := &clientSession{n: n, trace: traced, probed: asked, model: id, card: card, tok: tok, req: q, how: wireSampling(&settings, q.DRYBreakers), prompt: prompt, emit: emit,
 		text: tok.NewStream(), excluded: map[string]string{}, full: map[string]*wire.Refusal{}}
 	for p, why := range q.Excluded {
 		s.excluded[p] = why
@@ -327,7 +337,7 @@ func (s *clientSession) attempt(ctx context.Context) (*wire.Done, error) {
 	pinging, stopPing := context.WithCancel(ctx)
 	defer stopPing()
 	go s.routinePing(pinging, conn, &writing)
-	in := newInbox(left)
+	in := newInbox(left, &s.probed)
 	go in.fill(conn)
 	done, err := s.read(in, left)
 	stopPing()
@@ -342,7 +352,7 @@ func (s *clientSession) attempt(ctx context.Context) (*wire.Done, error) {
 // route plans what is left of the answer; over the decoder that has the cache of what the prompt begins with, where that can be.
 func (s *clientSession) route(ctx context.Context, k control.Constraints, left int) (route.Plan, error) {
 	tokens := len(s.prompt) + len(s.made)
-	if d := s.n.recent.decoder(s.model, s.prompt); d != "" && s.count == 0 && !s.req.Fresh && !planned(k) && k.Decoder == "" && k.Decode != "here" {
+	if d := s.n.recent.decoder(s.model, s.prompt); d != "" && s.count == 0 && !s.req.Fresh && (!planned(k) || s.req.Continued) && k.Decoder == "" && k.Decode != "here" {
 		to := k
 		to.Decoder = d
 		if plan, err := s.n.plan(ctx, s.model, s.card, tokens, left, to); err == nil {
@@ -358,8 +368,8 @@ func (s *clientSession) head() wire.Head {
 
 func (s *clientSession) opening(plan route.Plan, left int) *wire.SessionOpen {
 	tokens := append(append([]int32{}, s.prompt...), s.made...)
-	o := &wire.SessionOpen{Head: s.head(), Route: wireRoute(plan), Salt: s.salt, Tokens: tokens, MaxNew: uint32(left), Fresh: s.req.Fresh || planned(s.req.Constraints),
-		Stop: endTokens(s.tok), Proof: s.req.Proof, Sampling: s.how, Logprobs: uint32(s.req.Logprobs), Times: s.req.Timeline, Guess: !s.req.NoGuess}
+	o := &wire.SessionOpen{Head: s.head(), Route: wireRoute(plan), Salt: s.salt, Tokens: tokens, MaxNew: uint32(left), Fresh: s.req.Fresh || planned(s.req.Constraints) && !s.req.Continued,
+		Stop: endTokens(s.tok), Proof: s.req.Proof, Sampling: s.how, Logprobs: uint32(s.req.Logprobs), Times: s.req.Timeline, Guess: !s.req.NoGuess, Probe: s.probed.asked}
 	if s.queue {
 		o.Wait = uint32(min(max(s.req.Wait-time.Since(s.began), 0), maxLineTime).Milliseconds())
 	}
@@ -421,6 +431,10 @@ func (s *clientSession) read(in *inbox, left int) (*wire.Done, error) {
 			if err := s.take(m); err != nil {
 				return nil, err
 			}
+		case *wire.Rows:
+			if err := s.takeRows(m); err != nil {
+				return nil, err
+			}
 		case *wire.Done:
 			return m, s.checkDone(m, len(s.made)-before, left)
 		case *wire.Refusal:
@@ -434,9 +448,13 @@ func (s *clientSession) read(in *inbox, left int) (*wire.Done, error) {
 // checkDone checks that a decoder ends an answer where answers end.
 func (s *clientSession) checkDone(m *wire.Done, made, left int) error {
 	switch {
+	case !s.probed.done(all):
+		return wire.Refuse(wire.CodeBadFrame, "the decoder ended the session before position %d of the rows asked for", s.probed.due(all))
 	case made > 0 && m.Reason == wire.ReasonStop && s.tok.IsEOG(s.made[len(s.made)-1]):
 		return nil
-	case made == left && m.Reason == wire.ReasonLength:
+	case made == left && m.Reason == wire.ReasonLength && !s.req.PromptOnly:
+		return nil
+	case made == 0 && m.Reason == wire.ReasonPrompt && s.req.PromptOnly:
 		return nil
 	}
 	return wire.Refuse(wire.CodeBadFrame, "the decoder ended the answer after %d of %d tokens, for %q", made, left, m.Reason)
@@ -459,10 +477,13 @@ func (s *clientSession) take(m *wire.Token) error {
 		s.ttft = time.Since(s.began)
 	}
 	s.made = append(s.made, m.ID)
-	if s.tok.IsEOG(m.ID) {
-		return nil
+	piece := ""
+	if !s.tok.IsEOG(m.ID) {
+		piece = s.text.Push(m.ID)
 	}
-	piece := s.text.Push(m.ID)
+	if s.tok.IsEOG(m.ID) || len(s.made) == s.req.MaxNew { // the answer's last one
+		piece += s.text.Flush()
+	}
 	s.whole = append(s.whole, piece...)
 	ev := control.Event{Kind: "text", Text: piece, Token: m.ID}
 	if s.req.Logprobs > 0 {
@@ -473,10 +494,6 @@ func (s *clientSession) take(m *wire.Token) error {
 
 // account makes the client's account of a finished session.
 func (s *clientSession) account(d *wire.Done) *control.Account {
-	if rest := s.text.Flush(); rest != "" {
-		s.whole = append(s.whole, rest...)
-		_ = s.emit(control.Event{Kind: "text", Text: rest}) // the answer is complete either way
-	}
 	st := &d.Stats
 	a := &control.Account{Session: s.id.String(), Model: s.model.String(), Reason: d.Reason, Text: string(s.whole), PromptTokens: s.prompt, Reused: int(st.Reused), NewTokens: s.made,
 		TTFT: s.ttft, Prefill: time.Duration(st.PrefillNanos), Handoff: time.Duration(st.HandoffNanos), Decode: time.Duration(st.DecodeNanos),

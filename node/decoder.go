@@ -114,7 +114,7 @@ func (s *decoderSession) enter() {
 		held = s.exec.Layers()
 		need := len(open.Tokens) + int(open.MaxNew)
 		if whole := (runtime.Range{First: 0, Last: own.Last}); held == whole && s.m.trace == nil && !open.Fresh {
-			if seq := s.prefixes.take(s.client, open.Tokens, need, worthAlone(open)); seq != nil {
+			if seq := s.prefixes.take(s.client, open.Tokens[:reusable(open)], need, worthAlone(open)); seq != nil {
 				return seq, nil
 			}
 		}
@@ -141,6 +141,19 @@ func (s *decoderSession) enter() {
 	}
 }
 
+// reusable returns how many tokens of a prompt may be in the cache already: not the last one, whose logits are wanted, and nothing
+// that a probe asks for.
+func reusable(open *wire.SessionOpen) int {
+	n := len(open.Tokens)
+	if open.MaxNew > 0 {
+		n--
+	}
+	if p := &open.Probe; p.First < p.Last {
+		n = min(n, int(p.First))
+	}
+	return n
+}
+
 // worthAlone returns how many tokens of a prompt must be in the cache for the decoder to compute the rest alone: so many that peers
 // like this one would not be done sooner with the whole.
 func worthAlone(open *wire.SessionOpen) int {
@@ -160,8 +173,8 @@ func (n *Node) admitSession(client string, open *wire.SessionOpen) (*decoderSess
 		return nil, wire.Refuse(wire.CodeBadGrant, "the grant was signed by somebody else")
 	case g.Session != open.Session || open.Epoch != (wire.Epoch{Client: g.ClientEpoch}):
 		return nil, wire.Refuse(wire.CodeBadGrant, "the grant is for another session")
-	case len(open.Tokens) == 0 || open.MaxNew == 0:
-		return nil, wire.Refuse(wire.CodeBadRequest, "a session needs at least one prompt token and one new token")
+	case len(open.Tokens) == 0:
+		return nil, wire.Refuse(wire.CodeBadRequest, "a session needs at least one prompt token")
 	case need > int(g.Budget):
 		return nil, wire.Refuse(wire.CodeBadGrant, "%d tokens asked for, the grant allows %d", need, g.Budget)
 	}
@@ -192,11 +205,15 @@ func (n *Node) admitSession(client string, open *wire.SessionOpen) (*decoderSess
 		st := &rt.Stages[i]
 		st.RangeRoot = s.root(runtime.Range{First: int(st.First), Last: int(st.Last)})
 	}
+	profile := s.exec.Profile().ID()
+	m, r := newDecoding(n.ID(), open, how, profile, cfg, func(p *wire.Plan) { signPlan(n.identity, p) })
+	if r != nil {
+		return nil, r
+	}
 	ctx, cancel := context.WithCancel(n.ctx)
-	d := &decoderSession{n: n, log: n.sessionLog(open.Session, metrics.Decoder), client: client, model: s.id, exec: s.exec, room: s.room, prefixes: s.prefixes, seat: s.batcher.sit(), profile: s.exec.Profile().ID(),
+	d := &decoderSession{n: n, log: n.sessionLog(open.Session, metrics.Decoder), client: client, model: s.id, exec: s.exec, room: s.room, prefixes: s.prefixes, seat: s.batcher.sit(), profile: profile, m: m,
 		ctx: ctx, cancel: cancel, began: time.Now(), opened: time.Now(), absent: map[string]int{}}
 	d.outReady = sync.NewCond(&d.mu)
-	d.m = newDecoding(n.ID(), open, how, d.profile, cfg, func(p *wire.Plan) { signPlan(n.identity, p) })
 	d.m.trace = n.traceOf(client, open.Session)
 	if r := n.addDecoder(open.Session, d); r != nil {
 		cancel()
@@ -331,7 +348,11 @@ func (s *decoderSession) free() {
 func (s *decoderSession) keep() {
 	if s.m.local && !s.kept {
 		s.kept = true
-		s.prefixes.keep(s.client, s.m.tokens[:min(s.m.computed, len(s.m.tokens)-1)], s.m.seq)
+		n := s.m.computed
+		if s.m.open.MaxNew > 0 {
+			n = min(n, len(s.m.tokens)-1)
+		}
+		s.prefixes.keep(s.client, s.m.tokens[:n], s.m.seq)
 	}
 }
 
@@ -444,7 +465,9 @@ func (s *decoderSession) finish(a finish) {
 		if s.times != nil {
 			st.Decoder.Times = slices.Clone(s.times.chunks)
 		}
-		if !s.firstTok.IsZero() {
+		if s.firstTok.IsZero() { // none was asked for
+			st.PrefillNanos = uint64(time.Since(s.firstSent))
+		} else {
 			st.PrefillNanos = uint64(s.firstTok.Sub(s.firstSent))
 			st.HandoffNanos = uint64(s.handoff)
 			st.DecodeNanos = uint64(s.lastTok.Sub(s.firstTok))

@@ -78,6 +78,7 @@ type decoding struct {
 	reason     string
 	stats      wire.SessionStats
 	logitsHash hash.Hash
+	probed     probed
 	trace      *trace             // what a client of this node wants to see, or nil
 	closing    map[string]account // stages whose account is still to come
 	digests    [][32]byte         // of the layers of the current route's stages, as they account for them
@@ -95,11 +96,15 @@ type layerRows struct {
 	buf          []byte
 }
 
-// newDecoding makes the machine for a session; reserved and start follow.
-func newDecoding(self string, open *wire.SessionOpen, how runtime.Sampling, profile [32]byte, cfg runtime.Config, sign func(*wire.Plan)) *decoding {
+// newDecoding makes the machine for a session; reserved and start follow. A refusal says what the session asks for and can't have.
+func newDecoding(self string, open *wire.SessionOpen, how runtime.Sampling, profile [32]byte, cfg runtime.Config, sign func(*wire.Plan)) (*decoding, *wire.Refusal) {
+	asked, r := newProbed(open.Probe, cfg.Layers, cfg.Width, cfg.Vocab, len(open.Tokens))
+	if r != nil {
+		return nil, r
+	}
 	d := &decoding{
 		self: self, open: open, how: how, layers: cfg.Layers, width: cfg.Width, sign: sign,
-		tokens: slices.Clone(open.Tokens), logitsHash: blake3.New(32, nil), closing: map[string]account{},
+		probed: asked, tokens: slices.Clone(open.Tokens), logitsHash: blake3.New(32, nil), closing: map[string]account{},
 		prefix0: wire.NewPrefix(open.Grant.Model, profile, open.Salt),
 	}
 	d.head = wire.Head{Session: open.Session, Epoch: wire.Epoch{Client: open.Grant.ClientEpoch}}
@@ -110,7 +115,10 @@ func newDecoding(self string, open *wire.SessionOpen, how runtime.Sampling, prof
 	}
 	d.stats.Prompt = uint32(len(open.Tokens))
 	d.stats.Decoder.Peer = self
-	return d
+	if open.MaxNew == 0 {
+		d.reason = wire.ReasonPrompt
+	}
+	return d, nil
 }
 
 // reserved takes the KV of the layers that this node may run for the session. Where it holds the first positions in all layers, as an
@@ -162,7 +170,7 @@ func (d *decoding) adopt(r wire.Route, profile [32]byte, from int) []action {
 	var acts []action
 	for i, s := range r.Stages {
 		d.closing[s.Peer] = account{d.head.Epoch, s.First, s.Last}
-		acts = append(acts, send{s.Peer, &wire.StageOpen{Head: d.head, Grant: d.open.Grant, Plan: *d.plan, Index: uint32(i), Times: d.open.Times}})
+		acts = append(acts, send{s.Peer, &wire.StageOpen{Head: d.head, Grant: d.open.Grant, Plan: *d.plan, Index: uint32(i), Times: d.open.Times, Probe: d.open.Probe}})
 	}
 	return acts
 }
@@ -222,6 +230,8 @@ func (d *decoding) handle(from string, m wire.Message) ([]action, *wire.Refusal)
 		return d.onSeam(stage, m)
 	case *wire.KVSlice:
 		return d.onSlice(stage, m)
+	case *wire.Rows:
+		return d.onProbe(stage, m)
 	case *wire.Refusal:
 		return d.onRefusal(from, m)
 	}
@@ -338,7 +348,7 @@ func (d *decoding) next() []action {
 	switch {
 	case d.ended || d.rewind:
 		return nil
-	case d.reason != "" && (d.computed == d.goal() || !d.open.Proof):
+	case d.reason != "" && d.complete():
 		return d.end()
 	case d.plan != nil && d.computed < d.routeEnd:
 		return d.walk()
@@ -349,10 +359,23 @@ func (d *decoding) next() []action {
 // goal is the position up to which everything is to be computed: the end of the
 // tokens; of a complete answer the last token, which nothing follows.
 func (d *decoding) goal() int {
-	if d.reason != "" {
+	if d.generated > 0 && d.reason != "" {
 		return len(d.tokens) - 1
 	}
 	return len(d.tokens)
+}
+
+// complete reports whether nothing is left to do for an answer that has its last token.
+func (d *decoding) complete() bool {
+	switch {
+	case !d.probed.done(all):
+		return false
+	case d.generated > 0 && !d.open.Proof:
+		return true
+	case d.computed < d.goal():
+		return false
+	}
+	return d.generated > 0 || !d.local || d.checkpoint() >= d.goal() // a prompt's cache is for the client's next session
 }
 
 // walk announces chunks to the stages and runs the decoder's own layers on the
@@ -405,9 +428,9 @@ func (d *decoding) expect(c *wire.Chunk) {
 	}
 }
 
-// alone computes with all layers on this node, once every layer's rows have come.
+// alone computes with all layers on this node, once every layer's rows have come, and what the stages have for a probe.
 func (d *decoding) alone() []action {
-	if d.running != nil || d.computed >= d.goal() || d.checkpoint() < d.computed {
+	if d.running != nil || d.computed >= d.goal() || d.checkpoint() < d.computed || d.plan != nil && !d.probed.done(uint64(d.plan.DecoderFirst)) {
 		return nil
 	}
 	acts := d.release()
@@ -430,8 +453,11 @@ func (d *decoding) waitsFor() wait {
 
 // run starts step; the logits of its rows are wanted from the newest token on.
 func (d *decoding) run(step *runtime.Step, whole bool) action {
-	for r := len(d.tokens) - 1 - step.Start; r < step.N && d.reason == ""; r++ {
-		step.LogitRows = append(step.LogitRows, r)
+	step.Probe = probeOf(&d.open.Probe, uint32(step.Layers.First), uint32(step.Layers.Last), step.Start, step.N)
+	for r := range step.N {
+		if pos := step.Start + r; d.samples(pos) || d.wantsLogits(pos) {
+			step.LogitRows = append(step.LogitRows, r)
+		}
 	}
 	d.running = step
 	return run{Step: step, Whole: whole}
@@ -468,15 +494,17 @@ func (d *decoding) ran(step *runtime.Step, took time.Duration, err error) []acti
 	d.stats.Decoder.Chunks++
 	d.stats.Decoder.ComputeNanos += uint64(took)
 	d.computed = step.Start + step.N
+	acts, sampled, r := d.found(step)
 	switch {
-	case len(step.LogitRows) > 0:
-		return d.verify(step)
+	case r != nil:
+		return d.fail(r)
+	case len(sampled) > 0:
+		return append(acts, d.verify(step, sampled)...)
 	case d.computed < d.goal():
-		d.stats.Decoder.Tokens += uint64(step.N)
-		return append([]action{emit{&wire.Progress{Head: d.head, Upto: uint32(d.computed)}}}, d.next()...)
+		acts = append(acts, emit{&wire.Progress{Head: d.head, Upto: uint32(d.computed)}})
 	}
 	d.stats.Decoder.Tokens += uint64(step.N)
-	return d.next()
+	return append(acts, d.next()...)
 }
 
 // sample takes the next token from logits; it may be the answer's last.
@@ -546,6 +574,8 @@ func headOf(m wire.Message) (wire.Head, bool) {
 	case *wire.StageClosed:
 		return m.Head, true
 	case *wire.KVSlice:
+		return m.Head, true
+	case *wire.Rows:
 		return m.Head, true
 	case *wire.KVAck:
 		return m.Head, true

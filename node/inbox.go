@@ -14,13 +14,15 @@ type inbox struct {
 	mu    sync.Mutex
 	ready *sync.Cond
 	max   int
+	rows  uint64 // bytes of a probe's that may still come
 	queue []wire.Message
 	err   error // why nothing more comes
 }
 
-// newInbox returns an inbox for an answer of so many tokens.
-func newInbox(tokens int) *inbox {
-	b := &inbox{max: tokens + 8} // and a few words around them
+// newInbox returns an inbox for an answer of so many tokens, and for what a probe asks for.
+func newInbox(tokens int, p *probed) *inbox {
+	b := &inbox{max: tokens + 8, rows: p.asked.Bytes(p.width, p.vocab)} // and a few words around them
+	b.max += int(p.asked.Last-p.asked.First) * (len(p.asked.Layers) + 1)
 	b.ready = sync.NewCond(&b.mu)
 	return b
 }
@@ -44,7 +46,13 @@ func (b *inbox) fill(conn sessionConn) {
 func (b *inbox) put(m wire.Message, err error) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch m.(type) {
+	switch m := m.(type) {
+	case *wire.Rows:
+		if n := uint64(len(m.Rows)); n > b.rows {
+			err = wire.Refuse(wire.CodeBadFrame, "a decoder sends more rows than it was asked for")
+		} else {
+			b.rows -= n
+		}
 	case *wire.Pong, *wire.SessionOpened:
 		return true
 	case *wire.Progress:

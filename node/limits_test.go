@@ -24,7 +24,10 @@ func newMachine(t *testing.T, cfg runtime.Config, route wire.Route, prompt int) 
 	}
 	open := &wire.SessionOpen{Route: route, Tokens: somePrompt(prompt), MaxNew: 1, Grant: wire.Grant{Budget: uint32(prompt) + 1}}
 	held := runtime.Range{First: int(route.DecoderFirst), Last: cfg.Layers}
-	d := newDecoding(simDecoder, open, runtime.Sampling{}, [32]byte{}, cfg, func(*wire.Plan) {})
+	d, refusal := newDecoding(simDecoder, open, runtime.Sampling{}, [32]byte{}, cfg, func(*wire.Plan) {})
+	if refusal != nil {
+		t.Fatal(refusal)
+	}
 	d.reserved(held, seq)
 	return d
 }

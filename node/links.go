@@ -16,8 +16,8 @@ import (
 
 // Protocols of the node's streams (docs/protocol.md).
 const (
-	protoSession = "/starling/session/6"
-	protoStage   = "/starling/stage/4"
+	protoSession = "/starling/session/7"
+	protoStage   = "/starling/stage/5"
 	protoKV      = "/starling/kv/1"
 	protoBundle  = "/starling/bundle/2"
 	protoTorrent = "/starling/torrent/1"

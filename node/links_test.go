@@ -118,7 +118,7 @@ func TestPatientReader(t *testing.T) {
 // A client's inbox takes all that an answer has, however slow its reader, and
 // no more.
 func TestInbox(t *testing.T) {
-	b := newInbox(3)
+	b := newInbox(3, &probed{})
 	for i := range uint32(1000) {
 		if !b.put(&wire.Progress{Upto: i}, nil) || !b.put(&wire.Pong{}, nil) {
 			t.Fatal("progress fills the inbox")
@@ -143,7 +143,7 @@ func TestInbox(t *testing.T) {
 	if _, err := b.take(); err != io.EOF {
 		t.Errorf("the end is %v", err)
 	}
-	b = newInbox(3)
+	b = newInbox(3, &probed{})
 	for i := 0; b.put(&wire.Token{}, nil); i++ {
 		if i > 100 {
 			t.Fatal("an inbox for 3 tokens takes everything")

@@ -42,7 +42,7 @@ func (n *Node) countRefusal(c wire.Code) {
 // purpose says what a frame between nodes is for.
 func purpose(t wire.Type) metrics.Purpose {
 	switch t {
-	case wire.TypeSeam:
+	case wire.TypeSeam, wire.TypeRows:
 		return metrics.Seam
 	case wire.TypeKVSlice:
 		return metrics.KV

@@ -74,8 +74,8 @@ func (p *prefixes) addLocked(k *keptPrefix) {
 	p.kept = append(p.kept, k)
 }
 
-// take returns a sequence of that capacity for tokens which holds as many of them as the client's caches do, but not the last one,
-// whose logits are wanted; nil if those are fewer than least.
+// take returns a sequence of that capacity which holds as many of tokens as the client's caches do; nil if those are fewer than
+// least.
 func (p *prefixes) take(client string, tokens []int32, capacity, least int) runtime.Sequence {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,7 +83,7 @@ func (p *prefixes) take(client string, tokens []int32, capacity, least int) runt
 	var best runtime.Sequence
 	most := max(minPrefix, least) - 1
 	for _, k := range slices.Backward(slices.Clone(p.kept)) {
-		n := min(common(k.tokens, tokens), len(tokens)-1)
+		n := common(k.tokens, tokens)
 		if k.client != client || n <= most {
 			continue
 		}

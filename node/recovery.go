@@ -42,6 +42,11 @@ func (d *decoding) behind() (peer string, positions int) {
 			return st.Peer, positions
 		}
 	}
+	for _, st := range d.plan.Stages {
+		if !d.probed.done(uint64(st.Last)) {
+			return st.Peer, int(d.probed.asked.Last)
+		}
+	}
 	return "", 0
 }
 
@@ -98,7 +103,7 @@ func (d *decoding) gone(peer, why string) []action {
 // asks for another route otherwise. Layers with a tail may have to go back
 // further: to where all of them still have it, or to the first token.
 func (d *decoding) recover() []action {
-	if !d.local && d.reason != "" { // only the proof will be missing
+	if !d.local && d.generated > 0 && d.reason != "" && d.probed.done(all) { // only the proof will be missing
 		return d.end()
 	}
 	if !d.local {
@@ -108,11 +113,19 @@ func (d *decoding) recover() []action {
 	d.chunks, d.seams, d.pushed, d.rows, d.guesses = nil, nil, nil, nil, nil
 	d.head.Epoch.Plan++
 	d.stats.Epoch = d.head.Epoch
-	d.computed = d.seq.Truncate(min(d.checkpoint(), len(d.tokens)-1))
+	d.computed = d.seq.Truncate(min(d.checkpoint(), len(d.tokens)-1, d.resumes()))
 	d.routeEnd = d.computed
 	d.stats.Decoder.First = 0
 	d.note("went on alone from position %d", d.computed)
 	return d.next()
+}
+
+// resumes returns the position from which everything that a probe still asks for can be made.
+func (d *decoding) resumes() int {
+	if d.probed.done(all) {
+		return len(d.tokens)
+	}
+	return int(d.probed.due(all))
 }
 
 // replanned takes the answer to replan: a route over other peers, on which the

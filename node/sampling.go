@@ -32,6 +32,14 @@ func MaxNew(prompt, asked, context int) (int, error) {
 	}
 }
 
+// fits checks that a prompt of which nothing is asked but to be computed has room in the model's context.
+func fits(prompt, context int) error {
+	if prompt > context {
+		return fmt.Errorf("the prompt has %d tokens, the model's context %d: shorten the prompt", prompt, context)
+	}
+	return nil
+}
+
 // Sampling returns a request's settings as a model with this tokenizer takes
 // them, or an error that names the first one out of range. A top-k beyond every
 // vocabulary means all of it.

@@ -38,6 +38,7 @@ type simulation struct {
 
 	tokens  []int32
 	told    []wire.Token
+	rows    map[uint32][]byte // of the probe, by boundary
 	done    *finish
 	refused []*wire.Refusal
 	onFrame func(q simQueue, m wire.Message) // sees every frame before it is delivered
@@ -69,6 +70,7 @@ type simSetup struct {
 	stopAt        int  // see runtimetest.Fake
 	logprobs      int
 	how           runtime.Sampling
+	probe         wire.Probe
 	model         string // a GGUF file that the real engine runs; "": a fake
 }
 
@@ -98,7 +100,7 @@ func (u simSetup) open(t testing.TB, b runtime.Backend, r runtime.Range) runtime
 func (u simSetup) start(t *testing.T, seed uint64) *simulation {
 	prompt, maxNew, chunk, cuts, local := u.prompt, u.maxNew, u.chunk, u.cuts, u.local
 	s := &simulation{t: t, rng: rand.New(rand.NewPCG(seed, 1)), backend: u.backend(), setup: u, stages: map[string]*staging{},
-		execs: map[string]runtime.Executor{}, queues: map[simQueue][]wire.Message{}, dead: map[string]bool{}}
+		execs: map[string]runtime.Executor{}, queues: map[simQueue][]wire.Message{}, dead: map[string]bool{}, rows: map[uint32][]byte{}}
 	route := wire.Route{Chunk: uint32(chunk), DecodeLocal: local}
 	first := 0
 	for i, c := range cuts {
@@ -114,13 +116,16 @@ func (u simSetup) start(t *testing.T, seed uint64) *simulation {
 	}
 	s.profile = s.dec.Profile().ID()
 	open := &wire.SessionOpen{Head: wire.Head{Epoch: wire.Epoch{Client: 1}}, Route: route, Tokens: prompt, MaxNew: uint32(maxNew), Proof: true,
-		Guess: u.guess, Stop: []int32{s.dec.Tokenizer().EOS()}, Logprobs: uint32(u.logprobs)}
+		Guess: u.guess, Stop: []int32{s.dec.Tokenizer().EOS()}, Logprobs: uint32(u.logprobs), Probe: u.probe}
 	open.Grant = wire.Grant{ClientEpoch: 1, Budget: uint32(len(prompt) + maxNew), Decoder: simDecoder}
 	seq, err := s.dec.NewSequence(len(prompt)+maxNew, held)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.d = newDecoding(simDecoder, open, u.how, s.profile, s.dec.Config(), func(*wire.Plan) {})
+	var refusal *wire.Refusal
+	if s.d, refusal = newDecoding(simDecoder, open, u.how, s.profile, s.dec.Config(), func(*wire.Plan) {}); refusal != nil {
+		t.Fatal(refusal)
+	}
 	s.d.reserved(held, seq)
 	s.decoderDo(s.d.start(s.profile))
 	return s
@@ -156,9 +161,12 @@ func (s *simulation) decoderDo(acts []action) {
 				s.decoderDo(s.d.ran(a.Step, time.Millisecond, err))
 			})
 		case emit:
-			if m, ok := a.Msg.(*wire.Token); ok {
+			switch m := a.Msg.(type) {
+			case *wire.Token:
 				s.tokens = append(s.tokens, m.ID)
 				s.told = append(s.told, *m)
+			case *wire.Rows:
+				s.rows[m.Layer] = append(s.rows[m.Layer], m.Rows...)
 			}
 		case replan:
 			s.pending = append(s.pending, func() { s.replan(a.Lost) })
@@ -257,9 +265,8 @@ func (s *simulation) deliver(q simQueue, m wire.Message) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		plan := m.Plan
 		s.execs[q.to] = e
-		s.stages[q.to] = newStaging(&plan, int(m.Index), e.Config().Width, seq)
+		s.stages[q.to] = newStaging(m, e.Config().Width, seq)
 		s.send(q.to, q.from, false, &wire.StageOpened{Head: m.Head})
 		return
 	case *wire.StageClose:
@@ -370,12 +377,14 @@ func (u simSetup) alone(t testing.TB) (told []wire.Token, logits, kv [32]byte) {
 	}
 	all := slices.Clone(prompt)
 	lh, kh := blake3.New(32, nil), blake3.New(32, nil)
-	for pos := 0; len(told) < maxNew; {
+	for pos := 0; pos == 0 || len(told) < maxNew; {
 		step := &runtime.Step{Seq: seq, Layers: e.Layers(), Start: pos, N: len(all) - pos, Tokens: all[pos:], LogitRows: []int{len(all) - pos - 1}}
 		if err := e.Run(context.Background(), []*runtime.Step{step}); err != nil {
 			t.Fatal(err)
 		}
-		pos = len(all)
+		if pos = len(all); maxNew == 0 {
+			break
+		}
 		lh.Write(encodeRows(step.Logits[0]))
 		tok, err := runtime.Sample(step.Logits[0], all, pos, u.how)
 		if err != nil {

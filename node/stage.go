@@ -60,6 +60,9 @@ func (n *Node) openStage(from string, m *wire.StageOpen) *wire.Refusal {
 	case s.root(layers) != st.RangeRoot:
 		return wire.Refuse(wire.CodeUnknownModel, "the bytes of %v differ from the plan's", layers)
 	}
+	if _, r := newProbed(m.Probe, s.exec.Config().Layers, s.exec.Config().Width, s.exec.Config().Vocab, int(m.Plan.Capacity)); r != nil {
+		return r
+	}
 	old := n.stage(m.Session)
 	if r := mayReplace(old, m); r != nil {
 		return r
@@ -72,10 +75,9 @@ func (n *Node) openStage(from string, m *wire.StageOpen) *wire.Refusal {
 	if err != nil {
 		return asRefusal(err)
 	}
-	plan := m.Plan
 	ctx, cancel := context.WithCancel(n.ctx)
 	ss := &stageSession{n: n, log: n.sessionLog(m.Session, metrics.Stage), decoder: from, client: m.Grant.Client, model: artifacts.ID(m.Plan.Model), room: s.room, seat: s.batcher.sit(), ctx: ctx, cancel: cancel,
-		times: newTiming(m.Times), began: time.Now(), listed: time.Now(), waits: waiting{what: waitInput, since: time.Now()}, freed: make(chan struct{}), m: newStaging(&plan, int(m.Index), s.exec.Config().Width, seq)}
+		times: newTiming(m.Times), began: time.Now(), listed: time.Now(), waits: waiting{what: waitInput, since: time.Now()}, freed: make(chan struct{}), m: newStaging(m, s.exec.Config().Width, seq)}
 	if r := n.addStage(m.Session, ss); r != nil {
 		cancel()
 		ss.seat.leave()

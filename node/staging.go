@@ -49,6 +49,7 @@ type staging struct {
 	seams     []*wire.Seam  // received and not yet taken up, ascending
 	taken     *wire.Chunk   // being computed
 	computed  uint32
+	probe     wire.Probe
 	guessed   *wire.Chunk // the last one announced, if its guesses may still be wrong
 	made      []byte      // guessed's seam rows, once computed
 	sent      []uint32    // ends of the seams that the successor hasn't yet taken up, in order
@@ -59,12 +60,12 @@ type staging struct {
 	failed   bool
 }
 
-// newStaging makes the machine of stage index of plan. The plan has been
-// checked; seq is owned by the caller.
-func newStaging(plan *wire.Plan, index, width int, seq runtime.Sequence) *staging {
-	st := plan.Stages[index]
+// newStaging makes the machine of the stage that open, which has been checked,
+// asks for. seq is owned by the caller.
+func newStaging(open *wire.StageOpen, width int, seq runtime.Sequence) *staging {
+	plan, st := &open.Plan, open.Plan.Stages[open.Index]
 	return &staging{
-		plan: plan, index: index, head: plan.Head, seq: seq, rowBytes: 4 * width,
+		plan: plan, index: int(open.Index), head: plan.Head, probe: open.Probe, seq: seq, rowBytes: 4 * width,
 		layers:   runtime.Range{First: int(st.First), Last: int(st.Last)},
 		stats:    wire.StageStats{Peer: st.Peer, First: st.First, Last: st.Last},
 		seamHash: blake3.New(32, nil),
@@ -255,7 +256,7 @@ func (s *staging) next() []action {
 	}
 	c := s.chunks[0]
 	step := &runtime.Step{Seq: s.seq, Layers: s.layers, Start: int(c.Start), N: int(c.Count),
-		KeepHidden: s.layers.Last == int(s.plan.Layers)}
+		KeepHidden: s.layers.Last == int(s.plan.Layers), Probe: probeOf(&s.probe, uint32(s.layers.First), uint32(s.layers.Last-1), int(c.Start), int(c.Count))}
 	var acts []action
 	if s.index == 0 {
 		step.Tokens = c.Tokens
@@ -306,8 +307,12 @@ func (s *staging) ran(step *runtime.Step, took time.Duration, err error) []actio
 	s.stats.Chunks++
 	s.stats.ComputeNanos += uint64(took)
 	s.stats.SeamBytes += uint64(len(rows))
-	acts := []action{send{s.successor(), &wire.Seam{Head: s.head, Cut: uint32(s.layers.Last),
-		Start: c.Start, Count: c.Count, Prefix: c.Prefix, Rows: rows}}}
+	var acts []action
+	for _, m := range rowsOf(&s.probe, s.head, step) {
+		acts = append(acts, send{s.plan.Decoder, m})
+	}
+	acts = append(acts, send{s.successor(), &wire.Seam{Head: s.head, Cut: uint32(s.layers.Last),
+		Start: c.Start, Count: c.Count, Prefix: c.Prefix, Rows: rows}})
 	if c.Guessed > 0 {
 		s.made = rows
 	} else {

@@ -42,15 +42,15 @@ func (d *decoding) timed(rows int, round time.Duration) {
 	}
 }
 
-// verify samples after the newest token, and after each guess for as long as the
+// verify samples from the logits after the newest token, and after each guess for as long as the
 // guesses are what sampling gives: then their rows are the very same as without
 // guessing. The others are forgotten, here and at every stage.
-func (d *decoding) verify(step *runtime.Step) []action {
+func (d *decoding) verify(step *runtime.Step, sampled [][]float32) []action {
 	guesses := d.guesses
 	d.guesses = nil
 	var acts []action
 	right := 0
-	for i, logits := range step.Logits {
+	for i, logits := range sampled {
 		told, refusal := d.sample(logits)
 		if refusal != nil {
 			d.computed = len(d.tokens) - 1

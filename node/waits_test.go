@@ -41,9 +41,9 @@ func TestStageWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan := &wire.Plan{Decoder: "D", Stages: []wire.PlanStage{{Peer: "S", Last: 2}, {Peer: "T", First: 2, Last: 4}},
+	plan := wire.Plan{Decoder: "D", Stages: []wire.PlanStage{{Peer: "S", Last: 2}, {Peer: "T", First: 2, Last: 4}},
 		DecoderFirst: 4, Layers: uint32(cfg.Layers), Capacity: 64, Window: 8, PushKV: true}
-	s := newStaging(plan, 0, cfg.Width, seq)
+	s := newStaging(&wire.StageOpen{Plan: plan}, cfg.Width, seq)
 	tell := func(from string, m wire.Message) {
 		t.Helper()
 		acts, r := s.handle(from, m)

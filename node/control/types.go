@@ -160,13 +160,16 @@ type RunRequest struct {
 	DRYLastN            int           `json:"dry_penalty_last_n,omitempty"` // 0: no DRY, -1: all tokens
 	DRYBreakers         []string      `json:"dry_sequence_breakers,omitempty"`
 	LogitBias           []LogitBias   `json:"logit_bias,omitempty"`
-	Logprobs            int           `json:"logprobs,omitempty"` // tell so many of the likeliest tokens with each token; at most 20
-	Fresh               bool          `json:"fresh,omitempty"`    // compute the whole prompt, even where a decoder has the cache of its beginning
-	Proof               bool          `json:"proof,omitempty"`    // account with hashes of logits, seams and KV
-	Wait                time.Duration `json:"wait_ns,omitempty"`  // for room, where every peer that could answer is busy; 0: fail at once
-	Trace               *Trace        `json:"trace,omitempty"`    // account with numbers; needs Decode "here"
-	Timeline            bool          `json:"timeline,omitempty"` // account with the times of chunks
-	NoGuess             bool          `json:"no_guess,omitempty"` // in a pipelined route every token walks alone; changes no token
+	Logprobs            int           `json:"logprobs,omitempty"`    // tell so many of the likeliest tokens with each token; at most 20
+	Fresh               bool          `json:"fresh,omitempty"`       // compute the whole prompt, even where a decoder has the cache of its beginning
+	Proof               bool          `json:"proof,omitempty"`       // account with hashes of logits, seams and KV
+	Wait                time.Duration `json:"wait_ns,omitempty"`     // for room, where every peer that could answer is busy; 0: fail at once
+	Trace               *Trace        `json:"trace,omitempty"`       // account with numbers; needs Decode "here"
+	Timeline            bool          `json:"timeline,omitempty"`    // account with the times of chunks
+	NoGuess             bool          `json:"no_guess,omitempty"`    // in a pipelined route every token walks alone; changes no token
+	PromptOnly          bool          `json:"prompt_only,omitempty"` // compute the prompt, for its cache or a probe, and make no token
+	Continued           bool          `json:"continued,omitempty"`   // an earlier request has walked the given route: what its decoder still has of it is reused
+	Probe               *Probe        `json:"probe,omitempty"`       // tell numbers of the prompt, as events of kind "rows"
 	Constraints
 }
 
@@ -203,9 +206,28 @@ type Traced struct {
 	Logits [][]float32 `json:"logits"` // [Trace.Logits][vocabulary]
 }
 
+// Probe asks for numbers that positions [First, Last) of a prompt make on their way: the residual stream at boundaries between
+// layers, and logits. Boundary l is the stream that layer l reads; that of the model's layer count is what the last layer leaves,
+// before the final norm. Both together may be 64 MiB.
+type Probe struct {
+	First  int   `json:"first"`
+	Last   int   `json:"last"`
+	Layers []int `json:"layers,omitempty"` // boundaries, ascending
+	Logits bool  `json:"logits,omitempty"`
+}
+
+// Rows is part of what a Probe asks for: rows of consecutive positions. A boundary's come in ascending order.
+type Rows struct {
+	Layer  int    `json:"layer"`            // the boundary
+	Logits bool   `json:"logits,omitempty"` // instead: [vocabulary] each
+	First  int    `json:"first"`            // position
+	Count  int    `json:"count"`
+	Data   []byte `json:"data"` // [Count][width] float32, little endian
+}
+
 // Event is one line of a stream.
 type Event struct {
-	Kind  string `json:"kind"` // "progress", "plan", "text", "done", "error"
+	Kind  string `json:"kind"` // "progress", "plan", "text", "rows", "done", "error"
 	Error string `json:"error,omitempty"`
 
 	// progress: Phase says of what ("hash", "header", "pull", "load", "prefill"; "wait" for room,
@@ -216,8 +238,9 @@ type Event struct {
 
 	Plan    *PlanReply `json:"plan,omitempty"`
 	Session string     `json:"session,omitempty"` // plan of a run: the ID that the logs of all peers of the run have
-	Text    string     `json:"text,omitempty"`    // text: the next piece of the answer, whole runes
-	Token   int32      `json:"token,omitempty"`   // text: the token that completed it
+	Rows    *Rows      `json:"rows,omitempty"`
+	Text    string     `json:"text,omitempty"`  // text: the next piece of the answer, whole runes; may be empty
+	Token   int32      `json:"token,omitempty"` // text: the token that completed it; each token has an event
 	// text, if asked for: of Token, then of the likeliest ones in order
 	Logprobs []Logprob `json:"logprobs,omitempty"`
 
@@ -229,7 +252,7 @@ type Event struct {
 type Account struct {
 	Session       string         `json:"session,omitempty"` // the ID that the logs of all peers of the run have
 	Model         string         `json:"model"`
-	Reason        string         `json:"finish_reason"` // "stop", "length"
+	Reason        string         `json:"finish_reason"` // "stop", "length"; "prompt" where no token was asked for
 	Text          string         `json:"text"`
 	PromptTokens  []int32        `json:"prompt_tokens"`
 	Reused        int            `json:"reused_tokens"` // of the prompt, from an earlier session's cache

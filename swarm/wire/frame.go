@@ -23,6 +23,7 @@ const (
 	TypePing        Type = 10 // keeps a link and its sessions alive
 	TypePong        Type = 11
 	TypeRewind      Type = 12 // decoder → stage: guesses were wrong
+	TypeRows        Type = 13 // stage → decoder, decoder → client: what a probe asks for
 
 	TypeKVSlice Type = 20 // stage → decoder: part of a layer's new rows
 	TypeKVAck   Type = 21 // decoder → stage
@@ -41,17 +42,21 @@ const (
 
 // Limits in bytes of a frame's body, checked before it is allocated.
 const (
-	MaxControl  = 1 << 20  // messages without bulk data
-	MaxTokens   = 1 << 20  // tokens in one message
-	MaxSeam     = 64 << 20 // a chunk's hidden states
-	MaxSlice    = 64 << 10 // payload of one KV slice (DESIGN §3.4)
-	MaxBundle   = 64 << 20 // manifest and torrent information of one model
-	MaxStages   = 256      // stages in a plan
-	MaxWindow   = 64       // chunks announced and not yet finished
-	MaxPeerID   = 128      // text form of a peer ID
-	MaxText     = 1024     // text of an error
-	MaxTimes    = 512      // chunks whose times a stage accounts for
-	maxDone     = 8 << 20  // the accounts of all stages, with times
+	MaxControl = 1 << 20  // messages without bulk data
+	MaxTokens  = 1 << 20  // tokens in one message
+	MaxSeam    = 64 << 20 // a chunk's hidden states
+	MaxSlice   = 64 << 10 // payload of one KV slice (DESIGN §3.4)
+	MaxBundle  = 64 << 20 // manifest and torrent information of one model
+	MaxStages  = 256      // stages in a plan
+	MaxWindow  = 64       // chunks announced and not yet finished
+	MaxPeerID  = 128      // text form of a peer ID
+	MaxText    = 1024     // text of an error
+	MaxTimes   = 512      // chunks whose times a stage accounts for
+	MaxProbe   = 64 << 20 // rows of all boundaries and positions that a session is asked for
+
+	MaxProbeLayers = 1024 // boundaries of a probe
+
+	maxDone     = 8 << 20 // the accounts of all stages, with times
 	headerBytes = 5
 
 	// MaxSeamRows is what is left of a Seam for its rows: a head, three
@@ -62,7 +67,7 @@ const (
 // limit returns the largest body that a frame of type t may have.
 func (t Type) limit() int {
 	switch t {
-	case TypeSeam:
+	case TypeSeam, TypeRows:
 		return MaxSeam
 	case TypeKVSlice:
 		return MaxSlice + 256

@@ -11,6 +11,8 @@ func newMessage(t Type) Message {
 		return new(Chunk)
 	case TypeRewind:
 		return new(Rewind)
+	case TypeRows:
+		return new(Rows)
 	case TypeSeam:
 		return new(Seam)
 	case TypeSeamCredit:

@@ -96,7 +96,7 @@ type SessionOpen struct {
 	Route    Route
 	Salt     [32]byte // the client's, for prefix hashes
 	Tokens   []int32  // the prompt
-	MaxNew   uint32   // tokens to make at most
+	MaxNew   uint32   // tokens to make at most; 0: the prompt is computed, and that is all
 	Stop     []int32  // token IDs that end the answer (not sent)
 	Sampling Sampling
 	Fresh    bool   // walk the route even where the decoder has the cache of an earlier session that begins alike
@@ -105,6 +105,7 @@ type SessionOpen struct {
 	Logprobs uint32 // likeliest tokens to tell with each token; 0: not even the token's own log-probability
 	Times    bool   // account with the times of chunks
 	Guess    bool   // tokens may be guessed and verified together, which changes no token
+	Probe    Probe  // of the prompt
 }
 
 // Type implements Message.
@@ -134,6 +135,7 @@ func (m *SessionOpen) encode(e *Encoder) {
 	e.U32(m.Logprobs)
 	e.Bool(m.Times)
 	e.Bool(m.Guess)
+	m.Probe.encode(e)
 }
 
 func (m *SessionOpen) decode(d *Decoder) {
@@ -158,6 +160,7 @@ func (m *SessionOpen) decode(d *Decoder) {
 	}
 	m.Times = d.Bool()
 	m.Guess = d.Bool()
+	m.Probe.decode(d)
 }
 
 // SessionOpened says that the decoder and every stage have reserved their KV.
@@ -221,6 +224,7 @@ func decodeToken(d *Decoder) int32 {
 const (
 	ReasonStop   = "stop"   // an end-of-turn or stop token
 	ReasonLength = "length" // MaxNew tokens
+	ReasonPrompt = "prompt" // no token was asked for
 )
 
 // Done ends a session with its account.

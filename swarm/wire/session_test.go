@@ -29,33 +29,36 @@ func sessionMessages() map[string]Message {
 	plan := Plan{Head: h, Model: [32]byte{7}, Profile: [32]byte{6}, Decoder: "D", Stages: stages, DecoderFirst: 5, Layers: 6, Capacity: 100, Window: 4, PushKV: true, Signature: []byte{3}}
 	sampling := Sampling{1, 0.5, 0.25, 1, 40, 0.95, 0.9, 0.1, 0.5, 0.125, -1, 1.5, 0.25, -0.5, 0.75, 1.75, 2, 64, []string{"\n", ":"}, []TokenBias{{7, -2}, {9, 3}}}
 	stats := StageStats{"S0", 0, 3, 23, 4, 1e9, 1e8, 1e7, 1e6, 2048, 4096, [32]byte{5}, [][32]byte{{1}, {2}, {3}}, []ChunkTimes{{0, 8, 1, 2, 3, 4, 5}, {8, 3, 2, 3, 4, 0, 0}}}
+	probe := Probe{First: 3, Last: 9, Layers: []uint32{0, 2, 6}, Logits: true}
 	return map[string]Message{
-		"StageOpen":      &StageOpen{h, grant, plan, 1, true},
-		"StageOpened":    &StageOpened{h},
-		"Chunk":          &Chunk{h, 8, 3, 2, Prefix{1}, []int32{5, 6, math.MaxInt32}},
-		"Chunk, no IDs":  &Chunk{h, 8, 3, 0, Prefix{1}, nil},
-		"Rewind":         &Rewind{h, 9, Prefix{1}},
-		"Seam":           &Seam{h, 3, 8, 2, Prefix{1}, []byte{1, 2, 3, 4, 5, 6, 7, 8}},
-		"SeamCredit":     &SeamCredit{h, 11},
-		"StageClose":     &StageClose{h, true},
-		"StageClosed":    &StageClosed{h, stats},
-		"Progress":       &Progress{h, 11},
-		"Refusal":        &Refusal{h, CodePrefix, "S1", "other tokens", 1500 * time.Millisecond},
-		"Ping":           &Ping{9, []SessionID{{1}, {2}}},
-		"Pong":           &Pong{9, nil},
-		"KVSlice":        &KVSlice{h, 2, 8, 2, Prefix{1}, 64, 16, bytes.Repeat([]byte{7}, 48)},
-		"KVAck":          &KVAck{h, 11},
-		"SessionOpen":    &SessionOpen{h, grant, Route{stages, 5, 64, true}, [32]byte{4}, []int32{1, 2}, 16, []int32{2}, sampling, false, true, 2500, 3, true, true},
-		"SessionOpened":  &SessionOpened{h},
-		"Token":          &Token{h, 23, 99, -0.5, []Logprob{{99, -0.5}, {4, -1.5}}},
-		"Done":           &Done{h, ReasonStop, SessionStats{h.Epoch, 1, 2, 3, 4, 1, 5, 7, 6, [32]byte{1}, [32]byte{2}, stats, []StageStats{stats, {Peer: "S1"}}, []string{"lost S1"}}},
-		"Cancel":         &Cancel{h},
-		"BundleRequest":  &BundleRequest{[32]byte{1}},
-		"Bundle":         &Bundle{[]byte("bundle")},
-		"Refusal, empty": &Refusal{},
-		"Ping, empty":    &Ping{},
-		"Token, bare":    &Token{Head: h, Position: 23, ID: 99},
-		"Done, empty":    &Done{},
+		"StageOpen":          &StageOpen{h, grant, plan, 1, true, probe},
+		"StageOpened":        &StageOpened{h},
+		"Chunk":              &Chunk{h, 8, 3, 2, Prefix{1}, []int32{5, 6, math.MaxInt32}},
+		"Chunk, no IDs":      &Chunk{h, 8, 3, 0, Prefix{1}, nil},
+		"Rewind":             &Rewind{h, 9, Prefix{1}},
+		"Seam":               &Seam{h, 3, 8, 2, Prefix{1}, []byte{1, 2, 3, 4, 5, 6, 7, 8}},
+		"SeamCredit":         &SeamCredit{h, 11},
+		"StageClose":         &StageClose{h, true},
+		"StageClosed":        &StageClosed{h, stats},
+		"Progress":           &Progress{h, 11},
+		"Refusal":            &Refusal{h, CodePrefix, "S1", "other tokens", 1500 * time.Millisecond},
+		"Ping":               &Ping{9, []SessionID{{1}, {2}}},
+		"Pong":               &Pong{9, nil},
+		"KVSlice":            &KVSlice{h, 2, 8, 2, Prefix{1}, 64, 16, bytes.Repeat([]byte{7}, 48)},
+		"KVAck":              &KVAck{h, 11},
+		"SessionOpen":        &SessionOpen{h, grant, Route{stages, 5, 64, true}, [32]byte{4}, []int32{1, 2}, 16, []int32{2}, sampling, false, true, 2500, 3, true, true, Probe{}},
+		"SessionOpen, probe": &SessionOpen{Head: h, Grant: grant, Tokens: []int32{1, 2}, Probe: probe},
+		"Rows":               &Rows{h, 3, 8, 2, []byte{1, 2, 3, 4, 5, 6, 7, 8}},
+		"SessionOpened":      &SessionOpened{h},
+		"Token":              &Token{h, 23, 99, -0.5, []Logprob{{99, -0.5}, {4, -1.5}}},
+		"Done":               &Done{h, ReasonStop, SessionStats{h.Epoch, 1, 2, 3, 4, 1, 5, 7, 6, [32]byte{1}, [32]byte{2}, stats, []StageStats{stats, {Peer: "S1"}}, []string{"lost S1"}}},
+		"Cancel":             &Cancel{h},
+		"BundleRequest":      &BundleRequest{[32]byte{1}},
+		"Bundle":             &Bundle{[]byte("bundle")},
+		"Refusal, empty":     &Refusal{},
+		"Ping, empty":        &Ping{},
+		"Token, bare":        &Token{Head: h, Position: 23, ID: 99},
+		"Done, empty":        &Done{},
 	}
 }
 
@@ -105,7 +108,7 @@ func TestSessionMessagesRoundTrip(t *testing.T) {
 // endsOpen reports whether a message takes whatever is left of its frame.
 func endsOpen(m Message) bool {
 	switch m.(type) {
-	case *Seam, *KVSlice, *Bundle:
+	case *Seam, *KVSlice, *Rows, *Bundle:
 		return true
 	}
 	return false

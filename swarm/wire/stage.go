@@ -8,6 +8,7 @@ type StageOpen struct {
 	Plan  Plan
 	Index uint32 // which stage of Plan the receiver is
 	Times bool   // account with the times of chunks
+	Probe Probe  // whoever runs layer l gives the rows of boundary l; the decoder gives the others, and logits
 }
 
 // Type implements Message.
@@ -19,6 +20,7 @@ func (m *StageOpen) encode(e *Encoder) {
 	m.Plan.encode(e)
 	e.U32(m.Index)
 	e.Bool(m.Times)
+	m.Probe.encode(e)
 }
 
 func (m *StageOpen) decode(d *Decoder) {
@@ -27,6 +29,7 @@ func (m *StageOpen) decode(d *Decoder) {
 	m.Plan.decode(d)
 	m.Index = d.U32()
 	m.Times = d.Bool()
+	m.Probe.decode(d)
 }
 
 // StageOpened says that the stage holds its layers and has reserved its KV.
