@@ -17,8 +17,8 @@ const (
 	firstIdle  = 128 // rows of a prompt alone, likewise
 	leastIdle  = 64  // rows of a prompt alone at least: fewer are slower per row
 
-	slowdown  = 2           // how much longer than its decoding steps alone a round with rows of a prompt should take
-	restEvery = 4           // one round of so many has no prompts, which tells how long decoding steps alone take; so tokens take 1.75 times as long
+	slowdown  = 1.8         // how much longer than its decoding steps alone a round with rows of a prompt should take
+	restEvery = 4           // one round of so many has no prompts, which tells how long decoding steps alone take; so tokens take 1.6 times as long
 	rests     = 5           // such rounds that are remembered
 	idleRound = time.Second // how long a round of prompts alone should take, since a token may come in the middle
 
@@ -271,9 +271,9 @@ func (r *rounds) weigh(long, slice, layers float64, rows int, took time.Duration
 	}
 	row := time.Duration(float64(took-alone) * layers / long) // one more has to fit, too
 	switch {
-	case took > slowdown*alone:
+	case took.Seconds() > slowdown*alone.Seconds():
 		r.slice, r.over = slice/grow, true
-	case took+row > slowdown*alone:
+	case (took + row).Seconds() > slowdown*alone.Seconds():
 	case r.over:
 		r.slice = min(slice*grow, roundLong*layers)
 	default:
