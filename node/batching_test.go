@@ -203,7 +203,7 @@ func TestFailuresStayAlone(t *testing.T) {
 func TestCancel(t *testing.T) {
 	var rows atomic.Int64
 	const layerTime = 100 * time.Millisecond
-	b := newFakeBatcher(t, &runtimetest.Fake{Fail: func(layer, pos int) error {
+	b := newFakeBatcher(t, &runtimetest.Fake{Fail: func(layer, pos int, _ []float32) error {
 		if rows.Add(1); pos == 0 {
 			time.Sleep(layerTime)
 		}

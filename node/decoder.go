@@ -491,8 +491,10 @@ func (s *decoderSession) compute(a run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.ended {
-		s.times.computed(step, len(s.m.open.Tokens), took)
-		s.m.timed(step.N, time.Since(s.announced))
+		if err == nil {
+			s.times.computed(step, len(s.m.open.Tokens), took)
+			s.m.timed(step.N, time.Since(s.announced))
+		}
 		s.do(s.m.ran(step, took, err))
 	}
 }

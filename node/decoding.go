@@ -65,8 +65,10 @@ type decoding struct {
 	steady   bool                                   // the caches can go back to any position of a short chunk, else only to its start
 	most     int                                    // rows of a chunk with guesses
 	guesses  []int32                                // announced, or being computed, behind tokens
+	void     int                                    // of the latest chunk's guesses: how many have no rows, since something in them was no number
 	base     int                                    // where the chunk with them begins
 	baseHash wire.Prefix                            // of tokens[:base]
+	plain    int                                    // the next chunk ends there, if it begins before: else stages could take it for the one that they have forgotten
 
 	running  *runtime.Step
 	computed int
@@ -150,8 +152,8 @@ func (d *decoding) adopt(r wire.Route, profile [32]byte, from int) []action {
 	d.stats.Decoder.First, d.stats.Decoder.Last = r.DecoderFirst, uint32(d.layers)
 	d.plan, d.opened, d.released = nil, nil, false
 	d.digests = make([][32]byte, r.DecoderFirst)
-	d.chunks, d.seams, d.pushed, d.rows, d.guesses = nil, nil, nil, map[uint32]*layerRows{}, nil
-	d.announced, d.seamEnd, d.computed, d.prefix = 0, 0, from, d.prefix0
+	d.chunks, d.seams, d.pushed, d.rows, d.guesses, d.void = nil, nil, nil, map[uint32]*layerRows{}, nil, 0
+	d.announced, d.seamEnd, d.computed, d.plain, d.prefix = 0, 0, from, 0, d.prefix0
 	if len(r.Stages) == 0 {
 		d.routeEnd = 0
 		return append(d.announce(), d.next()...)
@@ -388,6 +390,9 @@ func (d *decoding) walk() []action {
 	end := min(d.routeEnd, d.goal())
 	for d.announced < end && len(d.chunks) < int(d.plan.Window) {
 		part := d.tokens[d.announced:min(d.announced+d.chunkSize(), end)]
+		if n := d.plain - d.announced; n > 0 {
+			part = part[:min(len(part), n)]
+		}
 		if d.guess(d.announced, len(part)); len(d.guesses) > 0 {
 			d.base, d.baseHash = d.announced, d.prefix
 			part = slices.Concat(part, d.guesses)
@@ -486,6 +491,8 @@ func (d *decoding) ran(step *runtime.Step, took time.Duration, err error) []acti
 		return d.settle()
 	case d.rewind:
 		return d.recover()
+	case err != nil && len(d.guesses) > 0:
+		return []action{d.withoutGuesses(step)}
 	case err != nil && badSeam(err) && d.plan != nil:
 		return d.gone(d.plan.Stages[len(d.plan.Stages)-1].Peer, err.Error())
 	case err != nil:

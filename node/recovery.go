@@ -110,7 +110,7 @@ func (d *decoding) recover() []action {
 		return []action{replan{d.lost}}
 	}
 	d.rewind, d.plan = false, nil
-	d.chunks, d.seams, d.pushed, d.rows, d.guesses = nil, nil, nil, nil, nil
+	d.chunks, d.seams, d.pushed, d.rows, d.guesses, d.void = nil, nil, nil, nil, nil, 0
 	d.head.Epoch.Plan++
 	d.stats.Epoch = d.head.Epoch
 	d.computed = d.seq.Truncate(min(d.checkpoint(), len(d.tokens)-1, d.resumes()))

@@ -71,7 +71,8 @@ type simSetup struct {
 	logprobs      int
 	how           runtime.Sampling
 	probe         wire.Probe
-	model         string // a GGUF file that the real engine runs; "": a fake
+	fail          func(layer, pos int, h []float32) error // see runtimetest.Fake
+	model         string                                  // a GGUF file that the real engine runs; "": a fake
 }
 
 // backend opens what the session's peers run.
@@ -79,7 +80,7 @@ func (u simSetup) backend() runtime.Backend {
 	if u.model != "" {
 		return runtime.Engine{}
 	}
-	f := &runtimetest.Fake{StopAt: u.stopAt, Config: runtimetest.FakeConfig()}
+	f := &runtimetest.Fake{StopAt: u.stopAt, Fail: u.fail, Config: runtimetest.FakeConfig()}
 	f.Config.Context = len(u.prompt) + u.maxNew // every answer of full length ends with the context
 	if u.tails {
 		f.Config.Cache[3].State = 1

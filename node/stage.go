@@ -189,7 +189,9 @@ func (s *stageSession) compute(a run) {
 		s.n.metrics.Computed(s.model.Short(), metrics.Stage, took, prefill, step.N-prefill)
 	}
 	if !s.closed {
-		s.times.computed(step, math.MaxInt, took)
+		if err == nil {
+			s.times.computed(step, math.MaxInt, took)
+		}
 		s.do(s.m.ran(step, took, err))
 	}
 }

@@ -52,6 +52,7 @@ type staging struct {
 	probe     wire.Probe
 	guessed   *wire.Chunk // the last one announced, if its guesses may still be wrong
 	made      []byte      // guessed's seam rows, once computed
+	void      bool        // the guesses among them are none: something in them was no number
 	sent      []uint32    // ends of the seams that the successor hasn't yet taken up, in order
 	pushed    []uint32    // ends of the runs of rows that the decoder hasn't yet acknowledged, in order
 
@@ -154,7 +155,7 @@ func (s *staging) onChunk(m *wire.Chunk) ([]action, *wire.Refusal) {
 		return nil, wire.Refuse(wire.CodeBadFrame, "chunk at position %d, expected %d", m.Start, s.announced)
 	case uint64(m.Start)+uint64(m.Count) > uint64(s.plan.Capacity):
 		return nil, wire.Refuse(wire.CodeBadGrant, "chunk ends at %d, reserved are %d positions", uint64(m.Start)+uint64(m.Count), s.plan.Capacity)
-	case s.guessed != nil && s.computed != s.announced:
+	case s.guessed != nil && (s.computed != s.announced || s.void):
 		return nil, wire.Refuse(wire.CodeBadFrame, "chunk at position %d behind guesses that nobody can have verified", m.Start)
 	case len(s.chunks) >= int(s.plan.Window):
 		return nil, wire.Refuse(wire.CodeBadFrame, "more than %d chunks announced", s.plan.Window)
@@ -188,7 +189,7 @@ func (s *staging) onChunk(m *wire.Chunk) ([]action, *wire.Refusal) {
 func (s *staging) onRewind(m *wire.Rewind) ([]action, *wire.Refusal) {
 	c := s.guessed
 	switch {
-	case c == nil || s.computed != s.announced || m.Upto < c.Start || m.Upto >= s.announced:
+	case c == nil || s.computed != s.announced || m.Upto < c.Start || m.Upto >= s.announced || s.void && m.Upto > s.announced-c.Guessed:
 		return nil, wire.Refuse(wire.CodeBadFrame, "rewind to position %d of %d, no guesses are there that can have been verified", m.Upto, s.announced)
 	case len(s.seams) > 0 && s.seams[0].Start != m.Upto:
 		return nil, wire.Refuse(wire.CodePrefix, "rewind to position %d, a seam at %d came", m.Upto, s.seams[0].Start)
@@ -209,7 +210,7 @@ func (s *staging) onRewind(m *wire.Rewind) ([]action, *wire.Refusal) {
 // Rewind has yet to come.
 func (s *staging) rewinds(m *wire.Seam) bool {
 	c := s.guessed
-	return c != nil && s.computed == s.announced && len(s.seams) == 0 && m.Start >= c.Start && m.Start < s.seamEnd && m.Prefix != c.Prefix
+	return c != nil && s.computed == s.announced && len(s.seams) == 0 && m.Start >= c.Start && m.Start < s.seamEnd && (m.Start != c.Start || m.Prefix != c.Prefix)
 }
 
 func (s *staging) onSeam(m *wire.Seam) ([]action, *wire.Refusal) {
@@ -293,6 +294,10 @@ func (s *staging) ran(step *runtime.Step, took time.Duration, err error) []actio
 	if s.failed || c == nil {
 		return nil
 	}
+	if err != nil && c.Guessed > 0 && step.N == int(c.Count) { // what a wrong guess leads to need not be a number
+		s.taken = c
+		return []action{run{Step: cutGuesses(step, int(c.Guessed), s.rowBytes/4), Whole: forgets(s.seq, s.layers)}}
+	}
 	if err != nil {
 		s.failed = true
 		r := asRefusal(err)
@@ -303,7 +308,11 @@ func (s *staging) ran(step *runtime.Step, took time.Duration, err error) []actio
 	}
 	s.computed = c.Start + c.Count
 	s.sent = append(s.sent, s.computed)
-	rows := encodeRows(step.Out)
+	out, void := step.Out, step.N < int(c.Count)
+	for void && len(out) < int(c.Count)*s.rowBytes/4 { // whoever needs the guesses' rows finds that there are none
+		out = append(out, float32(math.NaN()))
+	}
+	rows := encodeRows(out)
 	s.stats.Chunks++
 	s.stats.ComputeNanos += uint64(took)
 	s.stats.SeamBytes += uint64(len(rows))
@@ -314,7 +323,7 @@ func (s *staging) ran(step *runtime.Step, took time.Duration, err error) []actio
 	acts = append(acts, send{s.successor(), &wire.Seam{Head: s.head, Cut: uint32(s.layers.Last),
 		Start: c.Start, Count: c.Count, Prefix: c.Prefix, Rows: rows}})
 	if c.Guessed > 0 {
-		s.made = rows
+		s.made, s.void = rows, void
 	} else {
 		acts = append(acts, s.push(c.Start, c.Count, c.Prefix, rows)...)
 	}
@@ -329,7 +338,7 @@ func (s *staging) ran(step *runtime.Step, took time.Duration, err error) []actio
 func (s *staging) keep(n uint32, prefix wire.Prefix) []action {
 	c := s.guessed
 	rows := s.made[:int(n)*s.rowBytes]
-	s.guessed, s.made = nil, nil
+	s.guessed, s.made, s.void = nil, nil, false
 	if n == 0 {
 		return nil
 	}
@@ -354,7 +363,7 @@ func (s *staging) push(start, n uint32, prefix wire.Prefix, seam []byte) []actio
 // account returns what the stage did; with proof also its KV digests. It is
 // asked for when the session is over: guesses that nobody rewound were right.
 func (s *staging) account(proof bool) wire.StageStats {
-	if s.guessed != nil && s.computed == s.announced {
+	if s.guessed != nil && s.computed == s.announced && !s.void {
 		s.seamHash.Write(s.made)
 		s.stats.Tokens += uint64(s.guessed.Count)
 		s.guessed, s.made = nil, nil

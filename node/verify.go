@@ -42,12 +42,33 @@ func (d *decoding) timed(rows int, round time.Duration) {
 	}
 }
 
+// withoutGuesses computes a step again that failed, the rows of its guesses left out: what a wrong guess leads to need not be a
+// number, and is nobody's fault. If it was not that, the step fails again.
+func (d *decoding) withoutGuesses(step *runtime.Step) action {
+	d.guesses, d.void = nil, len(d.guesses)
+	part := cutGuesses(step, d.void, d.width)
+	d.trace.step(part, d.width)
+	return d.run(part, forgets(d.seq, d.held))
+}
+
+// cutGuesses returns a step of seams or tokens without its last rows.
+func cutGuesses(step *runtime.Step, guessed, width int) *runtime.Step {
+	part := &runtime.Step{Seq: step.Seq, Layers: step.Layers, Start: step.Start, N: step.N - guessed, KeepHidden: step.KeepHidden}
+	if step.Seam != nil {
+		part.Seam = step.Seam[:part.N*width]
+	}
+	if step.Tokens != nil {
+		part.Tokens = step.Tokens[:part.N]
+	}
+	return part
+}
+
 // verify samples from the logits after the newest token, and after each guess for as long as the
 // guesses are what sampling gives: then their rows are the very same as without
 // guessing. The others are forgotten, here and at every stage.
 func (d *decoding) verify(step *runtime.Step, sampled [][]float32) []action {
-	guesses := d.guesses
-	d.guesses = nil
+	guesses, guessed := d.guesses, len(d.guesses)+d.void
+	d.guesses, d.void = nil, 0
 	var acts []action
 	right := 0
 	for i, logits := range sampled {
@@ -64,10 +85,10 @@ func (d *decoding) verify(step *runtime.Step, sampled [][]float32) []action {
 			break
 		}
 	}
-	d.stats.Guessed += uint32(len(guesses))
+	d.stats.Guessed += uint32(guessed)
 	d.stats.Accepted += uint32(right)
-	if len(guesses) > 0 {
-		d.ngram.learn(right, len(guesses))
+	if guessed > 0 {
+		d.ngram.learn(right, guessed)
 		acts = append(acts, d.correct(step)...)
 	}
 	d.stats.Decoder.Tokens += uint64(d.computed - step.Start)
@@ -78,9 +99,9 @@ func (d *decoding) verify(step *runtime.Step, sampled [][]float32) []action {
 // tokens, or further where a layer's cache can't be cut there.
 func (d *decoding) correct(step *runtime.Step) (acts []action) {
 	to := len(d.tokens) - 1
-	if to < d.computed {
+	if to < max(d.computed, d.announced) {
 		if !d.steady {
-			to = step.Start
+			to, d.plain = step.Start, step.Start+step.N
 		}
 		if n := d.seq.Truncate(to); n != to {
 			return d.fail(wire.Refuse(wire.CodeInternal, "rewind to position %d: the layers go back to %d only", to, n))

@@ -45,7 +45,7 @@ func (e *executor) compute(ctx context.Context, steps []*runtime.Step) error {
 			}
 			for r := range s.N {
 				if e.fake.Fail != nil {
-					if err := e.fake.Fail(l, s.Start+r); err != nil {
+					if err := e.fake.Fail(l, s.Start+r, h[r*w:(r+1)*w]); err != nil {
 						return err
 					}
 				}

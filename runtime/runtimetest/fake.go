@@ -25,8 +25,9 @@ type Fake struct {
 	StopAt int
 	// Delay is how long one row takes in one layer.
 	Delay time.Duration
-	// Fail is asked before each row of a layer is computed, from the goroutine that called Run; an error ends the Run.
-	Fail func(layer, position int) error
+	// Fail is asked before each row of a layer is computed from the residual stream h, from the goroutine that called Run; an
+	// error ends the Run.
+	Fail func(layer, position int, h []float32) error
 	// Grows is asked before a model grows to a range; an error is Grow's.
 	Grows func(ctx context.Context, to runtime.Range) error
 }

@@ -41,7 +41,7 @@ func runOne(t *testing.T, f *runtimetest.Fake, ctx context.Context, n int) (*run
 
 func TestFakeFailure(t *testing.T) {
 	boom := errors.New("boom")
-	f := &runtimetest.Fake{Fail: func(layer, pos int) error {
+	f := &runtimetest.Fake{Fail: func(layer, pos int, _ []float32) error {
 		if layer == 2 && pos == 5 {
 			return boom
 		}
