@@ -163,7 +163,7 @@ func (d *decoding) adopt(r wire.Route, profile [32]byte, from int) []action {
 		d.routeEnd = len(d.open.Tokens)
 	}
 	d.plan = &wire.Plan{Head: d.head, Model: d.open.Grant.Model, Profile: profile, Decoder: d.self, Stages: r.Stages,
-		DecoderFirst: r.DecoderFirst, Layers: uint32(d.layers), Capacity: uint32(len(d.open.Tokens)) + d.open.MaxNew,
+		DecoderFirst: r.DecoderFirst, Layers: uint32(d.layers), Capacity: uint32(len(d.open.Tokens)) + d.open.MaxNew, Known: uint32(len(d.tokens)),
 		Window: uint32(min(len(r.Stages)+maxAhead, wire.MaxWindow)), PushKV: d.local}
 	d.sign(d.plan)
 	d.opened = make([]bool, len(r.Stages))

@@ -18,7 +18,8 @@ func (n *Node) state() metrics.State {
 	st.Peers = len(n.host.Connected())
 	for _, s := range n.servedList() {
 		r, weights := s.exec.Layers(), s.exec.Memory()
-		st.Models[s.id.Short()] = metrics.Model{Name: n.name(s.model), First: r.First, Last: r.Last, KVFree: s.exec.FreeKVBytes(), KVLimit: s.kvLimit,
+		sessions, kept := s.prefixes.heldBytes(s.kvLimit)
+		st.Models[s.id.Short()] = metrics.Model{Name: n.name(s.model), First: r.First, Last: r.Last, KVReserved: sessions, KVKept: kept, KVLimit: s.kvLimit, Waiting: s.room.waiting(),
 			WeightsMapped: weights.Mapped, WeightsPacked: weights.Packed, WeightsHeldOnDisk: s.model.HeldBytes()}
 	}
 	return st

@@ -145,4 +145,17 @@ func TestObserved(t *testing.T) {
 	if figure(t, client, `starling_sent_bytes_total{purpose="session"}`) == "0" || figure(t, whole, `starling_received_bytes_total{purpose="session"}`) == "0" {
 		t.Error("no bytes between client and decoder are counted")
 	}
+
+	// Where tokens walk, a stage tells them from the prompt's, though it sends the rows of both.
+	b, err := client.run(ctx, control.RunRequest{Model: id.String(), Prompt: "Once more", MaxNew: 6, NoGuess: true, Fresh: true,
+		LogitBias:   []control.LogitBias{{Token: 256, Ban: true}, {Token: 258, Ban: true}},
+		Constraints: control.Constraints{Shape: "pipelined", Cuts: []int{1, 2}, Assign: []string{first.ID(), second.ID()}, Decoder: whole.ID(), Chunk: 3}}, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for phase, want := range map[string]int{"prefill": len(a.PromptTokens) + len(b.PromptTokens), "decode": len(b.NewTokens) - 1} {
+		if got := figure(t, first, fmt.Sprintf(`starling_tokens_total{model=%q,phase=%q,role="stage"}`, model, phase)); got != fmt.Sprint(want) {
+			t.Errorf("a stage computed %s tokens in %s, want %d", got, phase, want)
+		}
+	}
 }

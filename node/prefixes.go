@@ -167,18 +167,25 @@ func (p *prefixes) clear() {
 	}
 }
 
-// freeBytes returns the KV memory that a session could have: what is free, and what would be. Of pages that several share too much
-// may be counted, but no more than there is.
+// freeBytes returns the KV memory that a session could have: what is free, and what is kept.
 func (p *prefixes) freeBytes(limit int64) int64 {
+	sessions, _ := p.heldBytes(limit)
+	return limit - sessions
+}
+
+// heldBytes returns what sessions hold of the limit, and what is kept beside it. Pages that several share count as kept, those that
+// several kept caches share more than once, but no more than there is.
+func (p *prefixes) heldBytes(limit int64) (sessions, kept int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	free, cache, layers := p.exec.FreeKVBytes(), p.exec.Config().Cache, p.exec.Layers()
+	held, cache, layers := max(limit-p.exec.FreeKVBytes(), 0), p.exec.Config().Cache, p.exec.Layers()
 	for _, k := range p.kept {
 		for l := layers.First; l < layers.Last; l++ {
-			free += int64(cache[l].Positions(len(k.tokens))*k.seq.RowBytes(l) + k.seq.TailBytes(l))
+			kept += int64(cache[l].Positions(len(k.tokens))*k.seq.RowBytes(l) + k.seq.TailBytes(l))
 		}
 	}
-	return min(free, limit)
+	kept = min(kept, held)
+	return held - kept, kept
 }
 
 // rewinds reports whether all layers can go back to any position.

@@ -87,6 +87,13 @@ func (r *room) reserve(ctx context.Context, wait time.Duration, try func() (runt
 	return <-g.got, nil // in the last moment
 }
 
+// waiting returns how many sessions are in line.
+func (r *room) waiting() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.line)
+}
+
 // busy refuses a session that may ask again when need bytes more will be free.
 func (r *room) busy(need int64, format string, args ...any) *wire.Refusal {
 	refusal := wire.Refuse(wire.CodeBusy, format, args...)

@@ -38,12 +38,6 @@ func newTestRoom(t *testing.T) (r *room, enter func(ctx context.Context, wait ti
 	}
 }
 
-func (r *room) waiting() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.line)
-}
-
 func TestRoom(t *testing.T) {
 	r, enter := newTestRoom(t)
 	ctx := t.Context()

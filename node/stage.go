@@ -181,11 +181,7 @@ func (s *stageSession) compute(a run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
-		prefill := step.N
-		alone := step.N == 1 && !s.m.plan.PushKV                // else it may be a prompt's last one
-		if c := s.m.taken; alone || c != nil && c.Guessed > 0 { // of the answer
-			prefill = 0
-		}
+		prefill := min(max(int(s.m.plan.Known)-step.Start, 0), step.N)
 		s.n.metrics.Computed(s.model.Short(), metrics.Stage, took, prefill, step.N-prefill)
 	}
 	if !s.closed {

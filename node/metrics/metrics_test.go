@@ -14,7 +14,7 @@ import (
 func TestWrite(t *testing.T) {
 	m := New("1.2", func() State {
 		return State{Accepting: true, Sessions: map[string]int{Stage: 2}, Queued: map[Purpose]int{Seam: 3}, Peers: 4,
-			Models: map[string]Model{"abc": {Name: "a \"model\"\n\xff", First: 1, Last: 9, KVFree: 5, KVLimit: 7, WeightsMapped: 11, WeightsPacked: 13, WeightsHeldOnDisk: 17}}}
+			Models: map[string]Model{"abc": {Name: "a \"model\"\n\xff", First: 1, Last: 9, KVReserved: 2, KVKept: 3, KVLimit: 7, Waiting: 1, WeightsMapped: 11, WeightsPacked: 13, WeightsHeldOnDisk: 17}}}
 	})
 	m.Sent(KV, 100)
 	m.Received(Session, 200)
@@ -40,6 +40,8 @@ func TestWrite(t *testing.T) {
 		`starling_peers_connected 4`,
 		`starling_model_info{first="1",last="9",model="abc",name="a \"model\"\n` + "\uFFFD" + `"} 1`,
 		`starling_kv_reserved_bytes{model="abc"} 2`,
+		`starling_kv_kept_bytes{model="abc"} 3`,
+		`starling_line_length{model="abc"} 1`,
 		`starling_kv_limit_bytes{model="abc"} 7`,
 		`starling_weights_bytes{model="abc",place="mapped"} 11`,
 		`starling_weights_bytes{model="abc",place="packed"} 13`,

@@ -21,7 +21,10 @@ type State struct {
 type Model struct {
 	Name              string
 	First, Last       int   // layers [First, Last)
-	KVFree, KVLimit   int64 // bytes that can be reserved for KV, and could with no session
+	KVReserved        int64 // bytes that sessions hold for KV
+	KVKept            int64 // bytes of ended sessions' caches, which give way
+	KVLimit           int64 // bytes that sessions may hold
+	Waiting           int   // sessions in line for KV
 	WeightsMapped     int64 // bytes used from the file
 	WeightsPacked     int64 // bytes of copies in memory
 	WeightsHeldOnDisk int64 // verified bytes of the model's file
@@ -39,6 +42,8 @@ var (
 	descUptime    = desc("starling_uptime_seconds", "Time since the node was started.")
 	descModel     = desc("starling_model_info", "1 for each model served, with its name and layers [first, last).", "model", "name", "first", "last")
 	descReserved  = desc("starling_kv_reserved_bytes", "KV memory reserved by sessions, by model.", "model")
+	descKept      = desc("starling_kv_kept_bytes", "KV memory of ended sessions' caches, which give way to sessions, by model.", "model")
+	descWaiting   = desc("starling_line_length", "Sessions that wait for KV memory, by model.", "model")
 	descLimit     = desc("starling_kv_limit_bytes", "KV memory that sessions may reserve, by model.", "model")
 	descWeights   = desc("starling_weights_bytes", "Weights of the served layers, by model and place: mapped from the file, packed in memory, held on the disk.", "model", "place")
 )
@@ -51,7 +56,7 @@ type states struct {
 
 // Describe implements prometheus.Collector.
 func (s *states) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descAccepting, descSessions, descQueue, descPeers, descUptime, descModel, descReserved, descLimit, descWeights} {
+	for _, d := range []*prometheus.Desc{descAccepting, descSessions, descQueue, descPeers, descUptime, descModel, descReserved, descKept, descWaiting, descLimit, descWeights} {
 		to <- d
 	}
 }
@@ -77,7 +82,9 @@ func (s *states) Collect(to chan<- prometheus.Metric) {
 	gauge(descUptime, time.Since(s.began).Seconds())
 	for id, m := range st.Models {
 		gauge(descModel, 1, id, strings.ToValidUTF8(m.Name, "\uFFFD"), strconv.Itoa(m.First), strconv.Itoa(m.Last))
-		gauge(descReserved, float64(m.KVLimit-m.KVFree), id)
+		gauge(descReserved, float64(m.KVReserved), id)
+		gauge(descKept, float64(m.KVKept), id)
+		gauge(descWaiting, float64(m.Waiting), id)
 		gauge(descLimit, float64(m.KVLimit), id)
 		gauge(descWeights, float64(m.WeightsMapped), id, "mapped")
 		gauge(descWeights, float64(m.WeightsPacked), id, "packed")

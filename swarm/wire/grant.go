@@ -76,6 +76,7 @@ type Plan struct {
 	DecoderFirst uint32 // the decoder runs [DecoderFirst, Layers) in prefill
 	Layers       uint32 // of the whole model
 	Capacity     uint32 // positions to reserve KV for
+	Known        uint32 // of these, the first ones whose tokens are known already: the prompt's, or all so far
 	Window       uint32 // chunks that may be announced and not yet finished
 	PushKV       bool   // stages send their KV rows to the decoder
 	Signature    []byte // by Decoder over SigningBytes, domain DomainPlan
@@ -103,6 +104,7 @@ func (p *Plan) fields(e *Encoder) {
 	e.U32(p.DecoderFirst)
 	e.U32(p.Layers)
 	e.U32(p.Capacity)
+	e.U32(p.Known)
 	e.U32(p.Window)
 	e.Bool(p.PushKV)
 }
@@ -124,6 +126,7 @@ func (p *Plan) decode(d *Decoder) {
 	p.DecoderFirst = d.U32()
 	p.Layers = d.U32()
 	p.Capacity = d.U32()
+	p.Known = d.U32()
 	p.Window = d.U32()
 	p.PushKV = d.Bool()
 	p.Signature = d.Bytes(maxSignature)
@@ -147,8 +150,8 @@ func (p *Plan) Check() error {
 	if len(p.Stages) == 0 || at != p.DecoderFirst || p.DecoderFirst > p.Layers || p.Layers > 1<<16 {
 		return Refuse(CodeBadGrant, "the plan's stages end at layer %d, its decoder starts at %d of %d", at, p.DecoderFirst, p.Layers)
 	}
-	if p.Window == 0 || p.Window > MaxWindow || p.Capacity == 0 {
-		return Refuse(CodeBadGrant, "plan with window %d and capacity %d", p.Window, p.Capacity)
+	if p.Window == 0 || p.Window > MaxWindow || p.Capacity == 0 || p.Known > p.Capacity {
+		return Refuse(CodeBadGrant, "plan with window %d and capacity %d, %d of it known", p.Window, p.Capacity, p.Known)
 	}
 	return nil
 }
