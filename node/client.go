@@ -273,23 +273,35 @@ func encodePrompt(tok *tokenizer.Tokenizer, q control.RunRequest) ([]int32, erro
 			}
 		}
 		tokens = q.Tokens
-	case len(q.Messages) > 0:
-		var msgs []tokenizer.Message
-		for _, m := range q.Messages {
-			msgs = append(msgs, tokenizer.Message{Role: m.Role, Content: m.Content})
-		}
-		text, err := tok.RenderChat(msgs, true, nil)
-		if err != nil {
+	default:
+		var err error
+		if tokens, err = tokenize(tok, control.TokenizeRequest{Messages: q.Messages, Text: q.Prompt, Special: true}); err != nil {
 			return nil, err
 		}
-		tokens = tok.EncodeChat(text)
-	default:
-		tokens = tok.Encode(q.Prompt, tokenizer.EncodeOptions{AddSpecial: true})
 	}
 	if len(tokens) == 0 {
 		return nil, errors.New("the prompt is empty")
 	}
 	return tokens, nil
+}
+
+// tokenize makes tokens of messages, by the model's template, or of a text.
+func tokenize(tok *tokenizer.Tokenizer, q control.TokenizeRequest) ([]int32, error) {
+	if len(q.Messages) == 0 {
+		return tok.Encode(q.Text, tokenizer.EncodeOptions{AddSpecial: q.Special}), nil
+	}
+	if q.Text != "" {
+		return nil, errors.New("a conversation and a text: give one of them")
+	}
+	var msgs []tokenizer.Message
+	for _, m := range q.Messages {
+		msgs = append(msgs, tokenizer.Message{Role: m.Role, Content: m.Content})
+	}
+	text, err := tok.RenderChat(msgs, true, nil)
+	if err != nil {
+		return nil, err
+	}
+	return tok.EncodeChat(text), nil
 }
 
 // attempt runs what is left of the answer on one decoder.

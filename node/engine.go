@@ -68,7 +68,7 @@ func (n *Node) role() string {
 func (n *Node) modelView(m *artifacts.Model) control.Model {
 	v := control.Model{ID: m.ID().String(), Name: n.name(m), Bytes: m.TotalBytes(), Allocated: m.AllocatedBytes(), Path: m.Path()}
 	if c, ok := m.Card(); ok {
-		v.Arch, v.Quant, v.NumLayers, v.Context = c.Architecture, c.Quant, c.Layers, c.Context
+		v.Arch, v.Quant, v.NumLayers, v.Width, v.Vocab, v.Context = c.Architecture, c.Quant, c.Layers, c.Width, c.Vocab, c.Context
 		if h := m.Held(); h.Layers.Len() > 0 {
 			v.Held = &control.Layers{First: h.Layers.First, Last: h.Layers.Last - 1}
 		}
@@ -193,6 +193,35 @@ func (e engine) Plan(ctx context.Context, q control.PlanRequest) (*control.PlanR
 		return nil, err
 	}
 	return &control.PlanReply{Model: id.String(), Plan: p, Explain: p.Explain()}, nil
+}
+
+func (e engine) Model(ctx context.Context, q control.ModelRequest, emit func(control.Event) error) (*control.Model, error) {
+	id, err := e.n.resolve(ctx, q.Model)
+	if err != nil {
+		return nil, err
+	}
+	m, _, err := e.n.header(ctx, id, emit)
+	if err != nil {
+		return nil, err
+	}
+	v := e.n.modelView(m)
+	return &v, nil
+}
+
+func (e engine) Tokenize(ctx context.Context, q control.TokenizeRequest) ([]int32, error) {
+	id, err := e.n.resolve(ctx, q.Model)
+	if err != nil {
+		return nil, err
+	}
+	m, _, err := e.n.header(ctx, id, func(control.Event) error { return nil })
+	if err != nil {
+		return nil, err
+	}
+	tok, err := e.n.tokenizer(m)
+	if err != nil {
+		return nil, err
+	}
+	return tokenize(tok, q)
 }
 
 func (e engine) Invite(_ context.Context, q control.InviteRequest) (*control.InviteReply, error) {

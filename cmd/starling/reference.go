@@ -83,19 +83,22 @@ func generate(ctx context.Context, m runtime.Executor, prompt []int32, maxNew in
 			r.TTFT = time.Since(began)
 		}
 		tokens, r.New = append(tokens, id), append(r.New, id)
+		ev := control.Event{Kind: "text", Token: id}
 		if tok.IsEOG(id) {
 			r.Reason = "stop"
-			break
+		} else {
+			ev.Text = text.Push(id)
 		}
-		ev := control.Event{Kind: "text", Text: text.Push(id), Token: id}
+		if r.Reason == "stop" || len(r.New) == maxNew { // the answer's last one
+			ev.Text += text.Flush()
+		}
 		if logprobs > 0 {
 			chosen, top := runtime.Logprobs(step.Logits[0], id, logprobs)
 			ev.Logprobs = node.Logprobs(tok, chosen, top)
 		}
-		tell(ev)
-	}
-	if rest := text.Flush(); rest != "" {
-		tell(control.Event{Kind: "text", Text: rest})
+		if tell(ev); r.Reason == "stop" {
+			break
+		}
 	}
 	r.Decode = time.Since(began) - r.TTFT
 	r.LogitsHash = hex.EncodeToString(logits.Sum(nil))

@@ -18,7 +18,7 @@ type pkg struct {
 // lattice is every package of this module. Arrows point down only; a new edge needs a reason.
 var lattice = map[string]pkg{
 	"cmd/starling": {
-		may: []string{"node", "node/control", "swarm", "runtime", "runtime/golden", "runtime/tokenizer", "kernels"},
+		may: []string{"node", "node/control", "session", "swarm", "runtime", "runtime/golden", "runtime/tokenizer", "kernels"},
 		why: "wires flags to the node; makes and joins swarms while no node runs; the single-process reference that the demo compares with must not pass through a node, nor may the self-test",
 	},
 	"node": {
@@ -30,6 +30,10 @@ var lattice = map[string]pkg{
 	"node/metrics": {why: "figures and their text format; knows of the node what it is told"},
 	"node/gateway": {may: []string{"node/control", "route"}, why: "HTTP over the same interface as the command line; sees neither libp2p nor tensors"},
 	"node/ledger":  {may: []string{"swarm/wire"}, why: "a pure fold over signed receipts"},
+	"session": {
+		may: []string{"node/control"}, tests: []string{"node", "swarm", "runtime", "runtime/runtimetest"},
+		why: "conversations with a model over the local interface; its tests compare them, over real nodes, with the engine",
+	},
 	"swarm":        {may: []string{"swarm/wire"}, why: "everything libp2p, and nothing of models"},
 	"swarm/wire":   {why: "the wire format is bytes and nothing else"},
 	"artifacts":    {may: []string{"runtime/gguf"}, why: "reads the tensor table to map layers to bytes; neither the network nor the engine"},

@@ -58,6 +58,18 @@ func (c *Client) Plan(ctx context.Context, q PlanRequest) (p PlanReply, err erro
 	return p, err
 }
 
+// Tokenize turns a text or a conversation into a model's tokens.
+func (c *Client) Tokenize(ctx context.Context, q TokenizeRequest) (tokens []int32, err error) {
+	err = c.call(ctx, "POST", "/v1/tokenize", q, &tokens)
+	return tokens, err
+}
+
+// Model describes a model, whose header is fetched if need be. On gets every event before the last (nil: none).
+func (c *Client) Model(ctx context.Context, q ModelRequest, on func(Event)) (*Model, error) {
+	ev, err := c.stream(ctx, "/v1/model", q, on)
+	return ev.Model, err
+}
+
 // Invite asks for a one-use invitation to the node's private swarm.
 func (c *Client) Invite(ctx context.Context, q InviteRequest) (r InviteReply, err error) {
 	err = c.call(ctx, "POST", "/v1/invite", q, &r)

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -89,6 +90,13 @@ func (e *engine) work(ctx context.Context, q any, emit func(Event) error) error 
 	return e.err
 }
 
+func (e *engine) Tokenize(_ context.Context, q TokenizeRequest) ([]int32, error) {
+	e.asked = q
+	return []int32{7, 8}, e.err
+}
+func (e *engine) Model(ctx context.Context, q ModelRequest, emit func(Event) error) (*Model, error) {
+	return &Model{ID: "described", Width: 64}, e.work(ctx, q, emit)
+}
 func (e *engine) Publish(ctx context.Context, q PublishRequest, emit func(Event) error) (*Model, error) {
 	return &Model{ID: "published"}, e.work(ctx, q, emit)
 }
@@ -166,6 +174,12 @@ func TestCalls(t *testing.T) {
 			}
 			if err := c.Resume(ctx); err != nil || e.asked != "resume" {
 				t.Errorf("Resume: %v; asked %+v", err, e.asked)
+			}
+			if tokens, err := c.Tokenize(ctx, TokenizeRequest{Text: "a", Special: true}); err != nil || !slices.Equal(tokens, []int32{7, 8}) || !e.asked.(TokenizeRequest).Special {
+				t.Errorf("Tokenize: %v, %v; asked %+v", tokens, err, e.asked)
+			}
+			if m, err := c.Model(ctx, ModelRequest{Model: "m"}, nil); err != nil || m.ID != "described" || m.Width != 64 || e.asked.(ModelRequest).Model != "m" {
+				t.Errorf("Model: %+v, %v; asked %+v", m, err, e.asked)
 			}
 			if m, err := c.Publish(ctx, PublishRequest{Path: "f"}, nil); err != nil || m.ID != "published" {
 				t.Errorf("Publish: %+v, %v", m, err)

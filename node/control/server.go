@@ -20,9 +20,11 @@ type Engine interface {
 	Models(ctx context.Context) ([]Model, error)
 	Peers(ctx context.Context) ([]Peer, error)
 	Plan(ctx context.Context, r PlanRequest) (*PlanReply, error)
+	Tokenize(ctx context.Context, r TokenizeRequest) ([]int32, error)
 	Invite(ctx context.Context, r InviteRequest) (*InviteReply, error)
 	Pause(ctx context.Context, r DrainRequest) (*DrainReply, error)
 	Resume(ctx context.Context) error
+	Model(ctx context.Context, r ModelRequest, emit func(Event) error) (*Model, error)
 	Publish(ctx context.Context, r PublishRequest, emit func(Event) error) (*Model, error)
 	Pull(ctx context.Context, r PullRequest, emit func(Event) error) (*Model, error)
 	Serve(ctx context.Context, r ServeRequest, emit func(Event) error) (*Model, error)
@@ -45,6 +47,11 @@ func Handler(e Engine, stop func(DrainRequest)) http.Handler {
 	get(mux, "/v1/peers", func(r *http.Request) (any, error) { return e.Peers(r.Context()) })
 	post(mux, "/v1/plan", func(ctx context.Context, q PlanRequest) (any, error) { return e.Plan(ctx, q) })
 	post(mux, "/v1/invite", func(ctx context.Context, q InviteRequest) (any, error) { return e.Invite(ctx, q) })
+	post(mux, "/v1/tokenize", func(ctx context.Context, q TokenizeRequest) (any, error) { return e.Tokenize(ctx, q) })
+	stream(mux, "/v1/model", func(ctx context.Context, q ModelRequest, emit func(Event) error) (Event, error) {
+		m, err := e.Model(ctx, q, emit)
+		return Event{Model: m}, err
+	})
 	stream(mux, "/v1/publish", func(ctx context.Context, q PublishRequest, emit func(Event) error) (Event, error) {
 		m, err := e.Publish(ctx, q, emit)
 		return Event{Model: m}, err

@@ -45,6 +45,8 @@ type Model struct {
 	Arch      string  `json:"architecture,omitempty"`
 	Quant     string  `json:"quant,omitempty"`
 	NumLayers int     `json:"num_layers,omitempty"`
+	Width     int     `json:"width,omitempty"` // of the residual stream
+	Vocab     int     `json:"vocab,omitempty"` // tokens
 	Context   int     `json:"context,omitempty"`
 	Bytes     int64   `json:"bytes,omitempty"`           // whole file or set
 	Allocated int64   `json:"allocated_bytes,omitempty"` // really on this disk
@@ -129,6 +131,19 @@ type PlanReply struct {
 type Message struct {
 	Role    string `json:"role"`
 	Content string `json:"content"`
+}
+
+// ModelRequest asks for a model's description.
+type ModelRequest struct {
+	Model string `json:"model"` // ID, ID prefix of 6 or more, or unique name; "": the only one known
+}
+
+// TokenizeRequest asks for the tokens of a conversation, as the model's chat template writes it, or of a text as it is.
+type TokenizeRequest struct {
+	Model    string    `json:"model"`
+	Messages []Message `json:"messages,omitempty"`
+	Text     string    `json:"text,omitempty"`
+	Special  bool      `json:"special,omitempty"` // put before the text what the model wants at a beginning
 }
 
 // RunRequest asks for an answer. Messages go through the model's chat
@@ -244,7 +259,7 @@ type Event struct {
 	// text, if asked for: of Token, then of the likeliest ones in order
 	Logprobs []Logprob `json:"logprobs,omitempty"`
 
-	Model *Model   `json:"model,omitempty"` // done of publish, pull, serve
+	Model *Model   `json:"model,omitempty"` // done of model, publish, pull, serve
 	Run   *Account `json:"run,omitempty"`   // done of run
 }
 
