@@ -359,10 +359,8 @@ func (h *Host) connected(_ network.Network, c network.Conn) {
 	if again {
 		return
 	}
-	h.goDo(func(ctx context.Context) {
-		h.measure(ctx, c.RemotePeer())
-		h.pullList(ctx, p)
-	})
+	h.goDo(func(ctx context.Context) { h.measure(ctx, c.RemotePeer()) })
+	h.goDo(func(ctx context.Context) { h.pullList(ctx, p) })
 	h.kickPublisher()
 }
 
