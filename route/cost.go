@@ -54,9 +54,20 @@ func (in *instance) computeTime(s *setting, p, a, b int) float64 {
 		return 0
 	}
 	peer := &in.peers[p]
-	batch := s.chunk * (in.flops[b] - in.flops[a]) / peer.PrefillFlops
-	read := (in.weight[b] - in.weight[a]) / peer.DecodeBytesPerSec
-	return (1+peer.Load)*max(batch, read) + PassOverhead
+	rows := s.chunk * (in.flops[b] - in.flops[a]) / peer.PrefillFlops
+	pass := (in.weight[b] - in.weight[a]) / peer.DecodeBytesPerSec
+	return (1+peer.Load)*(pass+rows) + PassOverhead
+}
+
+// ownTime returns seconds per chunk for the decoder on its own layers, from x on, and on what comes from others: C(d).
+func (in *instance) ownTime(s *setting, x int) float64 {
+	own := in.computeTime(s, s.dec, x, in.model.Layers)
+	if x == 0 {
+		return own
+	}
+	peer := &in.peers[s.dec]
+	came := s.chunk * (float64(in.model.SeamBytes) + in.rowBytes(s, 0, x))
+	return own + (1+peer.Load)*came*receiveReads/peer.DecodeBytesPerSec
 }
 
 // sendTime returns seconds per chunk of p's uplink for the seam to n and the cache rows to the decoder: X.
@@ -87,6 +98,26 @@ func (in *instance) rowBytes(s *setting, a, b int) float64 {
 		return 0
 	}
 	return in.kv[b] - in.kv[a] + (in.tail[b]-in.tail[a])/s.chunk
+}
+
+// leastChunk is the smallest last chunk that the planner chooses. For as few rows the decoder needs, in its own layers, about the time
+// of one more token, which reads all weights once.
+const leastChunk = 4
+
+// lastChunk returns how many tokens the last chunks of a route have ([Plan.LastChunk]).
+func (in *instance) lastChunk(r route) int {
+	for n := leastChunk; n < r.chunk && len(r.peers) > 0; n *= 2 {
+		s, inTime := in.setting(r.dec, n, r.shape, r.kv), true
+		for i, p := range r.peers {
+			a, b := r.span(i)
+			compute := in.computeTime(&s, p, a, b)
+			inTime = inTime && in.waitTime(&s, p, a, b, compute) <= compute && in.net.rtt[p][r.next(i)] <= compute
+		}
+		if inTime {
+			return n
+		}
+	}
+	return r.chunk
 }
 
 // hopTime returns seconds from p to n for one chunk's seam: H.
@@ -191,7 +222,7 @@ func (in *instance) price(r route, detail func(RangePrediction)) Prediction {
 		}
 	}
 	x := r.start()
-	own := in.computeTime(&s, r.dec, x, last)
+	own := in.ownTime(&s, x)
 	out.PeriodSeconds = max(out.PeriodSeconds, own)
 	if len(r.peers) > 0 {
 		out.PeriodSeconds = max(out.PeriodSeconds, in.inflow(&s, x))

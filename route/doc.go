@@ -20,12 +20,13 @@
 // For a peer p and layers r: F(r) FLOPs per token, W(r) weight bytes, K(r) cache bytes per token; q(p) = 1 + load is
 // the queueing factor; rate(p,n) = min(up of p, down of n, link p→n); rtt/2 is a one-way trip.
 //
-//	compute  C(p,r)    = q·max(c·F/prefill, W/decode) + PassOverhead        (a small chunk is bound by reading weights)
+//	compute  C(p,r)    = q·(W/decode + c·F/prefill) + PassOverhead          (a pass reads and unpacks the weights once, whatever its rows)
+//	own      C(d)      = C(d,r) + q·receiveReads·c·(seam + ΣK)/decode       (all that others send comes to the decoder)
 //	sending  X(p,r,n)  = max(c·(seam+K)/up, c·seam/rate(p,n), c·K/rate(p,d)),  or c·(seam+K)/rate(p,d) when n is d
 //	waiting  Z(p,r)    = (C + c·K/rate(p,d) + rtt(p,d))/2, where K goes to d: two chunks may be unacknowledged
 //	hop      H(p,n)    = rtt(p,n)/2 + c·seam/rate(p,n)
 //	period   S         = max over stages of C, X and Z, over the decoder of C(d) and c·(seam+ΣK)/down(d)
-//	fill               = rtt(d,first)/2 + Σ over stages (C + H) + C(d)
+//	fill               = rtt(d,first)/2 + Σ over stages (C + H) + C(d)      (what is behind the last seam is part of it)
 //	prefill            = fill + (T/c − 1)·S
 //	KV tail            = max(max over stages c·K/rate(p,d), c·ΣK/down(d))    (the last chunk's cache rows)
 //	head               = q(d)·max(headFLOPs/prefill, headBytes/decode)
@@ -38,7 +39,12 @@
 // R(r) is the cache that a decoded token reads, each layer's K times T + N/2 or its KVPositions.
 // K counts in sending, tail and walk only where cache rows go to the decoder: always in the across shape; in the
 // pipelined one when the decoder has memory for them (without them, losing a stage means replaying the prompt).
-// A decoder with no layers of its own has C(d) = 0. The asking user's link to the decoder is not part of the cost.
+// A decoder with no layers of its own has C(d,r) = 0. The asking user's link to the decoder is not part of the cost.
+//
+// Chunks: c is the size of most. Decoders make a prompt's first and last ones smaller; [Plan.LastChunk] is how small. So that the
+// first token comes soon after the last seam, that is the least of leastChunk, twice it, … on which every stage computes for as long
+// as it takes until the decoder has its rows and the stage hears of that (Z ≤ C), and as a credit for a seam needs (rtt(p,n) ≤ C).
+// Smaller ones wait for acknowledgements, and come no sooner.
 //
 // Memory: a stage needs each layer's K times T + N, or its KVPositions, of free cache; the decoder needs that for all layers wherever cache
 // rows go to it, and for its own otherwise.

@@ -24,7 +24,11 @@ func (p Plan) String() string {
 func (p Plan) Explain() string {
 	var b strings.Builder
 	c := p.Predicted
-	fmt.Fprintf(&b, "%s plan for %d prompt tokens and %d new ones, in chunks of %d\n\n", p.Shape, p.PromptTokens, p.NewTokens, p.Chunk)
+	fmt.Fprintf(&b, "%s plan for %d prompt tokens and %d new ones, in chunks of %d", p.Shape, p.PromptTokens, p.NewTokens, p.Chunk)
+	if p.LastChunk < p.Chunk {
+		fmt.Fprintf(&b, ", the last ones of %d", p.LastChunk)
+	}
+	b.WriteString("\n\n")
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "\tpeer\tlayers\tcompute/chunk\tsend/chunk\tseams\tKV\tsees")
 	for i, r := range c.Ranges {

@@ -73,6 +73,7 @@ func (in *instance) plan(r route) Plan {
 		Decoder:       in.peers[r.dec].ID,
 		DecoderLayers: Range{r.start(), in.model.Layers},
 		Chunk:         r.chunk,
+		LastChunk:     in.lastChunk(r),
 		KVToDecoder:   r.kv,
 		Predicted:     in.predict(r),
 	}

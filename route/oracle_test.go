@@ -138,7 +138,7 @@ func (o *oracle) total(c candidate) float64 {
 			rows = k
 		}
 		q := 1 + p.Load
-		compute := q*math.Max(ch*f/p.PrefillFlops, w/p.DecodeBytesPerSec) + PassOverhead
+		compute := q*(w/p.DecodeBytesPerSec+ch*f/p.PrefillFlops) + PassOverhead
 		send := math.Max(ch*(seam+rows)/p.Up, math.Max(ch*seam/o.rate(p, n), ch*rows/o.rate(p, d)))
 		if n.ID == d.ID {
 			send = ch * (seam + rows) / o.rate(p, d)
@@ -155,16 +155,20 @@ func (o *oracle) total(c candidate) float64 {
 	q := 1 + d.Load
 	f, w, _ := o.sums(first, o.m.Layers)
 	read := o.cache(first, o.m.Layers, T+N/2)
+	own := 0.0
 	if first < o.m.Layers {
-		compute := q*math.Max(ch*f/d.PrefillFlops, w/d.DecodeBytesPerSec) + PassOverhead
-		fill += compute
-		slow = math.Max(slow, compute)
+		own = q*(w/d.DecodeBytesPerSec+ch*f/d.PrefillFlops) + PassOverhead
+	}
+	_, _, remote := o.sums(0, first)
+	if !c.kv {
+		remote = 0
 	}
 	if len(stages) > 0 {
-		_, _, remote := o.sums(0, first)
-		if !c.kv {
-			remote = 0
-		}
+		own += q * 16 * ch * (seam + remote) / d.DecodeBytesPerSec
+	}
+	fill += own
+	slow = math.Max(slow, own)
+	if len(stages) > 0 {
 		slow = math.Max(slow, ch*(seam+remote)/d.Down)
 		tail = math.Max(tail, ch*remote/d.Down)
 	}

@@ -22,8 +22,10 @@ type Plan struct {
 	Decoder string `json:"decoder"`
 	// DecoderLayers is what the decoder runs in prefill: up to the last layer, and possibly empty.
 	DecoderLayers Range `json:"decoder_layers"`
-	// Chunk is the number of prompt tokens that travel together.
+	// Chunk is the number of prompt tokens that travel together, at most.
 	Chunk int `json:"chunk"`
+	// LastChunk is the number of tokens of a prompt's last chunks where it walks a route, from 1 to Chunk.
+	LastChunk int `json:"last_chunk"`
 	// KVToDecoder says that stages send their cache rows to the decoder. False in a local plan; in a pipelined plan
 	// false means that losing a stage costs a replay of the prompt.
 	KVToDecoder bool `json:"kv_to_decoder"`
@@ -82,6 +84,9 @@ func (p Plan) resolve(m Model, peers []Peer, links []Link) (*instance, route, er
 	}
 	if p.Chunk < 1 || p.Chunk > p.PromptTokens {
 		return bad("a chunk of %d for a prompt of %d tokens", p.Chunk, p.PromptTokens)
+	}
+	if p.LastChunk < 1 || p.LastChunk > p.Chunk {
+		return bad("last chunks of %d tokens, others have %d", p.LastChunk, p.Chunk)
 	}
 	in := newInstance(m, peers, links, Request{PromptTokens: p.PromptTokens, NewTokens: p.NewTokens})
 	r := route{shape: p.Shape, kv: p.KVToDecoder, chunk: p.Chunk}

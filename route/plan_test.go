@@ -50,6 +50,8 @@ func TestValidate(t *testing.T) {
 		"cache left behind":    func(p *Plan, _ []Peer) { p.KVToDecoder = false },
 		"chunk of nothing":     func(p *Plan, _ []Peer) { p.Chunk = 0 },
 		"chunk beyond prompt":  func(p *Plan, _ []Peer) { p.Chunk = 501 },
+		"last chunk of none":   func(p *Plan, _ []Peer) { p.LastChunk = 0 },
+		"last chunk too large": func(p *Plan, _ []Peer) { p.LastChunk = p.Chunk + 1 },
 		"no prompt":            func(p *Plan, _ []Peer) { p.PromptTokens = 0 },
 		"endless answer":       func(p *Plan, _ []Peer) { p.NewTokens = math.MaxInt },
 		"cache full":           func(_ *Plan, ps []Peer) { ps[0].KVFreeBytes = 500 },
@@ -80,7 +82,7 @@ func TestPredictByHand(t *testing.T) {
 	m, ps := small()
 	links := []Link{{From: "near", To: "far", RTT: 0.020}}
 	p := Plan{
-		Shape: Across, PromptTokens: 400, NewTokens: 11, Chunk: 100, KVToDecoder: true,
+		Shape: Across, PromptTokens: 400, NewTokens: 11, Chunk: 100, LastChunk: 4, KVToDecoder: true,
 		Stages: []Stage{{"far", Range{0, 2}}}, Decoder: "near", DecoderLayers: Range{2, 4},
 	}
 	got, err := p.Predict(m, ps, links)
@@ -91,10 +93,11 @@ func TestPredictByHand(t *testing.T) {
 		name      string
 		got, want float64
 	}{
-		// 100 tokens · 2 layers · 1 GFLOP at 100 GFLOP/s, twice, and 1 ms each; half a round trip each way; 819,200 bytes of seam at 100 MB/s
-		{"fill", got.FillSeconds, 2*(2+0.001) + 2*0.010 + 0.008192},
-		{"period", got.PeriodSeconds, 2.001},
-		{"prefill", got.PrefillSeconds, 4.002 + 0.028192 + 3*2.001},
+		// 200 MB of weights at 10 GB/s, 100 tokens · 2 layers · 1 GFLOP at 100 GFLOP/s and 1 ms, twice; the decoder reads what comes, 100 tokens'
+		// seam and rows, 16 times; half a round trip each way; 819,200 bytes of seam at 100 MB/s
+		{"fill", got.FillSeconds, 2*(0.02+2+0.001) + 16*100*(8192+2000)/1e10 + 2*0.010 + 0.008192},
+		{"period", got.PeriodSeconds, 2.021 + 0.00163072},
+		{"prefill", got.PrefillSeconds, got.FillSeconds + 3*2.02263072},
 		// 100 tokens · 2 layers · 1000 bytes at 100 MB/s
 		{"tail", got.KVTailSeconds, 0.002},
 		// 200 MFLOP at 100 GFLOP/s is less than 100 MB at 10 GB/s

@@ -258,7 +258,7 @@ func (f *frontier) finish(id int32, l label, x int, compute float64) {
 		return
 	}
 	l = f.after(l, compute, x, s.dec)
-	own := in.computeTime(s, s.dec, x, in.model.Layers)
+	own := in.ownTime(s, x)
 	period := max(l.period, own, in.inflow(s, x))
 	tail := max(l.tail, s.chunk*in.rowBytes(s, 0, x)/in.peers[s.dec].Down)
 	total := l.cost + own + s.periods*period + tail + in.headTime(s.dec) + in.steps*in.decoderStep(s, x)

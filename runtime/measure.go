@@ -8,7 +8,7 @@ import (
 
 // Speed is what this machine does with a loaded layer range, as measured. It predicts; it promises nothing.
 type Speed struct {
-	PrefillFlops      float64 // operations per second (as Config counts them) with many rows in a layer
+	PrefillFlops      float64 // operations per second (as Config counts them) of each further row in a layer, beside many
 	DecodeBytesPerSec float64 // bytes of weights per second with a single row
 }
 
@@ -46,7 +46,9 @@ func Measure(ctx context.Context, e Executor) (Speed, error) {
 	if err != nil {
 		return Speed{}, err
 	}
-	return Speed{PrefillFlops: flops * many * float64(n), DecodeBytesPerSec: bytes * one}, nil
+	// A pass over the weights costs what one row does; further rows add the rest, of which noise mustn't leave nothing.
+	further := max(1/many-1/one, 0.5/many)
+	return Speed{PrefillFlops: flops * float64(max(n-1, 1)) / further, DecodeBytesPerSec: bytes * one}, nil
 }
 
 // perSecond runs n rows through the layers in turn, again and again, and returns how many layers (or heads) a second
