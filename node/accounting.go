@@ -55,7 +55,7 @@ func (d *decoding) account() wire.SessionStats {
 	}
 	copy(st.LogitsHash[:], d.logitsHash.Sum(nil))
 	all := blake3.New(32, nil)
-	for l := range d.layers {
+	for l := range d.config.Layers {
 		var h [32]byte
 		switch {
 		case d.held.Contains(l) && d.seq.Len(l) == d.computed:

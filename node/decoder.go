@@ -234,6 +234,8 @@ func checkRoute(rt *wire.Route, self string, layers int, held runtime.Range) *wi
 	switch {
 	case rt.Chunk == 0 || rt.Chunk > wire.MaxTokens:
 		return wire.Refuse(wire.CodeBadRequest, "chunks of %d tokens", rt.Chunk)
+	case rt.LastChunk == 0 || rt.LastChunk > rt.Chunk:
+		return wire.Refuse(wire.CodeBadRequest, "last chunks of %d tokens, others have %d", rt.LastChunk, rt.Chunk)
 	case len(rt.Stages) == 0 && rt.DecoderFirst != 0, own.First > layers, !held.Covers(own):
 		return wire.Refuse(wire.CodeUnknownModel, "this node can't run %v, it serves %v", own, held)
 	case (rt.DecodeLocal || len(rt.Stages) == 0) && held != whole:

@@ -32,9 +32,8 @@ type decoding struct {
 	self   string
 	open   *wire.SessionOpen
 	how    runtime.Sampling // open's settings
-	layers int              // of the model
 	held   runtime.Range    // layers that this node can run
-	width  int
+	config runtime.Config
 	seq    runtime.Sequence // nil until reserved
 	reused int              // positions that seq held in the beginning
 	sign   func(*wire.Plan)
@@ -50,6 +49,7 @@ type decoding struct {
 	opened    []bool
 	released  bool // the stages have been closed
 	announced int
+	sizes     []int       // of the prompt's chunks from there on
 	prefix    wire.Prefix // of tokens[:announced]
 	chunks    []*wire.Chunk
 	seams     []*wire.Seam
@@ -105,7 +105,7 @@ func newDecoding(self string, open *wire.SessionOpen, how runtime.Sampling, prof
 		return nil, r
 	}
 	d := &decoding{
-		self: self, open: open, how: how, layers: cfg.Layers, width: cfg.Width, sign: sign,
+		self: self, open: open, how: how, config: cfg, sign: sign,
 		probed: asked, tokens: slices.Clone(open.Tokens), logitsHash: blake3.New(32, nil), closing: map[string]account{},
 		prefix0: wire.NewPrefix(open.Grant.Model, profile, open.Salt),
 	}
@@ -127,7 +127,7 @@ func newDecoding(self string, open *wire.SessionOpen, how runtime.Sampling, prof
 // earlier session left them, the decoder goes on from there alone.
 func (d *decoding) reserved(held runtime.Range, seq runtime.Sequence) {
 	d.held, d.seq = held, seq
-	if d.local = held == (runtime.Range{First: 0, Last: d.layers}); d.local {
+	if d.local = held == (runtime.Range{First: 0, Last: d.config.Layers}); d.local {
 		d.reused = d.checkpoint()
 	}
 }
@@ -149,10 +149,10 @@ func (d *decoding) start(profile [32]byte) []action {
 func (d *decoding) adopt(r wire.Route, profile [32]byte, from int) []action {
 	d.head.Epoch.Plan++
 	d.stats.Epoch = d.head.Epoch
-	d.stats.Decoder.First, d.stats.Decoder.Last = r.DecoderFirst, uint32(d.layers)
+	d.stats.Decoder.First, d.stats.Decoder.Last = r.DecoderFirst, uint32(d.config.Layers)
 	d.plan, d.opened, d.released = nil, nil, false
 	d.digests = make([][32]byte, r.DecoderFirst)
-	d.chunks, d.seams, d.pushed, d.rows, d.guesses, d.void = nil, nil, nil, map[uint32]*layerRows{}, nil, 0
+	d.chunks, d.sizes, d.seams, d.pushed, d.rows, d.guesses, d.void = nil, nil, nil, nil, map[uint32]*layerRows{}, nil, 0
 	d.announced, d.seamEnd, d.computed, d.plain, d.prefix = 0, 0, from, 0, d.prefix0
 	if len(r.Stages) == 0 {
 		d.routeEnd = 0
@@ -163,9 +163,10 @@ func (d *decoding) adopt(r wire.Route, profile [32]byte, from int) []action {
 		d.routeEnd = len(d.open.Tokens)
 	}
 	d.plan = &wire.Plan{Head: d.head, Model: d.open.Grant.Model, Profile: profile, Decoder: d.self, Stages: r.Stages,
-		DecoderFirst: r.DecoderFirst, Layers: uint32(d.layers), Capacity: uint32(len(d.open.Tokens)) + d.open.MaxNew, Known: uint32(len(d.tokens)),
+		DecoderFirst: r.DecoderFirst, Layers: uint32(d.config.Layers), Capacity: uint32(len(d.open.Tokens)) + d.open.MaxNew, Known: uint32(len(d.tokens)),
 		Window: uint32(min(len(r.Stages)+maxAhead, wire.MaxWindow)), PushKV: d.local}
 	d.sign(d.plan)
+	d.sizes = cutPrompt(d.config, 0, min(d.routeEnd, len(d.tokens)), min(int(r.Chunk), d.frameRows()), int(r.LastChunk))
 	d.opened = make([]bool, len(r.Stages))
 	d.acked, d.due = make([]uint32, len(r.Stages)), make([][]*wire.Chunk, len(r.Stages))
 	d.moves++
@@ -178,10 +179,12 @@ func (d *decoding) adopt(r wire.Route, profile [32]byte, from int) []action {
 }
 
 // chunkSize is how many positions travel together: what the route says, but no
-// more than fit in one seam frame.
-func (d *decoding) chunkSize() int { return max(1, min(int(d.open.Route.Chunk), d.frameRows())) }
+// more than fit in one seam frame. A prompt's chunks are cut by cutPrompt.
+func (d *decoding) chunkSize() int {
+	return max(1, min(int(d.open.Route.Chunk), d.frameRows()))
+}
 
-func (d *decoding) frameRows() int { return wire.MaxSeamRows / (4 * d.width) }
+func (d *decoding) frameRows() int { return wire.MaxSeamRows / (4 * d.config.Width) }
 
 // announce tells the client that everybody is ready, once.
 func (d *decoding) announce() []action {
@@ -265,8 +268,8 @@ func (d *decoding) onSeam(stage int, m *wire.Seam) ([]action, *wire.Refusal) {
 		return nil, wire.Refuse(wire.CodeBadFrame, "seam at position %d, expected %d", m.Start, d.seamEnd)
 	case len(d.seams) >= maxAhead:
 		return nil, wire.Refuse(wire.CodeBadFrame, "more than %d seams without credit", maxAhead)
-	case len(m.Rows) != int(m.Count)*4*d.width:
-		return nil, wire.Refuse(wire.CodeBadFrame, "seam of %d rows in %d bytes, a row has %d", m.Count, len(m.Rows), 4*d.width)
+	case len(m.Rows) != int(m.Count)*4*d.config.Width:
+		return nil, wire.Refuse(wire.CodeBadFrame, "seam of %d rows in %d bytes, a row has %d", m.Count, len(m.Rows), 4*d.config.Width)
 	}
 	if r := match(d.chunks[i], m); r != nil {
 		return nil, r
@@ -339,7 +342,7 @@ func (d *decoding) onRows(stage int) []action {
 // checkpoint returns the position before which the decoder holds every layer.
 func (d *decoding) checkpoint() int {
 	n := len(d.tokens)
-	for l := range d.layers {
+	for l := range d.config.Layers {
 		n = min(n, d.seq.Len(l))
 	}
 	return n
@@ -389,7 +392,11 @@ func (d *decoding) walk() []action {
 	var acts []action
 	end := min(d.routeEnd, d.goal())
 	for d.announced < end && len(d.chunks) < int(d.plan.Window) {
-		part := d.tokens[d.announced:min(d.announced+d.chunkSize(), end)]
+		n := d.chunkSize()
+		if len(d.sizes) > 0 {
+			n, d.sizes = d.sizes[0], d.sizes[1:]
+		}
+		part := d.tokens[d.announced:min(d.announced+n, end)]
 		if n := d.plain - d.announced; n > 0 {
 			part = part[:min(len(part), n)]
 		}
@@ -420,9 +427,9 @@ func (d *decoding) walk() []action {
 	d.chunks, d.seams = d.chunks[1:], d.seams[1:]
 	last := d.plan.Stages[len(d.plan.Stages)-1].Peer
 	acts = append(acts, send{last, &wire.SeamCredit{Head: d.head, Upto: c.Start + c.Count}})
-	step := &runtime.Step{Seq: d.seq, Layers: runtime.Range{First: int(d.plan.DecoderFirst), Last: d.layers},
+	step := &runtime.Step{Seq: d.seq, Layers: runtime.Range{First: int(d.plan.DecoderFirst), Last: d.config.Layers},
 		Start: int(c.Start), N: int(c.Count), Seam: decodeRows(seam.Rows)}
-	d.trace.step(step, d.width)
+	d.trace.step(step, d.config.Width)
 	return append(acts, d.run(step, forgets(d.seq, d.held)))
 }
 
@@ -440,7 +447,7 @@ func (d *decoding) alone() []action {
 	}
 	acts := d.release()
 	n := min(d.goal()-d.computed, d.chunkSize())
-	step := &runtime.Step{Seq: d.seq, Layers: runtime.Range{First: 0, Last: d.layers},
+	step := &runtime.Step{Seq: d.seq, Layers: runtime.Range{First: 0, Last: d.config.Layers},
 		Start: d.computed, N: n, Tokens: d.tokens[d.computed : d.computed+n]}
 	return append(acts, d.run(step, false))
 }

@@ -16,7 +16,7 @@ import (
 
 // Protocols of the node's streams (docs/protocol.md).
 const (
-	protoSession = "/starling/session/7"
+	protoSession = "/starling/session/8"
 	protoStage   = "/starling/stage/6"
 	protoKV      = "/starling/kv/1"
 	protoBundle  = "/starling/bundle/2"

@@ -128,7 +128,7 @@ func TestStageBesideDecoder(t *testing.T) {
 		t.Fatal(r)
 	}
 	d := &decoderSession{n: n, m: newMachine(t, runtimetest.FakeConfig(), wire.Route{Stages: []wire.PlanStage{{Peer: "S", Last: 3}, {Peer: "T", First: 3, Last: 4}},
-		DecoderFirst: 4, Chunk: 4}, 10), absent: map[string]int{}}
+		DecoderFirst: 4, Chunk: 4, LastChunk: 4}, 10), absent: map[string]int{}}
 	d.outReady = sync.NewCond(&d.mu)
 	d.m.head = wire.Head{Session: wire.SessionID{1}, Epoch: wire.Epoch{Client: 2}}
 	if r := n.addDecoder(wire.SessionID{1}, d); r != nil {

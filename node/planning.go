@@ -163,7 +163,8 @@ func sameNetwork(o swarm.Offer) bool {
 
 // wireRoute turns a plan into what travels.
 func wireRoute(p route.Plan) wire.Route {
-	r := wire.Route{DecoderFirst: uint32(p.DecoderLayers.First), Chunk: uint32(max(p.Chunk, 1)), DecodeLocal: p.Shape != route.Pipelined}
+	r := wire.Route{DecoderFirst: uint32(p.DecoderLayers.First), Chunk: uint32(max(p.Chunk, 1)), LastChunk: uint32(max(p.LastChunk, 1)),
+		DecodeLocal: p.Shape != route.Pipelined}
 	for _, s := range p.Stages {
 		r.Stages = append(r.Stages, wire.PlanStage{Peer: s.Peer, First: uint32(s.Layers.First), Last: uint32(s.Layers.Last)})
 	}

@@ -145,7 +145,7 @@ func (d *decoding) replanned(r wire.Route, profile [32]byte, err error) []action
 			return []action{replan{d.lost}}
 		}
 	}
-	if refusal := checkRoute(&r, d.self, d.layers, d.held); refusal != nil {
+	if refusal := checkRoute(&r, d.self, d.config.Layers, d.held); refusal != nil {
 		return d.fail(refusal)
 	}
 	d.rewind = false

@@ -55,13 +55,14 @@ const simDecoder = "D"
 // newSimulation sets up a session over stages ending at cuts, decoded by a
 // node that holds all layers (local) or its own alone.
 func newSimulation(t *testing.T, seed uint64, prompt []int32, maxNew, chunk int, cuts []int, local bool) *simulation {
-	return simSetup{prompt: prompt, maxNew: maxNew, chunk: chunk, cuts: cuts, local: local, whole: local, how: simSampling}.start(t, seed)
+	return simSetup{prompt: prompt, maxNew: maxNew, chunk: chunk, last: 1 + int(seed)%chunk, cuts: cuts, local: local, whole: local, how: simSampling}.start(t, seed)
 }
 
 // simSetup is a session and the swarm that it runs in.
 type simSetup struct {
 	prompt        []int32
 	maxNew, chunk int
+	last          int // tokens of the last chunks; 0: as many as of others
 	cuts          []int
 	local         bool // decode alone
 	whole         bool // the decoder holds all layers
@@ -102,7 +103,7 @@ func (u simSetup) start(t *testing.T, seed uint64) *simulation {
 	prompt, maxNew, chunk, cuts, local := u.prompt, u.maxNew, u.chunk, u.cuts, u.local
 	s := &simulation{t: t, rng: rand.New(rand.NewPCG(seed, 1)), backend: u.backend(), setup: u, stages: map[string]*staging{},
 		execs: map[string]runtime.Executor{}, queues: map[simQueue][]wire.Message{}, dead: map[string]bool{}, rows: map[uint32][]byte{}}
-	route := wire.Route{Chunk: uint32(chunk), DecodeLocal: local}
+	route := wire.Route{Chunk: uint32(chunk), LastChunk: uint32(cmp.Or(u.last, chunk)), DecodeLocal: local}
 	first := 0
 	for i, c := range cuts {
 		route.Stages = append(route.Stages, wire.PlanStage{Peer: fmt.Sprintf("S%d", i), First: uint32(first), Last: uint32(c)})

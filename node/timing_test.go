@@ -39,7 +39,11 @@ func TestTimeline(t *testing.T) {
 			const slack = 20 * time.Millisecond // of stages' clocks against the decoder's
 			hops := append(a.Stages, a.Decoder)
 			for i, h := range hops {
-				if want := h.Chunks; shape == "pipelined" && len(h.Timeline) != want || shape == "across" && len(h.Timeline) != 5 {
+				want := h.Chunks
+				if shape == "across" { // of the decoder the prompt's count
+					want = a.Stages[0].Chunks
+				}
+				if len(h.Timeline) != want || want < 5 {
 					t.Fatalf("%s: times of %d chunks, it ran %d", h.Peer, len(h.Timeline), want)
 				}
 				at, free, compute := 0, time.Duration(0), time.Duration(0)

@@ -46,8 +46,8 @@ func (d *decoding) timed(rows int, round time.Duration) {
 // number, and is nobody's fault. If it was not that, the step fails again.
 func (d *decoding) withoutGuesses(step *runtime.Step) action {
 	d.guesses, d.void = nil, len(d.guesses)
-	part := cutGuesses(step, d.void, d.width)
-	d.trace.step(part, d.width)
+	part := cutGuesses(step, d.void, d.config.Width)
+	d.trace.step(part, d.config.Width)
 	return d.run(part, forgets(d.seq, d.held))
 }
 

@@ -15,7 +15,7 @@ type routeFlags struct {
 	Cuts    []int    `placeholder:"A" help:"Force where the layers are cut: 10,20 makes layers 0–9, 10–19 and, at the decoder, the rest."`
 	Assign  []string `placeholder:"PEER" help:"Force the peers of the ranges, in layer order."`
 	Decoder string   `placeholder:"PEER" help:"Force the peer that decodes."`
-	Chunk   int      `placeholder:"N" help:"Tokens that travel together. Default: the planner's choice."`
+	Chunk   int      `placeholder:"N" help:"Tokens that travel together at most; a prompt's first and last chunks are smaller. Default: the planner's choice."`
 }
 
 func (f *routeFlags) constraints() control.Constraints {

@@ -85,7 +85,8 @@ func (s *Sampling) decode(d *Decoder) {
 type Route struct {
 	Stages       []PlanStage // RangeRoot may be zero: the decoder fills it in
 	DecoderFirst uint32
-	Chunk        uint32 // tokens per chunk
+	Chunk        uint32 // tokens per chunk, at most
+	LastChunk    uint32 // tokens of the prompt's last chunks, at most; from 1 to Chunk
 	DecodeLocal  bool   // stages push KV and the decoder decodes alone
 }
 
@@ -123,6 +124,7 @@ func (m *SessionOpen) encode(e *Encoder) {
 	}
 	e.U32(m.Route.DecoderFirst)
 	e.U32(m.Route.Chunk)
+	e.U32(m.Route.LastChunk)
 	e.Bool(m.Route.DecodeLocal)
 	e.Hash(m.Salt)
 	encodeTokens(e, m.Tokens)
@@ -146,6 +148,7 @@ func (m *SessionOpen) decode(d *Decoder) {
 	}
 	m.Route.DecoderFirst = d.U32()
 	m.Route.Chunk = d.U32()
+	m.Route.LastChunk = d.U32()
 	m.Route.DecodeLocal = d.Bool()
 	m.Salt = d.Hash()
 	m.Tokens = decodeTokens(d)
