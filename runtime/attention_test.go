@@ -30,7 +30,7 @@ func randoms(r *rand.Rand, n int) []float32 {
 // filled returns a sequence of n stored positions.
 func (m *Model) filled(t testing.TB, r *rand.Rand, n int) *sequence {
 	c := m.cfg.Cache[0]
-	s, err := newSequence(m.layers, m.kv, m.cfg.Cache, n, 0, &kvBudget{limit: 1 << 40})
+	s, err := newSequence(m.layers, m.Profile(), m.cfg.Cache, n, 0, &kvBudget{limit: 1 << 40})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,9 +54,9 @@ func (s *sequence) wide(t testing.TB) []float32 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := make([]float32, len(rows)/s.kv.Size())
+	x := make([]float32, len(rows)/s.profile.KV.size())
 	for i := range x {
-		if s.kv == KVF32 {
+		if s.profile.KV == KVF32 {
 			x[i] = math.Float32frombits(binary.LittleEndian.Uint32(rows[4*i:]))
 		} else {
 			x[i] = kernels.F16ToF32(binary.LittleEndian.Uint16(rows[2*i:]))

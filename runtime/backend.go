@@ -2,7 +2,10 @@ package runtime
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
+	"github.com/starling-swarm/starling/kernels"
 	"github.com/starling-swarm/starling/runtime/tokenizer"
 )
 
@@ -20,7 +23,7 @@ type Options struct {
 	Path string
 	// Layers is the range to load; the zero Range means all. {n, n} with n the model's layer count loads the head alone.
 	Layers Range
-	// KV is the type in which cache rows are stored. It is part of the numerics profile.
+	// KV is the type of cache rows where a sequence is made for no other. It is part of the numerics profile.
 	KV KVType
 	// Threads is how many threads compute; 0 means GOMAXPROCS. DecodeThreads is how many do where a Run has few rows, as
 	// in decoding, which is bound by memory; 0 means as many as Threads. Neither changes a bit of any result. Leave two
@@ -42,22 +45,41 @@ type KVType uint8
 const (
 	KVF16 KVType = iota // IEEE half precision, clamped to ±65504: the default
 	KVF32               // IEEE single precision, for comparison with float32 references
+	KVQ8                // halves of which rows in blocks of 8 bits lose nothing (kernels.RoundQ8_0): half the bytes to send, the same memory
 )
 
-// Size returns the bytes of one stored element.
-func (t KVType) Size() int {
+var kvTypes = []kernels.Type{KVF16: kernels.F16, KVF32: kernels.F32, KVQ8: kernels.Q8_0}
+
+var kvNames = []string{KVF16: "f16", KVF32: "f32", KVQ8: "q8_0"}
+
+// Bytes is the size of a head's key or value of n elements in a canonical row.
+func (t KVType) Bytes(n int) int { return kernels.NarrowBytes(kvTypes[t], n) }
+
+// size returns the bytes of one element in memory.
+func (t KVType) size() int {
 	if t == KVF32 {
 		return 4
 	}
 	return 2
 }
 
-// String returns "f16" or "f32".
+// String returns "f16", "f32" or "q8_0".
 func (t KVType) String() string {
-	if t == KVF32 {
-		return "f32"
+	if int(t) < len(kvNames) {
+		return kvNames[t]
 	}
-	return "f16"
+	return fmt.Sprintf("KVType(%d)", uint8(t))
+}
+
+// KVTypes lists all.
+func KVTypes() []KVType { return []KVType{KVF16, KVF32, KVQ8} }
+
+// ParseKVType is the inverse of String.
+func ParseKVType(name string) (KVType, error) {
+	if i := slices.Index(kvNames, name); i >= 0 {
+		return KVType(i), nil
+	}
+	return 0, fmt.Errorf("KV type %q is not known: use f16 or q8_0", name)
 }
 
 // Executor is a loaded layer range. All methods are safe for concurrent use.
@@ -69,8 +91,10 @@ type Executor interface {
 	// Grow loads further layers, whose tensors the file has by now, while Runs go on: Layers becomes `to`, which covers it. An
 	// error changes nothing: the weights do not fit in memory beside all KV, or are damaged (*WeightError), ctx's, ErrClosed.
 	Grow(ctx context.Context, to Range) error
-	// Profile is what another executor must share before numbers may pass between the two.
+	// Profile is what another executor must share before numbers may pass between the two: that of NewSequence's sequences.
 	Profile() Profile
+	// Computes returns nil if a sequence can be made for a profile, else a *ProfileError.
+	Computes(p Profile) error
 	// Tokenizer is the model's own; never nil.
 	Tokenizer() *tokenizer.Tokenizer
 	// NewSequence reserves KV memory for `capacity` positions (≥ 1) of every layer of layers, rounded up to whole pages
@@ -80,6 +104,8 @@ type Executor interface {
 	// reservation does not fit (try again after another sequence was closed), *ContextError when capacity exceeds the
 	// model's context.
 	NewSequence(capacity int, layers Range) (Sequence, error)
+	// NewSequenceFor is NewSequence for a session whose profile may be another one; further errors are those of Computes.
+	NewSequenceFor(p Profile, capacity int, layers Range) (Sequence, error)
 	// Memory is what the weights take.
 	Memory() Memory
 	// FreeKVBytes is what can still be reserved.
@@ -106,6 +132,8 @@ type Sequence interface {
 	Len(layer int) int
 	// Capacity is the number of positions reserved for each layer.
 	Capacity() int
+	// Profile is how it is computed, and in which type rows are stored.
+	Profile() Profile
 	// Truncate drops the rows at positions ≥ n in all layers; layers that hold fewer stay as they are. A layer with a tail can
 	// go back only to where it was before its last Run or import, and to 0, one with a window also as far as rows are left: the
 	// position to which everything went is returned, the largest ≤ n that all layers can.
@@ -117,7 +145,7 @@ type Sequence interface {
 	Fork(n, capacity int) (Sequence, error)
 	// RowBytes is the size of one position's canonical row: the K vector of every KV head, ascending, then the V vector
 	// of every KV head (none of a latent cache, where V is part of K), each of the layer's LayerCache, in the KV type,
-	// little endian.
+	// little endian; of KVQ8 each head's vector in blocks of its own.
 	RowBytes(layer int) int
 	// TailBytes is the size of the layer's tail in canonical form: LayerCache.State values, float32, little endian; 0 where
 	// there is none. A gated delta net's are the last inputs of its convolution, oldest position first, and then the matrix of

@@ -129,10 +129,18 @@ func (s LayerCache) RowElems() int {
 	return s.Heads * (s.Key + s.Value)
 }
 
+// rowBytes returns the bytes of a canonical row.
+func (s LayerCache) rowBytes(t KVType) int {
+	if s.Latent {
+		return s.Heads * t.Bytes(s.Key)
+	}
+	return s.Heads * (t.Bytes(s.Key) + t.Bytes(s.Value))
+}
+
 // block returns the shape of a head's part of a page.
 func (s LayerCache) block() kernels.KVBlock {
 	return kernels.KVBlock{Key: s.Key, Value: s.Value, Latent: s.Latent}
 }
 
 // KVRowBytes returns the bytes of one position's cache row in a layer (see Sequence.RowBytes).
-func (c *Config) KVRowBytes(layer int, t KVType) int { return c.Cache[layer].RowElems() * t.Size() }
+func (c *Config) KVRowBytes(layer int, t KVType) int { return c.Cache[layer].rowBytes(t) }

@@ -139,7 +139,7 @@ func (d *Description) SessionBytes(tokens int64, kv KVType) (sum int64) {
 		if most := d.CacheRows[l]; most > 0 {
 			rows = min(rows, most)
 		}
-		sum += rows*each/int64(KVF16.Size())*int64(kv.Size()) + d.TailBytes[l]
+		sum += rows*each/int64(KVF16.size())*int64(kv.size()) + d.TailBytes[l]
 	}
 	return sum
 }

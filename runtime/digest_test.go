@@ -97,6 +97,15 @@ func TestDigests(t *testing.T) {
 			})
 		}
 	}
+	for _, name := range append([]string{"smoke"}, goldenModels...) {
+		t.Run(name+"/profiles", func(t *testing.T) {
+			path, e := proofModel(t, name)
+			m := open(t, runtime.Options{Path: path})
+			for _, p := range roundedProfiles(m) {
+				compare(t, name+" kv "+p.KV.String()+" seam "+p.SeamText(), prefillAs(t, m, p, e, len(e.Prompt), 0, 1)[0])
+			}
+		})
+	}
 	if !*rewrite {
 		return
 	}
@@ -179,11 +188,20 @@ func TestCuts(t *testing.T) {
 // rest in separate Runs. The first chunks of sequences but the first are shorter, so that no two of a few are at one position.
 func prefill(t testing.TB, m *runtime.Model, e golden.Expected, chunk, cut, batch int) []digests {
 	t.Helper()
+	return prefillAs(t, m, m.Profile(), e, chunk, cut, batch)
+}
+
+// prefillAs is prefill of sequences with a profile, whose seam passes the cut as bytes.
+func prefillAs(t testing.TB, m *runtime.Model, p runtime.Profile, e golden.Expected, chunk, cut, batch int) []digests {
+	t.Helper()
 	out := make([]digests, batch)
 	hash := make([]*blake3.Hasher, batch)
 	seqs := make([]runtime.Sequence, batch)
 	for i := range batch {
-		seqs[i] = sequenceOf(t, m, len(e.Prompt))
+		var err error
+		if seqs[i], err = m.NewSequenceFor(p, len(e.Prompt), m.Layers()); err != nil {
+			t.Fatal(err)
+		}
 		hash[i] = blake3.New(32, nil)
 		defer seqs[i].Close()
 	}
@@ -219,7 +237,8 @@ func prefill(t testing.TB, m *runtime.Model, e golden.Expected, chunk, cut, batc
 		if cut > 0 {
 			run(t, m, firsts...)
 			for i, first := range firsts {
-				steps[i].Seam = first.Out
+				seam, width := p.SeamAt(cut), m.Config().Width
+				steps[i].Seam = seam.Decode(seam.Append(nil, first.Out, width), width)
 			}
 		}
 		run(t, m, steps...)

@@ -26,6 +26,16 @@ func (e *ContextError) Error() string {
 	return fmt.Sprintf("runtime: %d positions asked for, the model's context is %d: shorten the prompt or ask for fewer new tokens", e.Asked, e.Limit)
 }
 
+// ProfileError says that an executor cannot compute by a profile.
+type ProfileError struct {
+	Asked  Profile
+	Reason string
+}
+
+func (e *ProfileError) Error() string {
+	return fmt.Sprintf("runtime: profile %v: %s", e.Asked, e.Reason)
+}
+
 // FullError says that rows would exceed what a sequence reserved.
 type FullError struct {
 	Asked, Capacity int // positions
@@ -76,12 +86,15 @@ func (e *StepError) Error() string { return fmt.Sprintf("runtime: step %d: %s", 
 // NonFiniteError names the place where a NaN or infinity arose or arrived.
 type NonFiniteError struct {
 	Step  int    // index in the Run; 0 from ImportKV
-	What  string // "seam", "activations", "KV row", "hidden state", "logits"
+	What  string // "seam", "rounded seam", "activations", "KV row", "hidden state", "logits"
 	Layer int    // where it arose or would have been used; the model's layer count for the head
 	Pos   int    // position in its sequence
 }
 
 func (e *NonFiniteError) Error() string {
+	if e.What == roundedSeam {
+		return fmt.Sprintf("runtime: a number of the residual stream before layer %d, position %d, is beyond the type of the rounded seam: ask for seams in bf16 or f32", e.Layer, e.Pos)
+	}
 	return fmt.Sprintf("runtime: NaN or infinity in %s at layer %d, position %d", e.What, e.Layer, e.Pos)
 }
 

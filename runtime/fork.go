@@ -59,7 +59,7 @@ func (s *sequence) Fork(n, capacity int) (Sequence, error) {
 			common += int64(n/pageRows) * s.pageBytes(l)
 		}
 	}
-	f, err := newSequence(s.layers, s.kv, s.cache, capacity, common, s.budget)
+	f, err := newSequence(s.layers, s.profile, s.cache, capacity, common, s.budget)
 	if err != nil {
 		return nil, err
 	}
@@ -139,4 +139,4 @@ func (s *sequence) ownLocked(layer, p int, keep bool) {
 }
 
 // pageBytes is what a page of a layer takes.
-func (s *sequence) pageBytes(layer int) int64 { return int64(pageRows * s.rowBytes(layer)) }
+func (s *sequence) pageBytes(layer int) int64 { return int64(pageRows * s.memoryBytes(layer)) }

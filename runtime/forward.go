@@ -113,6 +113,9 @@ func (m *Model) forward(ctx context.Context, steps []*Step) error {
 			if err := m.forwardLayer(l, rows); err != nil {
 				return err
 			}
+			if err := m.roundSeams(l+1, rows); err != nil {
+				return err
+			}
 		}
 		m.stream.after(l - m.layers.First)
 	}

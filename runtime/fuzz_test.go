@@ -198,3 +198,36 @@ func FuzzImportKV(f *testing.F) {
 		}
 	})
 }
+
+// FuzzImportQ8 offers bytes as cache rows of KVQ8: either they are refused and nothing changes, or as many come back, which a second
+// sequence takes for the same rows if the first one made them.
+func FuzzImportQ8(f *testing.F) {
+	m := open(f, runtime.Options{Path: tiny(f, runtimetest.TinyModel{Layers: 1}), Threads: 1, KV: runtime.KVQ8})
+	seq := sequenceOf(f, m, 40)
+	run(f, m, &runtime.Step{Seq: seq, Layers: m.Layers(), N: 20, Tokens: make([]int32, 20)})
+	made, err := seq.ExportKV(nil, 0, 0, 20)
+	if err != nil {
+		f.Fatal(err)
+	}
+	size := seq.RowBytes(0)
+	f.Add([]byte{})
+	f.Add(made)
+	f.Add(make([]byte, size))
+	f.Add(bytes.Repeat([]byte{0xff}, size))
+	f.Add(bytes.Repeat([]byte{0x7b}, 3*size))
+	f.Add(made[:size+1])
+	f.Fuzz(func(t *testing.T, rows []byte) {
+		s := sequenceOf(t, m, 40)
+		defer s.Close()
+		if err := s.ImportKV(0, 0, len(rows)/size, rows); err != nil {
+			if s.Len(0) != 0 {
+				t.Error("a refused import left rows")
+			}
+			return
+		}
+		got, err := s.ExportKV(nil, 0, 0, s.Len(0))
+		if err != nil || len(got) != len(rows) || bytes.Equal(rows, made) && !bytes.Equal(got, made) {
+			t.Errorf("imported %x, exported %x (%v)", rows, got, err)
+		}
+	})
+}

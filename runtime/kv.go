@@ -48,7 +48,7 @@ func (b *kvBudget) release(n int64) {
 // page holds pageRows positions of one layer in exactly one of two formats: one kernels.KVBlock after the other, a KV head
 // each, so that attention reads straight runs.
 type page struct {
-	half   []uint16  // KVF16
+	half   []uint16  // KVF16, KVQ8
 	full   []float32 // KVF32
 	shared *shared   // nil: the page is one sequence's
 }
@@ -70,7 +70,7 @@ func (p page) block(head int, shape kernels.KVBlock) kernels.KVBlock {
 // sequence is the Go engine's Sequence.
 type sequence struct {
 	layers   Range // immutable, as all fields of this group
-	kv       KVType
+	profile  Profile
 	cache    []LayerCache // [layer − layers.First]
 	capacity int
 	context  int // Config.Context
@@ -90,9 +90,9 @@ type sequence struct {
 }
 
 // newSequence reserves a sequence for a range of the layers whose caches have these shapes, but for bytes of shared pages.
-func newSequence(layers Range, kv KVType, cache []LayerCache, capacity int, common int64, budget *kvBudget) (*sequence, error) {
+func newSequence(layers Range, profile Profile, cache []LayerCache, capacity int, common int64, budget *kvBudget) (*sequence, error) {
 	s := &sequence{
-		layers: layers, kv: kv, cache: cache, capacity: capacity, budget: budget,
+		layers: layers, profile: profile, cache: cache, capacity: capacity, budget: budget,
 		lens: make([]int, layers.Len()), pages: make([][]page, layers.Len()), tails: make([]tail, layers.Len()), windows: make([]window, layers.Len()),
 	}
 	for i := range s.tails {
@@ -101,7 +101,7 @@ func newSequence(layers Range, kv KVType, cache []LayerCache, capacity int, comm
 	s.idle = sync.NewCond(&s.mu)
 	const most = 1 << 62 // more than any machine has, for headers whose sizes multiply to nonsense
 	for l := layers.First; l < layers.Last; l++ {
-		rows, each := int64(s.shape(l).Positions(capacity)), int64(s.rowBytes(l))
+		rows, each := int64(s.shape(l).Positions(capacity)), int64(s.memoryBytes(l))
 		if each > 0 && rows > (most-s.reserved)/each {
 			s.reserved = most
 			break
@@ -118,7 +118,9 @@ func newSequence(layers Range, kv KVType, cache []LayerCache, capacity int, comm
 // shape returns what a layer of the sequence keeps.
 func (s *sequence) shape(layer int) LayerCache { return s.cache[layer-s.layers.First] }
 
-func (s *sequence) rowBytes(layer int) int { return s.shape(layer).RowElems() * s.kv.Size() }
+// rowBytes returns the bytes of a canonical row, memoryBytes those that it takes here.
+func (s *sequence) rowBytes(layer int) int    { return s.shape(layer).rowBytes(s.profile.KV) }
+func (s *sequence) memoryBytes(layer int) int { return s.shape(layer).RowElems() * s.profile.KV.size() }
 
 // Len implements Sequence.
 func (s *sequence) Len(layer int) int {
@@ -132,6 +134,9 @@ func (s *sequence) Len(layer int) int {
 
 // Capacity implements Sequence.
 func (s *sequence) Capacity() int { return s.capacity }
+
+// Profile implements Sequence.
+func (s *sequence) Profile() Profile { return s.profile }
 
 // RowBytes implements Sequence.
 func (s *sequence) RowBytes(layer int) int {
@@ -302,7 +307,7 @@ func (s *sequence) newPageLocked(layer int) (p page) {
 		return p
 	}
 	elems := pageRows * s.shape(layer).RowElems()
-	if s.kv == KVF32 {
+	if s.profile.KV == KVF32 {
 		p.full = make([]float32, elems)
 	} else {
 		p.half = make([]uint16, elems)
@@ -310,17 +315,24 @@ func (s *sequence) newPageLocked(layer int) (p page) {
 	return p
 }
 
-// store writes position pos of a claimed layer: k is [Heads×Key] and v [Heads×Value] of its shape, finite. Half precision
-// rounds to nearest even and clamps to ±65504. Different positions may be stored at once.
+// store writes position pos of a claimed layer: k is [Heads×Key] and v [Heads×Value] of its shape, finite; they may be
+// rounded in place. Half precision rounds to nearest even and clamps to ±65504. Different positions may be stored at once.
 func (s *sequence) store(layer, pos int, k, v []float32) {
 	c := s.shape(layer)
 	for h := range c.Heads {
+		if s.profile.KV == KVQ8 {
+			kernels.RoundQ8_0(k[h*c.Key : (h+1)*c.Key])
+			kernels.RoundQ8_0(v[h*c.Value : (h+1)*c.Value])
+		}
 		s.block(layer, pos/pageRows, h).Store(pos%pageRows, k[h*c.Key:], v[h*c.Value:])
 	}
 }
 
 // storeLatent is store for a layer that keeps latents: kv is [Key]. scratch, as long, is overwritten.
 func (s *sequence) storeLatent(layer, pos int, kv []float32, scratch []uint16) {
+	if s.profile.KV == KVQ8 {
+		kernels.RoundQ8_0(kv)
+	}
 	s.block(layer, pos/pageRows, 0).StoreLatent(pos%pageRows, kv, scratch)
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // Cache rows as bytes, in the canonical order of Sequence.RowBytes; pages keep them in another (see page), so they are
-// converted a tile of keys at a time.
+// converted a tile of keys at a time; rows of KVQ8 by way of the same rows in halves.
 
 // ExportKV implements Sequence.
 func (s *sequence) ExportKV(dst []byte, layer, first, last int) ([]byte, error) {
@@ -39,24 +39,72 @@ func (s *sequence) ExportKV(dst []byte, layer, first, last int) ([]byte, error) 
 }
 
 func (s *sequence) appendRowsRLocked(dst []byte, layer, first, last int) []byte {
-	size, c := s.rowBytes(layer), s.shape(layer)
-	dst = slices.Grow(dst, (last-first)*size)
+	size, c := s.memoryBytes(layer), s.shape(layer)
+	var tile []byte
+	if s.profile.KV == KVQ8 {
+		tile = make([]byte, min(kernels.KVTile, last-first)*size)
+	}
+	dst = slices.Grow(dst, (last-first)*s.rowBytes(layer))
 	for pos := first; pos < last; {
 		n := tileRun(pos, last)
-		at := len(dst)
-		dst = dst[:at+n*size]
+		rows := tile
+		if tile == nil {
+			at := len(dst)
+			dst = dst[:at+n*size]
+			rows = dst[at:]
+		}
 		for h := range c.Heads {
-			s.block(layer, pos/pageRows, h).PutRows(pos%pageRows, n, dst[at:], size, s.keyAt(c, h), s.valueAt(c, h))
+			s.block(layer, pos/pageRows, h).PutRows(pos%pageRows, n, rows, size, s.keyAt(c, h), s.valueAt(c, h))
+		}
+		if tile != nil {
+			dst = c.appendQ8(dst, tile[:n*size])
 		}
 		pos += n
 	}
 	return dst
 }
 
-// keyAt and valueAt are where a head's key and value begin in a canonical row, in bytes.
-func (s *sequence) keyAt(c LayerCache, head int) int { return head * c.Key * s.kv.Size() }
+// keyAt and valueAt are where a head's key and value begin in a row as memory has it, in bytes.
+func (s *sequence) keyAt(c LayerCache, head int) int { return head * c.Key * s.profile.KV.size() }
 func (s *sequence) valueAt(c LayerCache, head int) int {
-	return (c.Heads*c.Key + head*c.Value) * s.kv.Size()
+	return (c.Heads*c.Key + head*c.Value) * s.profile.KV.size()
+}
+
+// vectors lists the elements of the keys and values of a row, in its order.
+func (c LayerCache) vectors() []int {
+	list := slices.Repeat([]int{c.Key}, c.Heads)
+	if !c.Latent {
+		list = append(list, slices.Repeat([]int{c.Value}, c.Heads)...)
+	}
+	return list
+}
+
+// appendQ8 appends rows of halves in the type of KVQ8.
+func (c LayerCache) appendQ8(dst, halves []byte) []byte {
+	for vectors := c.vectors(); len(halves) > 0; {
+		for _, n := range vectors {
+			at := len(dst)
+			dst = dst[:at+KVQ8.Bytes(n)]
+			kernels.NarrowHalves(dst[at:], halves[:2*n])
+			halves = halves[2*n:]
+		}
+	}
+	return dst
+}
+
+// halvesOf is appendQ8's inverse; a row with a scale that is not finite ends it: its number is returned, −1 if there is none.
+func (c LayerCache) halvesOf(rows []byte) (halves []byte, bad int) {
+	vectors := c.vectors()
+	halves = make([]byte, len(rows)/c.rowBytes(KVQ8)*2*c.RowElems())
+	for r, rest := 0, halves; len(rest) > 0; r++ {
+		for _, n := range vectors {
+			if !kernels.WidenHalves(rest, rows, n) {
+				return nil, r
+			}
+			rest, rows = rest[2*n:], rows[KVQ8.Bytes(n):]
+		}
+	}
+	return halves, -1
 }
 
 // tileRun returns how many positions from pos on, below last, lie in one tile of keys.
@@ -77,7 +125,14 @@ func (s *sequence) ImportKV(layer, first, n int, data []byte) error {
 	if !readFloats(values, data[len(rows):]) {
 		return &NonFiniteError{What: "state", Layer: layer, Pos: first + n}
 	}
-	if bad := s.firstNonFinite(rows, size); bad >= 0 {
+	bad := -1
+	if s.profile.KV == KVQ8 && size > 0 {
+		rows, bad = c.halvesOf(rows)
+		size = s.memoryBytes(layer)
+	} else {
+		bad = s.firstNonFinite(rows, size)
+	}
+	if bad >= 0 {
 		return &NonFiniteError{What: "KV row", Layer: layer, Pos: from + bad}
 	}
 	s.mu.Lock()
@@ -121,7 +176,7 @@ func (s *sequence) ImportKV(layer, first, n int, data []byte) error {
 // firstNonFinite returns the first of canonical rows of size bytes that holds a NaN or infinity (all exponent bits set), or −1.
 func (s *sequence) firstNonFinite(rows []byte, size int) int {
 	exponents, one := uint64(0x7c007c007c007c00), uint64(0x0400040004000400) // of four halves; their lowest bits
-	if s.kv == KVF32 {
+	if s.profile.KV == KVF32 {
 		exponents, one = 0x7f8000007f800000, 0x0080000000800000
 	}
 	// Where all bits of an exponent are set, one more carries into the place of the sign.
@@ -132,9 +187,9 @@ func (s *sequence) firstNonFinite(rows []byte, size int) int {
 			break
 		}
 	}
-	for ; i < len(rows); i += s.kv.Size() {
+	for ; i < len(rows); i += s.profile.KV.size() {
 		var last [8]byte
-		copy(last[:s.kv.Size()], rows[i:])
+		copy(last[:s.profile.KV.size()], rows[i:])
 		if bad(binary.LittleEndian.Uint64(last[:])) {
 			return i / size
 		}

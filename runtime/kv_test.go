@@ -21,7 +21,7 @@ func TestCanonicalRows(t *testing.T) {
 	const heads, dim = 2, 3
 	k, v := []float32{1, 2, 3, 4, 5, 6}, []float32{-1, -2, -3, -4, -5, 1e6}
 	for _, kv := range []KVType{KVF16, KVF32} {
-		s, err := newSequence(Range{4, 6}, kv, cacheOf(2, heads, dim), 300, 0, &kvBudget{limit: 1 << 20})
+		s, err := newSequence(Range{4, 6}, NewProfile(kv), cacheOf(2, heads, dim), 300, 0, &kvBudget{limit: 1 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func TestCanonicalRows(t *testing.T) {
 // TestPagesAreLazy checks that memory is taken page by page, not with the reservation, and given back by Truncate.
 func TestPagesAreLazy(t *testing.T) {
 	b := &kvBudget{limit: 1 << 30}
-	s, err := newSequence(Range{0, 2}, KVF16, cacheOf(2, 1, 4), 10000, 0, b)
+	s, err := newSequence(Range{0, 2}, NewProfile(KVF16), cacheOf(2, 1, 4), 10000, 0, b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestPagesAreLazy(t *testing.T) {
 // TestAbsurdReservation checks that sizes whose product overflows are refused like others that do not fit.
 func TestAbsurdReservation(t *testing.T) {
 	var e *CapacityError
-	_, err := newSequence(Range{0, maxLayers}, KVF32, cacheOf(maxLayers, maxHeads, maxHeadDim), maxContext, 0, &kvBudget{limit: 1 << 40})
+	_, err := newSequence(Range{0, maxLayers}, NewProfile(KVF32), cacheOf(maxLayers, maxHeads, maxHeadDim), maxContext, 0, &kvBudget{limit: 1 << 40})
 	if !errors.As(err, &e) || e.Asked < 1<<60 {
 		t.Errorf("error %v", err)
 	}
@@ -117,7 +117,7 @@ func TestAbsurdReservation(t *testing.T) {
 // TestImportNonFinite puts a NaN or infinity at every place of some rows.
 func TestImportNonFinite(t *testing.T) {
 	for _, kv := range []KVType{KVF16, KVF32} {
-		s, err := newSequence(Range{0, 1}, kv, cacheOf(1, 1, 3), 10, 0, &kvBudget{limit: 1 << 20})
+		s, err := newSequence(Range{0, 1}, NewProfile(kv), cacheOf(1, 1, 3), 10, 0, &kvBudget{limit: 1 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +133,7 @@ func TestImportNonFinite(t *testing.T) {
 		if bad := s.firstNonFinite(rows, s.RowBytes(0)); bad >= 0 {
 			t.Errorf("%v: row %d of finite numbers is refused", kv, bad)
 		}
-		for at := kv.Size() - 1; at < len(rows); at += kv.Size() {
+		for at := kv.size() - 1; at < len(rows); at += kv.size() {
 			bad := append([]byte(nil), rows...)
 			if bad[at] = 0x7c; kv == KVF32 {
 				bad[at-1], bad[at] = 0x80, 0x7f
@@ -148,7 +148,7 @@ func TestImportNonFinite(t *testing.T) {
 
 // TestImportWaits checks that a running layer cannot be imported into, and another can.
 func TestImportWaits(t *testing.T) {
-	s, err := newSequence(Range{0, 2}, KVF16, cacheOf(2, 1, 4), 10, 0, &kvBudget{limit: 1 << 20})
+	s, err := newSequence(Range{0, 2}, NewProfile(KVF16), cacheOf(2, 1, 4), 10, 0, &kvBudget{limit: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +222,7 @@ func TestAvailableMemory(t *testing.T) {
 
 func TestProfile(t *testing.T) {
 	a, b := NewProfile(KVF16), NewProfile(KVF32)
-	if a.ID() == b.ID() || a != NewProfile(KVF16) {
+	if a.ID() == b.ID() || a.ID() != NewProfile(KVF16).ID() {
 		t.Error("profiles do not tell KV types apart")
 	}
 	if got := a.String(); got != "rules 1, kv f16, seam f32, block 256" {

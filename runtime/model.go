@@ -86,7 +86,7 @@ func Open(o Options) (*Model, error) {
 	if !(Range{0, cfg.Layers}).Covers(layers) || layers.Len() == 0 && layers.Last != cfg.Layers {
 		return nil, fmt.Errorf("runtime: layers %d to %d asked for, %s has layers 0 to %d", layers.First, layers.Last-1, o.Path, cfg.Layers-1)
 	}
-	if o.KV > KVF32 {
+	if o.KV > KVQ8 {
 		return nil, fmt.Errorf("runtime: KV type %d is not known", o.KV)
 	}
 	m := &Model{cfg: cfg, kv: o.KV, pack: o.Pack, load: loader{set: set}, running: make(chan struct{}, 1), growing: make(chan struct{}, 1)}
@@ -239,8 +239,19 @@ func (m *Model) Tokenizer() *tokenizer.Tokenizer { return m.tok }
 // FreeKVBytes implements Executor.
 func (m *Model) FreeKVBytes() int64 { return m.budget.free() }
 
+// Computes implements Executor.
+func (m *Model) Computes(p Profile) error { return p.check(m.Profile(), m.cfg.Layers) }
+
 // NewSequence implements Executor.
 func (m *Model) NewSequence(capacity int, layers Range) (Sequence, error) {
+	return m.NewSequenceFor(m.Profile(), capacity, layers)
+}
+
+// NewSequenceFor implements Executor.
+func (m *Model) NewSequenceFor(p Profile, capacity int, layers Range) (Sequence, error) {
+	if err := m.Computes(p); err != nil {
+		return nil, err
+	}
 	switch {
 	case m.closed.Load():
 		return nil, ErrClosed
@@ -252,7 +263,7 @@ func (m *Model) NewSequence(capacity int, layers Range) (Sequence, error) {
 	if err := CheckLayers(layers, Range{0, m.cfg.Layers}); err != nil {
 		return nil, err
 	}
-	s, err := newSequence(layers, m.kv, m.cfg.Cache[layers.First:layers.Last], capacity, 0, &m.budget)
+	s, err := newSequence(layers, p, m.cfg.Cache[layers.First:layers.Last], capacity, 0, &m.budget)
 	if err != nil {
 		return nil, err
 	}

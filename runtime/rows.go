@@ -24,6 +24,7 @@ type buffers struct {
 	shared   []float32 // [Width] of the shared expert
 	shares   []float32 // [1] before its sigmoid: what the shared expert is multiplied by
 
+	seams               []byte    // [4×Width]
 	logits              []float32 // [Vocab]
 	all, active, wanted []row     // rows of the Run, of the layer, of the head
 

@@ -10,8 +10,8 @@ import (
 	"github.com/starling-swarm/starling/runtime"
 )
 
-// The toy's numbers are integers of at most 20 bits in the residual stream and 10 bits in cache rows, which float32 and
-// half precision hold exactly. mix is the finaliser of SplitMix64.
+// The toy's numbers are integers of at most 20 bits in the residual stream, which float32 holds exactly, and words of 10 bits
+// in cache rows, which are finite numbers in every KV type. mix is the finaliser of SplitMix64.
 func mix(h, v uint64) uint64 {
 	h = (h ^ v) * 0x9E3779B97F4A7C15
 	h = (h ^ h>>30) * 0xBF58476D1CE4E5B9
@@ -51,6 +51,9 @@ func (e *executor) compute(ctx context.Context, steps []*runtime.Step) error {
 				}
 				e.layer(l, s.Start+r, s.Seq.(*sequence), h[r*w:(r+1)*w])
 			}
+			if t := s.Seq.Profile().SeamAt(l + 1); t != runtime.SeamF32 {
+				h = t.Decode(t.Append(nil, h, w), w)
+			}
 		}
 		probe(s, s.Layers.Last, h)
 		if err := ctx.Err(); err != nil {
@@ -66,6 +69,14 @@ func probe(s *runtime.Step, l int, h []float32) {
 	if slices.Contains(s.Probe, l) {
 		s.Probed = append(s.Probed, slices.Clone(h))
 	}
+}
+
+// wordBytes is how many bytes of a cache row a number takes.
+func wordBytes(t runtime.KVType) int {
+	if t == runtime.KVF32 {
+		return 4
+	}
+	return 2
 }
 
 // wait lets the time pass that n rows take in a layer.
@@ -90,9 +101,9 @@ func (e *executor) layer(l, pos int, s *sequence, h []float32) {
 		sum = mix(sum, uint64(math.Float32bits(x)))
 	}
 	var row []byte
-	for i := range e.cfg.KVRowBytes(l, e.kv) / e.kv.Size() {
+	for i := range s.rowBytes() / wordBytes(s.profile.KV) {
 		v := mix(sum, uint64(i)) & 0x3ff
-		if e.kv == runtime.KVF32 {
+		if s.profile.KV == runtime.KVF32 {
 			row = binary.LittleEndian.AppendUint32(row, math.Float32bits(float32(v)))
 		} else {
 			row = binary.LittleEndian.AppendUint16(row, uint16(v))

@@ -157,7 +157,20 @@ func (e *executor) Grow(ctx context.Context, to runtime.Range) error {
 
 // Profile has negative rules, so that no real engine shares it.
 func (e *executor) Profile() runtime.Profile {
-	return runtime.Profile{Rules: -1, KV: e.kv, Seam: "f32", AttnBlock: 1}
+	return runtime.Profile{Rules: -1, KV: e.kv, AttnBlock: 1}
+}
+
+// Computes implements runtime.Executor: any KV type and seams will do.
+func (e *executor) Computes(p runtime.Profile) error {
+	if p.Rules != -1 || p.AttnBlock != 1 {
+		return &runtime.ProfileError{Asked: p, Reason: "it is not the toy's"}
+	}
+	for _, c := range p.Cuts {
+		if c < 1 || c > e.cfg.Layers {
+			return &runtime.ProfileError{Asked: p, Reason: "the toy has no such layers"}
+		}
+	}
+	return nil
 }
 
 // Memory is nothing: the toy has no weights.
@@ -170,10 +183,17 @@ func (e *executor) FreeKVBytes() int64 {
 }
 
 func (e *executor) NewSequence(capacity int, layers runtime.Range) (runtime.Sequence, error) {
+	return e.NewSequenceFor(e.Profile(), capacity, layers)
+}
+
+func (e *executor) NewSequenceFor(p runtime.Profile, capacity int, layers runtime.Range) (runtime.Sequence, error) {
+	if err := e.Computes(p); err != nil {
+		return nil, err
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	const page = 256
-	need := int64((capacity+page-1)/page*page) * int64(e.cfg.KVRowBytes(0, e.kv)) * int64(layers.Len())
+	need := int64((capacity+page-1)/page*page) * int64(e.cfg.KVRowBytes(0, p.KV)) * int64(layers.Len())
 	switch {
 	case e.closed:
 		return nil, runtime.ErrClosed
@@ -187,7 +207,7 @@ func (e *executor) NewSequence(capacity int, layers runtime.Range) (runtime.Sequ
 		return nil, &runtime.CapacityError{Asked: need, Free: e.free}
 	}
 	e.free -= need
-	s := &sequence{exec: e, layers: layers, capacity: capacity, reserved: need, rows: make([][]byte, layers.Len())}
+	s := &sequence{exec: e, profile: p, layers: layers, capacity: capacity, reserved: need, rows: make([][]byte, layers.Len())}
 	s.idle = sync.NewCond(&s.mu)
 	return s, nil
 }

@@ -13,6 +13,7 @@ import (
 // sequence is Fake's runtime.Sequence. Cache rows are kept as their canonical bytes.
 type sequence struct {
 	exec     *executor
+	profile  runtime.Profile
 	layers   runtime.Range
 	capacity int
 	reserved int64
@@ -26,9 +27,11 @@ type sequence struct {
 	closed  bool
 }
 
-func (s *sequence) rowBytes() int { return s.exec.cfg.KVRowBytes(0, s.exec.kv) }
+func (s *sequence) rowBytes() int { return s.exec.cfg.KVRowBytes(0, s.profile.KV) }
 
 func (s *sequence) Capacity() int { return s.capacity }
+
+func (s *sequence) Profile() runtime.Profile { return s.profile }
 
 func (s *sequence) RowBytes(layer int) int {
 	if !s.layers.Contains(layer) {
@@ -96,7 +99,7 @@ func (s *sequence) Fork(n, capacity int) (runtime.Sequence, error) {
 	case n > capacity:
 		return nil, &runtime.FullError{Asked: n, Capacity: capacity}
 	}
-	fork, err := s.exec.NewSequence(capacity, s.layers)
+	fork, err := s.exec.NewSequenceFor(s.profile, capacity, s.layers)
 	if err != nil {
 		return nil, err
 	}
@@ -192,9 +195,9 @@ func (s *sequence) ImportKV(layer, first, n int, rows []byte) error {
 	if len(rows) != n*s.rowBytes() {
 		return fmt.Errorf("runtimetest: %d bytes of KV for %d positions of layer %d, whose rows have %d", len(rows), n, layer, s.rowBytes())
 	}
-	for i := 0; i < len(rows); i += s.exec.kv.Size() {
+	for i := 0; i < len(rows); i += wordBytes(s.profile.KV) {
 		bad := binary.LittleEndian.Uint16(rows[i:])&0x7c00 == 0x7c00
-		if s.exec.kv == runtime.KVF32 {
+		if s.profile.KV == runtime.KVF32 {
 			bad = binary.LittleEndian.Uint32(rows[i:])&0x7f800000 == 0x7f800000
 		}
 		if bad {

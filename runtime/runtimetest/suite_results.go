@@ -20,7 +20,7 @@ func (s *suite) description() {
 	if got := s.whole.Layers(); got != s.all {
 		s.Errorf("Layers() of the zero range is %v, want %v", got, s.all)
 	}
-	if e.Profile() != s.whole.Profile() {
+	if e.Profile().ID() != s.whole.Profile().ID() {
 		s.Errorf("profiles of one model differ: %v, %v", e.Profile(), s.whole.Profile())
 	}
 	if e.Tokenizer() == nil || e.Tokenizer().Size() > s.cfg.Vocab {
