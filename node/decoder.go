@@ -41,7 +41,8 @@ type decoderSession struct {
 	prefixes *prefixes
 	kept     bool  // the cache has gone to prefixes
 	seat     *seat // at exec's batcher
-	profile  [32]byte
+	numerics runtime.Profile
+	profile  [32]byte // its ID
 	ctx      context.Context
 	cancel   context.CancelFunc
 	began    time.Time
@@ -114,14 +115,14 @@ func (s *decoderSession) enter() {
 		held = s.exec.Layers()
 		need := len(open.Tokens) + int(open.MaxNew)
 		if whole := (runtime.Range{First: 0, Last: own.Last}); held == whole && s.m.trace == nil && !open.Fresh {
-			if seq := s.prefixes.take(s.client, open.Tokens[:reusable(open)], need, worthAlone(open)); seq != nil {
+			if seq := s.prefixes.take(s.client, s.profile, open.Tokens[:reusable(open)], need, worthAlone(open)); seq != nil {
 				return seq, nil
 			}
 		}
-		seq, err := s.prefixes.reserve(need, held)
+		seq, err := s.prefixes.reserve(s.numerics, need, held)
 		if err != nil && own != held && !open.Route.DecodeLocal && len(open.Route.Stages) > 0 {
 			held = own
-			seq, err = s.prefixes.reserve(need, held)
+			seq, err = s.prefixes.reserve(s.numerics, need, held)
 		}
 		return seq, err
 	})
@@ -201,17 +202,20 @@ func (n *Node) admitSession(client string, open *wire.SessionOpen) (*decoderSess
 	if r := checkRoute(rt, n.ID(), cfg.Layers, held); r != nil {
 		return nil, r
 	}
+	profile, refusal := profileOf(s.exec, g.Numerics)
+	if refusal != nil {
+		return nil, refusal
+	}
 	for i := range rt.Stages {
 		st := &rt.Stages[i]
 		st.RangeRoot = s.root(runtime.Range{First: int(st.First), Last: int(st.Last)})
 	}
-	profile := s.exec.Profile().ID()
-	m, r := newDecoding(n.ID(), open, how, profile, cfg, func(p *wire.Plan) { signPlan(n.identity, p) })
+	m, r := newDecoding(n.ID(), open, how, profile.ID(), cfg, func(p *wire.Plan) { signPlan(n.identity, p) })
 	if r != nil {
 		return nil, r
 	}
 	ctx, cancel := context.WithCancel(n.ctx)
-	d := &decoderSession{n: n, log: n.sessionLog(open.Session, metrics.Decoder), client: client, model: s.id, exec: s.exec, room: s.room, prefixes: s.prefixes, seat: s.batcher.sit(), profile: profile, m: m,
+	d := &decoderSession{n: n, log: n.sessionLog(open.Session, metrics.Decoder), client: client, model: s.id, exec: s.exec, room: s.room, prefixes: s.prefixes, seat: s.batcher.sit(), numerics: profile, profile: profile.ID(), m: m,
 		ctx: ctx, cancel: cancel, began: time.Now(), opened: time.Now(), absent: map[string]int{}}
 	d.outReady = sync.NewCond(&d.mu)
 	d.m.trace = n.traceOf(client, open.Session)

@@ -268,8 +268,8 @@ func (d *decoding) onSeam(stage int, m *wire.Seam) ([]action, *wire.Refusal) {
 		return nil, wire.Refuse(wire.CodeBadFrame, "seam at position %d, expected %d", m.Start, d.seamEnd)
 	case len(d.seams) >= maxAhead:
 		return nil, wire.Refuse(wire.CodeBadFrame, "more than %d seams without credit", maxAhead)
-	case len(m.Rows) != int(m.Count)*4*d.config.Width:
-		return nil, wire.Refuse(wire.CodeBadFrame, "seam of %d rows in %d bytes, a row has %d", m.Count, len(m.Rows), 4*d.config.Width)
+	case len(m.Rows) != int(m.Count)*d.seam().Bytes(d.config.Width):
+		return nil, wire.Refuse(wire.CodeBadFrame, "seam of %d rows in %d bytes, a row in %v has %d", m.Count, len(m.Rows), d.seam(), d.seam().Bytes(d.config.Width))
 	}
 	if r := match(d.chunks[i], m); r != nil {
 		return nil, r
@@ -428,7 +428,7 @@ func (d *decoding) walk() []action {
 	last := d.plan.Stages[len(d.plan.Stages)-1].Peer
 	acts = append(acts, send{last, &wire.SeamCredit{Head: d.head, Upto: c.Start + c.Count}})
 	step := &runtime.Step{Seq: d.seq, Layers: runtime.Range{First: int(d.plan.DecoderFirst), Last: d.config.Layers},
-		Start: int(c.Start), N: int(c.Count), Seam: decodeRows(seam.Rows)}
+		Start: int(c.Start), N: int(c.Count), Seam: d.seam().Decode(seam.Rows, d.config.Width)}
 	d.trace.step(step, d.config.Width)
 	return append(acts, d.run(step, forgets(d.seq, d.held)))
 }

@@ -16,8 +16,8 @@ import (
 
 // Protocols of the node's streams (docs/protocol.md).
 const (
-	protoSession = "/starling/session/8"
-	protoStage   = "/starling/stage/6"
+	protoSession = "/starling/session/9"
+	protoStage   = "/starling/stage/7"
 	protoKV      = "/starling/kv/1"
 	protoBundle  = "/starling/bundle/2"
 	protoTorrent = "/starling/torrent/1"

@@ -337,10 +337,12 @@ func (n *Node) offer() {
 	var offers []swarm.Offer
 	for _, s := range serving {
 		r := s.exec.Layers()
-		offers = append(offers, swarm.Offer{Model: s.id, ModelName: n.name(s.model), First: r.First, Last: r.Last,
-			Embed: r.First == 0, Head: r.Last == s.card.Layers, NoDecode: !s.decodes(), Profile: s.exec.Profile().ID(),
+		o := swarm.Offer{Model: s.id, ModelName: n.name(s.model), First: r.First, Last: r.Last,
+			Embed: r.First == 0, Head: r.Last == s.card.Layers, NoDecode: !s.decodes(),
 			PrefillFlops: s.speed.PrefillFlops, DecodeBytesPerSec: s.speed.DecodeBytesPerSec, KVFreeBytes: s.prefixes.freeBytes(s.kvLimit),
-			Context: s.exec.Config().Context, Load: load})
+			Context: s.exec.Config().Context, Load: load}
+		offerProfiles(&o, s.exec)
+		offers = append(offers, o)
 	}
 	for _, m := range n.store.Models() {
 		computes := slices.ContainsFunc(serving, func(s *served) bool { return s.id == m.ID() })

@@ -29,10 +29,11 @@ type prefixes struct {
 
 // keptPrefix is the cache of a sequence of tokens, in all layers of seq. Nobody runs it any more; seq is only forked.
 type keptPrefix struct {
-	client string
-	tokens []int32
-	seq    runtime.Sequence
-	used   time.Time
+	client  string
+	profile [32]byte // by which it was computed
+	tokens  []int32
+	seq     runtime.Sequence
+	used    time.Time
 }
 
 // keep keeps what a session's sequence holds of tokens, which it has computed. What the caches hold that it continues makes room,
@@ -45,7 +46,7 @@ func (p *prefixes) keep(client string, tokens []int32, seq runtime.Sequence) {
 	defer p.mu.Unlock()
 	fork, err := p.forkLocked(seq, len(tokens), len(tokens)) // without memory for more
 	if err == nil {
-		p.addLocked(&keptPrefix{client: client, tokens: slices.Clone(tokens), seq: fork, used: time.Now()})
+		p.addLocked(&keptPrefix{client: client, profile: seq.Profile().ID(), tokens: slices.Clone(tokens), seq: fork, used: time.Now()})
 	}
 }
 
@@ -67,16 +68,16 @@ func (p *prefixes) addLocked(k *keptPrefix) {
 	for i := len(p.kept) - 1; i >= 0; i-- {
 		old := p.kept[i]
 		n := common(old.tokens, k.tokens)
-		if old.client == k.client && n == len(old.tokens) && (rewinds || n == len(k.tokens)) {
+		if old.client == k.client && old.profile == k.profile && n == len(old.tokens) && (rewinds || n == len(k.tokens)) {
 			p.dropLocked(i)
 		}
 	}
 	p.kept = append(p.kept, k)
 }
 
-// take returns a sequence of that capacity which holds as many of tokens as the client's caches do; nil if those are fewer than
-// least.
-func (p *prefixes) take(client string, tokens []int32, capacity, least int) runtime.Sequence {
+// take returns a sequence of that capacity which holds as many of tokens as the client's caches of a profile do; nil if those are fewer
+// than least.
+func (p *prefixes) take(client string, profile [32]byte, tokens []int32, capacity, least int) runtime.Sequence {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.expireLocked(time.Now())
@@ -84,7 +85,7 @@ func (p *prefixes) take(client string, tokens []int32, capacity, least int) runt
 	most := max(minPrefix, least) - 1
 	for _, k := range slices.Backward(slices.Clone(p.kept)) {
 		n := common(k.tokens, tokens)
-		if k.client != client || n <= most {
+		if k.client != client || k.profile != profile || n <= most {
 			continue
 		}
 		seq, err := p.forkLocked(k.seq, n, capacity)
@@ -122,10 +123,10 @@ func (p *prefixes) forkLocked(seq runtime.Sequence, n, capacity int) (runtime.Se
 	}
 }
 
-// reserve is Executor.NewSequence at the expense of what is kept.
-func (p *prefixes) reserve(capacity int, layers runtime.Range) (runtime.Sequence, error) {
+// reserve is Executor.NewSequenceFor at the expense of what is kept.
+func (p *prefixes) reserve(profile runtime.Profile, capacity int, layers runtime.Range) (runtime.Sequence, error) {
 	for {
-		seq, err := p.exec.NewSequence(capacity, layers)
+		seq, err := p.exec.NewSequenceFor(profile, capacity, layers)
 		var full *runtime.CapacityError
 		if !errors.As(err, &full) || !p.dropOldest() {
 			return seq, err

@@ -74,6 +74,21 @@ type simSetup struct {
 	probe         wire.Probe
 	fail          func(layer, pos int, h []float32) error // see runtimetest.Fake
 	model         string                                  // a GGUF file that the real engine runs; "": a fake
+	numerics      wire.Numerics
+}
+
+// sequence reserves one of the session's profile.
+func (u simSetup) sequence(t testing.TB, e runtime.Executor, capacity int, layers runtime.Range) runtime.Sequence {
+	t.Helper()
+	p, r := profileOf(e, u.numerics)
+	if r != nil {
+		t.Fatal(r)
+	}
+	seq, err := e.NewSequenceFor(p, capacity, layers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seq
 }
 
 // backend opens what the session's peers run.
@@ -116,14 +131,11 @@ func (u simSetup) start(t *testing.T, seed uint64) *simulation {
 		held.First = first
 		s.dec = s.openExec(held)
 	}
-	s.profile = s.dec.Profile().ID()
 	open := &wire.SessionOpen{Head: wire.Head{Epoch: wire.Epoch{Client: 1}}, Route: route, Tokens: prompt, MaxNew: uint32(maxNew), Proof: true,
 		Guess: u.guess, Stop: []int32{s.dec.Tokenizer().EOS()}, Logprobs: uint32(u.logprobs), Probe: u.probe}
-	open.Grant = wire.Grant{ClientEpoch: 1, Budget: uint32(len(prompt) + maxNew), Decoder: simDecoder}
-	seq, err := s.dec.NewSequence(len(prompt)+maxNew, held)
-	if err != nil {
-		t.Fatal(err)
-	}
+	open.Grant = wire.Grant{ClientEpoch: 1, Budget: uint32(len(prompt) + maxNew), Decoder: simDecoder, Numerics: u.numerics}
+	seq := u.sequence(t, s.dec, len(prompt)+maxNew, held)
+	s.profile = seq.Profile().ID()
 	var refusal *wire.Refusal
 	if s.d, refusal = newDecoding(simDecoder, open, u.how, s.profile, s.dec.Config(), func(*wire.Plan) {}); refusal != nil {
 		t.Fatal(refusal)
@@ -263,9 +275,9 @@ func (s *simulation) deliver(q simQueue, m wire.Message) {
 		}
 		ps := m.Plan.Stages[m.Index]
 		e := s.openExec(runtime.Range{First: int(ps.First), Last: int(ps.Last)})
-		seq, err := e.NewSequence(int(m.Plan.Capacity), e.Layers())
-		if err != nil {
-			s.t.Fatal(err)
+		seq := s.setup.sequence(s.t, e, int(m.Plan.Capacity), e.Layers())
+		if seq.Profile().ID() != m.Plan.Profile {
+			s.t.Fatal("the plan has another profile than the grant")
 		}
 		s.execs[q.to] = e
 		s.stages[q.to] = newStaging(m, e.Config().Width, seq)
@@ -373,10 +385,7 @@ func (u simSetup) alone(t testing.TB) (told []wire.Token, logits, kv [32]byte) {
 	t.Helper()
 	prompt, maxNew := u.prompt, u.maxNew
 	e := u.open(t, u.backend(), runtime.Range{})
-	seq, err := e.NewSequence(len(prompt)+maxNew, e.Layers())
-	if err != nil {
-		t.Fatal(err)
-	}
+	seq := u.sequence(t, e, len(prompt)+maxNew, e.Layers())
 	all := slices.Clone(prompt)
 	lh, kh := blake3.New(32, nil), blake3.New(32, nil)
 	for pos := 0; pos == 0 || len(told) < maxNew; {

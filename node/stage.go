@@ -52,9 +52,12 @@ func (n *Node) openStage(from string, m *wire.StageOpen) *wire.Refusal {
 	if r != nil {
 		return r
 	}
+	profile, r := profileOf(s.exec, m.Grant.Numerics)
 	switch {
-	case s.exec.Profile().ID() != m.Plan.Profile:
-		return wire.Refuse(wire.CodeProfile, "this node computes with %v", s.exec.Profile())
+	case r != nil:
+		return r
+	case profile.ID() != m.Plan.Profile:
+		return wire.Refuse(wire.CodeProfile, "this node computes the session with %v", profile)
 	case s.exec.Config().Layers != int(m.Plan.Layers):
 		return wire.Refuse(wire.CodeBadGrant, "the plan has %d layers, the model %d", m.Plan.Layers, s.exec.Config().Layers)
 	case s.root(layers) != st.RangeRoot:
@@ -71,7 +74,7 @@ func (n *Node) openStage(from string, m *wire.StageOpen) *wire.Refusal {
 		old.close()
 		<-old.freed
 	}
-	seq, err := s.room.reserve(n.ctx, 0, func() (runtime.Sequence, error) { return s.prefixes.reserve(int(m.Plan.Capacity), layers) })
+	seq, err := s.room.reserve(n.ctx, 0, func() (runtime.Sequence, error) { return s.prefixes.reserve(profile, int(m.Plan.Capacity), layers) })
 	if err != nil {
 		return asRefusal(err)
 	}

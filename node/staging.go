@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"hash"
@@ -36,12 +37,13 @@ const maxAhead = 2
 // Rewind or the next chunk comes, the chunk is computed. Only then is what was
 // right pushed and accounted for, so that nobody ever holds rows of a wrong guess.
 type staging struct {
-	plan     *wire.Plan
-	index    int
-	layers   runtime.Range
-	rowBytes int // of a seam row
-	seq      runtime.Sequence
-	head     wire.Head
+	plan    *wire.Plan
+	index   int
+	layers  runtime.Range
+	width   int
+	in, out runtime.SeamType // of the seams that come and go
+	seq     runtime.Sequence
+	head    wire.Head
 
 	announced uint32
 	chunks    []*wire.Chunk // announced and not yet taken up, ascending
@@ -66,7 +68,8 @@ type staging struct {
 func newStaging(open *wire.StageOpen, width int, seq runtime.Sequence) *staging {
 	plan, st := &open.Plan, open.Plan.Stages[open.Index]
 	return &staging{
-		plan: plan, index: int(open.Index), head: plan.Head, probe: open.Probe, seq: seq, rowBytes: 4 * width,
+		plan: plan, index: int(open.Index), head: plan.Head, probe: open.Probe, seq: seq, width: width,
+		in: seq.Profile().SeamAt(int(st.First)), out: seq.Profile().SeamAt(int(st.Last)),
 		layers:   runtime.Range{First: int(st.First), Last: int(st.Last)},
 		stats:    wire.StageStats{Peer: st.Peer, First: st.First, Last: st.Last},
 		seamHash: blake3.New(32, nil),
@@ -221,8 +224,8 @@ func (s *staging) onSeam(m *wire.Seam) ([]action, *wire.Refusal) {
 		return nil, wire.Refuse(wire.CodeBadFrame, "seam at position %d, expected %d", m.Start, s.seamEnd)
 	case len(s.seams) >= maxAhead:
 		return nil, wire.Refuse(wire.CodeBadFrame, "more than %d seams without credit", maxAhead)
-	case uint64(len(m.Rows)) != uint64(m.Count)*uint64(s.rowBytes):
-		return nil, wire.Refuse(wire.CodeBadFrame, "seam of %d rows in %d bytes, a row has %d", m.Count, len(m.Rows), s.rowBytes)
+	case uint64(len(m.Rows)) != uint64(m.Count)*uint64(s.in.Bytes(s.width)):
+		return nil, wire.Refuse(wire.CodeBadFrame, "seam of %d rows in %d bytes, a row in %v has %d", m.Count, len(m.Rows), s.in, s.in.Bytes(s.width))
 	case uint64(m.Start)+uint64(m.Count) > uint64(s.plan.Capacity):
 		return nil, wire.Refuse(wire.CodeBadGrant, "seam ends beyond the %d reserved positions", s.plan.Capacity)
 	}
@@ -265,7 +268,7 @@ func (s *staging) next() []action {
 		if len(s.seams) == 0 || s.seams[0].Start != c.Start {
 			return nil
 		}
-		step.Seam = decodeRows(s.seams[0].Rows)
+		step.Seam = s.in.Decode(s.seams[0].Rows, s.width)
 		s.seams = s.seams[1:]
 		acts = append(acts, send{s.predecessor(), &wire.SeamCredit{Head: s.head, Upto: c.Start + c.Count}})
 	}
@@ -296,7 +299,7 @@ func (s *staging) ran(step *runtime.Step, took time.Duration, err error) []actio
 	}
 	if err != nil && c.Guessed > 0 && step.N == int(c.Count) { // what a wrong guess leads to need not be a number
 		s.taken = c
-		return []action{run{Step: cutGuesses(step, int(c.Guessed), s.rowBytes/4), Whole: forgets(s.seq, s.layers)}}
+		return []action{run{Step: cutGuesses(step, int(c.Guessed), s.width), Whole: forgets(s.seq, s.layers)}}
 	}
 	if err != nil {
 		s.failed = true
@@ -308,11 +311,10 @@ func (s *staging) ran(step *runtime.Step, took time.Duration, err error) []actio
 	}
 	s.computed = c.Start + c.Count
 	s.sent = append(s.sent, s.computed)
-	out, void := step.Out, step.N < int(c.Count)
-	for void && len(out) < int(c.Count)*s.rowBytes/4 { // whoever needs the guesses' rows finds that there are none
-		out = append(out, float32(math.NaN()))
+	rows, void := s.out.Append(nil, step.Out, s.width), step.N < int(c.Count)
+	if void { // whoever needs the guesses' rows finds that there are none: bytes of ones are no number in any type
+		rows = append(rows, bytes.Repeat([]byte{0xff}, (int(c.Count)-step.N)*s.out.Bytes(s.width))...)
 	}
-	rows := encodeRows(out)
 	s.stats.Chunks++
 	s.stats.ComputeNanos += uint64(took)
 	s.stats.SeamBytes += uint64(len(rows))
@@ -337,7 +339,7 @@ func (s *staging) ran(step *runtime.Step, took time.Duration, err error) []actio
 // of all tokens before their end.
 func (s *staging) keep(n uint32, prefix wire.Prefix) []action {
 	c := s.guessed
-	rows := s.made[:int(n)*s.rowBytes]
+	rows := s.made[:int(n)*s.out.Bytes(s.width)]
 	s.guessed, s.made, s.void = nil, nil, false
 	if n == 0 {
 		return nil
@@ -378,21 +380,13 @@ func (s *staging) account(proof bool) wire.StageStats {
 	return st
 }
 
-// encodeRows writes floats as the wire has them: f32, little endian.
+// encodeRows writes floats as hashes take them: f32, little endian.
 func encodeRows(x []float32) []byte {
 	b := make([]byte, 4*len(x))
 	for i, v := range x {
 		binary.LittleEndian.PutUint32(b[4*i:], math.Float32bits(v))
 	}
 	return b
-}
-
-func decodeRows(b []byte) []float32 {
-	x := make([]float32, len(b)/4)
-	for i := range x {
-		x[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
-	}
-	return x
 }
 
 // badSeam reports whether err is about a seam that came with numbers which an
@@ -408,6 +402,7 @@ func asRefusal(err error) *wire.Refusal {
 	var (
 		r        *wire.Refusal
 		nan      *runtime.NonFiniteError
+		profile  *runtime.ProfileError
 		capacity *runtime.CapacityError
 		ctx      *runtime.ContextError
 	)
@@ -416,6 +411,8 @@ func asRefusal(err error) *wire.Refusal {
 		return r
 	case errors.As(err, &nan):
 		return wire.Refuse(wire.CodeNonFinite, "%v", err)
+	case errors.As(err, &profile):
+		return wire.Refuse(wire.CodeProfile, "%v", err)
 	case errors.As(err, &capacity):
 		return wire.Refuse(wire.CodeBusy, "%v", err)
 	case errors.As(err, &ctx):

@@ -1,6 +1,7 @@
 package runtime_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -164,6 +165,11 @@ func TestSeamBytes(t *testing.T) {
 		b := typ.Append(nil, step.Out, width)
 		if len(b) != 3*typ.Bytes(width) {
 			t.Errorf("%v: %d bytes, want %d", typ, len(b), 3*typ.Bytes(width))
+		}
+		for _, x := range typ.Decode(bytes.Repeat([]byte{0xff}, typ.Bytes(width)), width) {
+			if x == x {
+				t.Fatalf("%v: bytes of ones are %v", typ, x) // package node means "no rows" by them
+			}
 		}
 		for i, x := range typ.Decode(b, width) {
 			if math.Float32bits(x) != math.Float32bits(step.Out[i]) {

@@ -23,8 +23,10 @@ type Offer struct {
 	Embed     bool     // has the token embedding
 	Head      bool     // has the output head
 	NoDecode  bool     // won't be a decoder
-	Profile   [32]byte // numerics profile
-	Trust     string   // trust class that the peer claims
+	Profile   [32]byte // numerics profile without rounding
+	KVTypes   uint8    // sets of what else it can compute with, see wire.Offer
+	SeamTypes uint8
+	Trust     string // trust class that the peer claims
 
 	PrefillFlops      float64 // FLOP/s over many tokens
 	DecodeBytesPerSec float64 // weight bytes per second for one token
@@ -45,7 +47,7 @@ func (o *Offer) toWire(swarm string, by *Identity) (wire.Offer, error) {
 	w := wire.Offer{
 		Swarm: swarm, Peer: o.Peer, Seq: o.Seq, TTL: uint32(o.TTL / time.Second),
 		Model: o.Model, ModelName: o.ModelName, First: uint32(o.First), Last: uint32(o.Last),
-		Embed: o.Embed, Head: o.Head, NoDecode: o.NoDecode, Profile: o.Profile, Trust: o.Trust,
+		Embed: o.Embed, Head: o.Head, NoDecode: o.NoDecode, Profile: o.Profile, KVTypes: o.KVTypes, SeamTypes: o.SeamTypes, Trust: o.Trust,
 		PrefillFlops: o.PrefillFlops, DecodeBytesPerSec: o.DecodeBytesPerSec,
 		UpBytesPerSec: o.UpBytesPerSec, DownBytesPerSec: o.DownBytesPerSec,
 		KVFreeBytes: o.KVFreeBytes, Context: uint32(o.Context), Load: o.Load, Addrs: o.Addrs,
@@ -62,7 +64,7 @@ func fromWire(w *wire.Offer) Offer {
 	return Offer{
 		Peer: w.Peer, Seq: w.Seq, TTL: time.Duration(w.TTL) * time.Second,
 		Model: w.Model, ModelName: w.ModelName, First: int(w.First), Last: int(w.Last),
-		Embed: w.Embed, Head: w.Head, NoDecode: w.NoDecode, Profile: w.Profile, Trust: w.Trust,
+		Embed: w.Embed, Head: w.Head, NoDecode: w.NoDecode, Profile: w.Profile, KVTypes: w.KVTypes, SeamTypes: w.SeamTypes, Trust: w.Trust,
 		PrefillFlops: w.PrefillFlops, DecodeBytesPerSec: w.DecodeBytesPerSec,
 		UpBytesPerSec: w.UpBytesPerSec, DownBytesPerSec: w.DownBytesPerSec,
 		KVFreeBytes: w.KVFreeBytes, Context: int(w.Context), Load: w.Load, Addrs: w.Addrs,

@@ -2,7 +2,7 @@ package wire
 
 // Domains separate the things that a peer's key signs.
 const (
-	DomainGrant = "starling/grant/1"
+	DomainGrant = "starling/grant/2"
 	DomainPlan  = "starling/plan/1"
 )
 
@@ -19,8 +19,42 @@ type Grant struct {
 	ClientEpoch uint32 // which decoder of this session, counted by the client
 	Trust       string // trust class that stages must have: "any", "members"
 	Budget      uint32 // positions: prompt and new tokens together
+	Numerics    Numerics
 	Expires     uint64 // Unix seconds; nodes allow 10 minutes of clock skew
 	Signature   []byte // by Client over SigningBytes, domain DomainGrant
+}
+
+// Numerics is what a client chooses of its session's numerics profile: how everybody rounds, in prefill and in decoding,
+// whoever runs which layers. Types have the numbers of runtime.KVType and runtime.SeamType.
+type Numerics struct {
+	KV   uint8    // of cache rows
+	Seam uint8    // of the residual stream before the layers of Cuts
+	Cuts []uint32 // ascending; none where Seam is 0, f32
+}
+
+func (n *Numerics) encode(e *Encoder) {
+	e.U8(n.KV)
+	e.U8(n.Seam)
+	e.U32(uint32(len(n.Cuts)))
+	for _, c := range n.Cuts {
+		e.U32(c)
+	}
+}
+
+func (n *Numerics) decode(d *Decoder) {
+	n.KV = d.U8()
+	n.Seam = d.U8()
+	last := uint32(0)
+	for range d.Count(MaxStages, 4) {
+		c := d.U32()
+		if c <= last {
+			d.Fail("seams are rounded before layer %d, behind layer %d", c, last)
+		}
+		last, n.Cuts = c, append(n.Cuts, c)
+	}
+	if (n.Seam == 0) != (len(n.Cuts) == 0) {
+		d.Fail("seams of type %d at %d cuts", n.Seam, len(n.Cuts))
+	}
 }
 
 // SigningBytes returns what the signature covers.
@@ -38,6 +72,7 @@ func (g *Grant) fields(e *Encoder) {
 	e.U32(g.ClientEpoch)
 	e.String(g.Trust)
 	e.U32(g.Budget)
+	g.Numerics.encode(e)
 	e.U64(g.Expires)
 }
 
@@ -54,6 +89,7 @@ func (g *Grant) decode(d *Decoder) {
 	g.ClientEpoch = d.U32()
 	g.Trust = d.String(64)
 	g.Budget = d.U32()
+	g.Numerics.decode(d)
 	g.Expires = d.U64()
 	g.Signature = d.Bytes(maxSignature)
 }
@@ -70,7 +106,7 @@ type PlanStage struct {
 type Plan struct {
 	Head
 	Model        [32]byte
-	Profile      [32]byte // numerics profile of every peer in the plan
+	Profile      [32]byte // numerics profile of every peer in the plan: the grant's Numerics, by one version of the rules
 	Decoder      string   // who signs
 	Stages       []PlanStage
 	DecoderFirst uint32 // the decoder runs [DecoderFirst, Layers) in prefill

@@ -1,7 +1,7 @@
 package wire
 
 // KVSlice carries part of the cache that one layer made for one chunk: its rows,
-// canonical as runtime exports them, and behind them the layer's tail after the
+// canonical as runtime exports them in the grant's KV type, and behind them the layer's tail after the
 // chunk, where it has one. Both are Total bytes; slices come in order and at most
 // MaxSlice bytes each, so that a seam never waits long behind them.
 type KVSlice struct {

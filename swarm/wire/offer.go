@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Frame types of /starling/track/1.
+// Frame types of /starling/track/2.
 const (
 	TypeOffersPush  Type = 80 // peer → tracker: all of the sender's offers
 	TypeOffersPull  Type = 81 // anyone → tracker
@@ -23,11 +23,11 @@ const (
 	MaxAddr        = 256 // text form of a multiaddr
 	MaxTrust       = 64  // name of a trust class
 	signatureBytes = 64  // Ed25519
-	minOfferBytes  = 215 // every field of an offer at its shortest
+	minOfferBytes  = 217 // every field of an offer at its shortest
 )
 
 // DomainOffer separates offers from the other things that a peer's key signs.
-const DomainOffer = "starling/offer/1"
+const DomainOffer = "starling/offer/2"
 
 // Offer says what one peer holds of one model and how fast it is. It is signed
 // by Peer over SigningBytes; the layer range is half open.
@@ -40,10 +40,12 @@ type Offer struct {
 	ModelName string
 	First     uint32
 	Last      uint32
-	Embed     bool // holds the token embedding
-	Head      bool // holds the output head
-	NoDecode  bool // won't be a decoder
-	Profile   [32]byte
+	Embed     bool     // holds the token embedding
+	Head      bool     // holds the output head
+	NoDecode  bool     // won't be a decoder
+	Profile   [32]byte // numerics profile without rounding
+	KVTypes   uint8    // in which it can compute instead: bit i says type i of Numerics
+	SeamTypes uint8
 	Trust     string // trust class that the peer claims
 
 	PrefillFlops      float64 // FLOP/s over many tokens
@@ -78,6 +80,8 @@ func (o *Offer) encodeUnsigned(e *Encoder) {
 	e.Bool(o.Head)
 	e.Bool(o.NoDecode)
 	e.Hash(o.Profile)
+	e.U8(o.KVTypes)
+	e.U8(o.SeamTypes)
 	e.String(o.Trust)
 	for _, v := range []float64{o.PrefillFlops, o.DecodeBytesPerSec, o.UpBytesPerSec, o.DownBytesPerSec} {
 		e.F64(v)
@@ -109,6 +113,8 @@ func (o *Offer) decode(d *Decoder) {
 	o.Head = d.Bool()
 	o.NoDecode = d.Bool()
 	o.Profile = d.Hash()
+	o.KVTypes = d.U8()
+	o.SeamTypes = d.U8()
 	o.Trust = d.String(MaxTrust)
 	for _, v := range []*float64{&o.PrefillFlops, &o.DecodeBytesPerSec, &o.UpBytesPerSec, &o.DownBytesPerSec} {
 		*v = decodeRate(d)
@@ -156,7 +162,7 @@ type HeldOffer struct {
 	Offer     Offer
 }
 
-// Presence is what every message of /starling/track/1 says of its sender.
+// Presence is what every message of /starling/track/2 says of its sender.
 type Presence struct {
 	Swarm    string
 	Instance uint64 // drawn at random at each start; tells two nodes with one key apart

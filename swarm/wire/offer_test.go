@@ -15,7 +15,7 @@ func sampleOffer() Offer {
 	o := Offer{
 		Swarm: "pub-x", Peer: "P", Seq: 0x0102030405060708, TTL: 180,
 		Model: [32]byte{0xaa}, ModelName: "smoke", First: 2, Last: 9, Embed: true, NoDecode: true,
-		Profile: [32]byte{0xbb}, Trust: "any", PrefillFlops: 1, DecodeBytesPerSec: 2, UpBytesPerSec: 0.5, DownBytesPerSec: 0,
+		Profile: [32]byte{0xbb}, KVTypes: 5, SeamTypes: 15, Trust: "any", PrefillFlops: 1, DecodeBytesPerSec: 2, UpBytesPerSec: 0.5, DownBytesPerSec: 0,
 		KVFreeBytes: 1 << 32, Context: 2048, Load: 0.25, Addrs: []string{"/a", "/bc"},
 	}
 	for i := range o.Signature {
@@ -92,7 +92,7 @@ func TestSwarmGolden(t *testing.T) {
 		signature += hex.EncodeToString([]byte{byte(i)})
 	}
 	offer := "0500" + "7075622d78" + "0100" + "50" + "0807060504030201" + "b4000000" + "aa" + zeros + "0500" + hex.EncodeToString([]byte("smoke")) +
-		"02000000" + "09000000" + "010001" + "bb" + zeros + "0300" + hex.EncodeToString([]byte("any")) +
+		"02000000" + "09000000" + "010001" + "bb" + zeros + "050f" + "0300" + hex.EncodeToString([]byte("any")) +
 		"000000000000f03f" + "0000000000000040" + "000000000000e03f" + "0000000000000000" + "0000000001000000" + "00080000" + "000000000000d03f" +
 		"02000000" + "0200" + hex.EncodeToString([]byte("/a")) + "0300" + hex.EncodeToString([]byte("/bc")) + signature
 	list := "0500" + "7072762d78" + "0400000000000000" + "0500000000000000" + "02000000" + "010041" + "010042" + "01" + strings.Repeat("00", 63)

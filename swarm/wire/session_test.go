@@ -25,7 +25,7 @@ var rewrite = flag.Bool("rewrite", false, "write testdata/frames.txt anew; revie
 func sessionMessages() map[string]Message {
 	h := Head{SessionID{1, 2, 15: 3}, Epoch{4, 5}}
 	stages := []PlanStage{{"S0", 0, 3, [32]byte{9}}, {"S1", 3, 5, [32]byte{8}}}
-	grant := Grant{Session: h.Session, Model: [32]byte{7}, Client: "C", Decoder: "D", ClientEpoch: 4, Trust: "any", Budget: 100, Expires: 1 << 33, Signature: []byte{1, 2}}
+	grant := Grant{Session: h.Session, Model: [32]byte{7}, Client: "C", Decoder: "D", ClientEpoch: 4, Trust: "any", Budget: 100, Numerics: Numerics{2, 3, []uint32{3, 5}}, Expires: 1 << 33, Signature: []byte{1, 2}}
 	plan := Plan{Head: h, Model: [32]byte{7}, Profile: [32]byte{6}, Decoder: "D", Stages: stages, DecoderFirst: 5, Layers: 6, Capacity: 100, Known: 60, Window: 4, PushKV: true, Signature: []byte{3}}
 	sampling := Sampling{1, 0.5, 0.25, 1, 40, 0.95, 0.9, 0.1, 0.5, 0.125, -1, 1.5, 0.25, -0.5, 0.75, 1.75, 2, 64, []string{"\n", ":"}, []TokenBias{{7, -2}, {9, 3}}}
 	stats := StageStats{"S0", 0, 3, 23, 4, 1e9, 1e8, 1e7, 1e6, 2048, 4096, [32]byte{5}, [][32]byte{{1}, {2}, {3}}, []ChunkTimes{{0, 8, 1, 2, 3, 4, 5}, {8, 3, 2, 3, 4, 0, 0}}}

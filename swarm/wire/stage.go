@@ -121,8 +121,8 @@ func decodeTokens(d *Decoder) []int32 {
 	return tokens
 }
 
-// Seam carries the residual stream between two layers for one chunk:
-// Count rows of width f32, little endian.
+// Seam carries the residual stream between two layers for one chunk: Count rows
+// in the type that the grant's Numerics have for Cut, f32 where they have none.
 type Seam struct {
 	Head
 	Cut    uint32 // the layer that reads it
