@@ -94,25 +94,13 @@ func (c *runCmd) Run(ctx context.Context, g *globals) error {
 
 // read turns the flags, and standard input where they say so, into a request.
 func (c *runCmd) read(stdin io.Reader) (control.RunRequest, error) {
-	text := strings.Join(c.Prompt, " ")
-	if text == "-" {
-		b, err := io.ReadAll(io.LimitReader(stdin, maxPrompt+1))
-		if err != nil {
-			return control.RunRequest{}, fmt.Errorf("prompt from standard input: %w", err)
-		}
-		if len(b) > maxPrompt {
-			return control.RunRequest{}, fmt.Errorf("the prompt on standard input has more than %d bytes", maxPrompt)
-		}
-		text = string(b)
-		if !c.Raw {
-			text = strings.TrimSpace(text)
-		}
+	text, err := readPrompt(c.Prompt, c.Raw, stdin)
+	if err != nil {
+		return control.RunRequest{}, err
 	}
 	q := c.samplingFlags.request(chat(c.System, text))
 	q.Model, q.Logprobs, q.Fresh, q.NoGuess, q.Proof, q.Constraints, q.Wait, q.Timeline = c.Model, c.Logprobs, c.Fresh, c.NoGuess, c.Proof, c.constraints(), c.Wait, c.Trace
 	switch {
-	case text == "":
-		return q, usageError(errors.New("the prompt is empty"))
 	case c.MaxTokens < 0:
 		return q, usageError(fmt.Errorf("-n %d: ask for at least one new token", c.MaxTokens))
 	case c.Wait < 0:
@@ -127,9 +115,30 @@ func (c *runCmd) read(stdin io.Reader) (control.RunRequest, error) {
 	return q, nil
 }
 
+// readPrompt returns the prompt that the words on the command line are, or that is on standard input where they are "-".
+func readPrompt(words []string, raw bool, stdin io.Reader) (string, error) {
+	text := strings.Join(words, " ")
+	if text == "-" {
+		b, err := io.ReadAll(io.LimitReader(stdin, maxPrompt+1))
+		if err != nil {
+			return "", fmt.Errorf("prompt from standard input: %w", err)
+		}
+		if len(b) > maxPrompt {
+			return "", fmt.Errorf("the prompt on standard input has more than %d bytes", maxPrompt)
+		}
+		if text = string(b); !raw {
+			text = strings.TrimSpace(text)
+		}
+	}
+	if text == "" {
+		return "", usageError(errors.New("the prompt is empty"))
+	}
+	return text, nil
+}
+
 // connect returns the running node or an ephemeral one; to decode here that
 // must be a full node.
-func (c *runCmd) connect(ctx context.Context, g *globals) (*session, error) {
+func (c *runCmd) connect(ctx context.Context, g *globals) (*connection, error) {
 	return g.connectAs(ctx, func(cfg *node.Config) { cfg.Client = c.Decode != "here" })
 }
 

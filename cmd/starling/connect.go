@@ -12,15 +12,15 @@ import (
 	"github.com/starling-swarm/starling/swarm"
 )
 
-// session is a verb's connection to a node.
-type session struct {
+// connection is a verb's connection to a node.
+type connection struct {
 	*control.Client
 	daemon bool // it is the daemon's, not a node of our own
 	node   *node.Node
 }
 
 // close ends the connection, and the node if it is our own.
-func (s *session) close() {
+func (s *connection) close() {
 	s.Client.Close()
 	if s.node != nil {
 		_ = s.node.Close() // the verb is done; nothing of it is lost
@@ -29,15 +29,15 @@ func (s *session) close() {
 
 // connect returns a connection to the daemon that owns the data folder, or to
 // an ephemeral client in this process when none runs.
-func (g *globals) connect(ctx context.Context) (*session, error) {
+func (g *globals) connect(ctx context.Context) (*connection, error) {
 	return g.connectAs(ctx, func(c *node.Config) { c.Client = true })
 }
 
 // connectAs is connect with a say in what the node in this process is.
-func (g *globals) connectAs(ctx context.Context, change func(*node.Config)) (*session, error) {
+func (g *globals) connectAs(ctx context.Context, change func(*node.Config)) (*connection, error) {
 	c, err := control.Dial(ctx, g.Data)
 	if err == nil {
-		return &session{Client: c, daemon: true}, nil
+		return &connection{Client: c, daemon: true}, nil
 	}
 	if !errors.Is(err, control.ErrNoDaemon) {
 		return nil, err
@@ -51,7 +51,7 @@ func (g *globals) connectAs(ctx context.Context, change func(*node.Config)) (*se
 	if err != nil {
 		return nil, err
 	}
-	return &session{Client: control.InProcess(n.Control()), node: n}, nil
+	return &connection{Client: control.InProcess(n.Control()), node: n}, nil
 }
 
 // nodeConfig turns the settings into a node's.

@@ -73,6 +73,24 @@ func (l *layers) UnmarshalText(b []byte) error {
 	return nil
 }
 
+// positions are a range on the command line, "4-6" or "4"; the zero ones are what nobody gave.
+type positions struct{ first, end int } // end excluded
+
+// UnmarshalText parses positions.
+func (s *positions) UnmarshalText(b []byte) error {
+	first, last, isRange := strings.Cut(strings.TrimSpace(string(b)), "-")
+	if !isRange {
+		last = first
+	}
+	a, errA := strconv.ParseUint(first, 10, 31)
+	z, errZ := strconv.ParseUint(last, 10, 31)
+	if errA != nil || errZ != nil || z < a {
+		return fmt.Errorf("positions %q: write the first and the last one, such as 4-6", b)
+	}
+	*s = positions{int(a), int(z) + 1}
+	return nil
+}
+
 // layersText writes an inclusive range as people see it.
 func layersText(r *control.Layers) string {
 	switch {

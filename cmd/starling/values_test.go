@@ -101,3 +101,18 @@ func FuzzConfig(f *testing.F) {
 		}
 	})
 }
+
+func TestPositions(t *testing.T) {
+	for text, want := range map[string]positions{"0": {0, 1}, "4-6": {4, 7}, " 4-4 ": {4, 5}, "70000-70001": {70000, 70002}} {
+		var p positions
+		if err := p.UnmarshalText([]byte(text)); err != nil || p != want {
+			t.Errorf("positions %q: %v, %v", text, p, err)
+		}
+	}
+	for _, text := range []string{"", "-", "6-4", "-1", "1-", "a", "1-2-3", "4294967296", "all"} {
+		var p positions
+		if err := p.UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("positions %q are %v", text, p)
+		}
+	}
+}
