@@ -59,7 +59,6 @@ type clientSession struct {
 	queue    bool                     // all were full: wait in line
 	notes    []string
 	probed   probed
-	trace    *trace // nil: none was asked for
 }
 
 // run answers a request.
@@ -226,16 +225,7 @@ func (n *Node) prepare(ctx context.Context, q control.RunRequest, emit func(cont
 	if err != nil {
 		return nil, err
 	}
-	var traced *trace
-	if q.Trace != nil {
-		if q.Decode != "here" && q.Decoder != n.ID() {
-			return nil, errors.New("trace: only the node that decodes sees the numbers: ask for decode \"here\"")
-		}
-		if traced, err = newTrace(*q.Trace, len(prompt)+q.MaxNew); err != nil {
-			return nil, err
-		}
-	}
-	s := &clientSession{n: n, trace: traced, probed: asked, model: id, card: card, tok: tok, req: q, how: wireSampling(&settings, q.DRYBreakers), prompt: prompt, emit: emit,
+	s := &clientSession{n: n, probed: asked, model: id, card: card, tok: tok, req: q, how: wireSampling(&settings, q.DRYBreakers), prompt: prompt, emit: emit,
 		text: tok.NewStream(), excluded: map[string]string{}, full: map[string]*wire.Refusal{}}
 	for p, why := range q.Excluded {
 		s.excluded[p] = why
@@ -517,7 +507,6 @@ func (s *clientSession) account(d *wire.Done) *control.Account {
 	if s.req.Proof {
 		a.LogitsHash, a.KVHash = hex.EncodeToString(st.LogitsHash[:]), hex.EncodeToString(st.KVHash[:])
 	}
-	a.Trace = s.trace.rows()
 	a.Decoder = stageAccount(st.Decoder, s.req.Proof, "")
 	for i, x := range st.Stages {
 		to := st.Decoder.Peer

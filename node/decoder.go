@@ -114,7 +114,7 @@ func (s *decoderSession) enter() {
 	seq, err := s.room.reserve(s.ctx, time.Duration(open.Wait)*time.Millisecond, func() (runtime.Sequence, error) {
 		held = s.exec.Layers()
 		need := len(open.Tokens) + int(open.MaxNew)
-		if whole := (runtime.Range{First: 0, Last: own.Last}); held == whole && s.m.trace == nil && !open.Fresh {
+		if whole := (runtime.Range{First: 0, Last: own.Last}); held == whole && !open.Fresh {
 			if seq := s.prefixes.take(s.client, s.profile, open.Tokens[:reusable(open)], need, worthAlone(open)); seq != nil {
 				return seq, nil
 			}
@@ -218,7 +218,6 @@ func (n *Node) admitSession(client string, open *wire.SessionOpen) (*decoderSess
 	d := &decoderSession{n: n, log: n.sessionLog(open.Session, metrics.Decoder), client: client, model: s.id, exec: s.exec, room: s.room, prefixes: s.prefixes, seat: s.batcher.sit(), numerics: profile, profile: profile.ID(), m: m,
 		ctx: ctx, cancel: cancel, began: time.Now(), opened: time.Now(), absent: map[string]int{}}
 	d.outReady = sync.NewCond(&d.mu)
-	d.m.trace = n.traceOf(client, open.Session)
 	if r := n.addDecoder(open.Session, d); r != nil {
 		cancel()
 		d.seat.leave()

@@ -81,7 +81,6 @@ type decoding struct {
 	stats      wire.SessionStats
 	logitsHash hash.Hash
 	probed     probed
-	trace      *trace             // what a client of this node wants to see, or nil
 	closing    map[string]account // stages whose account is still to come
 	digests    [][32]byte         // of the layers of the current route's stages, as they account for them
 }
@@ -429,7 +428,6 @@ func (d *decoding) walk() []action {
 	acts = append(acts, send{last, &wire.SeamCredit{Head: d.head, Upto: c.Start + c.Count}})
 	step := &runtime.Step{Seq: d.seq, Layers: runtime.Range{First: int(d.plan.DecoderFirst), Last: d.config.Layers},
 		Start: int(c.Start), N: int(c.Count), Seam: d.seam().Decode(seam.Rows, d.config.Width)}
-	d.trace.step(step, d.config.Width)
 	return append(acts, d.run(step, forgets(d.seq, d.held)))
 }
 
@@ -523,7 +521,6 @@ func (d *decoding) ran(step *runtime.Step, took time.Duration, err error) []acti
 
 // sample takes the next token from logits; it may be the answer's last.
 func (d *decoding) sample(logits []float32) (*wire.Token, *wire.Refusal) {
-	d.trace.sampled(len(d.tokens)-1, logits)
 	if d.open.Proof {
 		d.logitsHash.Write(encodeRows(logits))
 	}

@@ -3,6 +3,7 @@ package node
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -264,6 +265,19 @@ func TestProbesTravel(t *testing.T) {
 					for l, rows := range want {
 						if !bytes.Equal(got[l], rows) {
 							t.Errorf("%s, decoded by %s: rows of boundary %d differ from the engine's: %d bytes, want %d", k.Shape, k.Decoder, l, len(got[l]), len(rows))
+						}
+					}
+					for _, events := range []int{1, 3, 6} { // then the client is gone
+						ctx, cancel := context.WithCancel(ctx)
+						_, err := client.run(ctx, control.RunRequest{Model: id.String(), Tokens: u.prompt, PromptOnly: promptOnly, MaxNew: 3, Constraints: k, Fresh: true,
+							Probe: &control.Probe{First: 0, Last: 70, Layers: []int{0, 1, 2, 3, 4}, Logits: true}}, func(control.Event) error {
+							if events--; events == 0 {
+								cancel()
+							}
+							return nil
+						})
+						if cancel(); err != nil && !errors.Is(err, context.Canceled) { // it may have been over
+							t.Errorf("%s: a cancelled run ended with %v", k.Shape, err)
 						}
 					}
 					if made := len(a.NewTokens); (made == 0) != promptOnly || (a.Reason == wire.ReasonPrompt) != promptOnly {

@@ -46,14 +46,12 @@ func (d *decoding) timed(rows int, round time.Duration) {
 // number, and is nobody's fault. If it was not that, the step fails again.
 func (d *decoding) withoutGuesses(step *runtime.Step) action {
 	d.guesses, d.void = nil, len(d.guesses)
-	part := cutGuesses(step, d.void, d.config.Width)
-	d.trace.step(part, d.config.Width)
-	return d.run(part, forgets(d.seq, d.held))
+	return d.run(cutGuesses(step, d.void, d.config.Width), forgets(d.seq, d.held))
 }
 
 // cutGuesses returns a step of seams or tokens without its last rows.
 func cutGuesses(step *runtime.Step, guessed, width int) *runtime.Step {
-	part := &runtime.Step{Seq: step.Seq, Layers: step.Layers, Start: step.Start, N: step.N - guessed, KeepHidden: step.KeepHidden}
+	part := &runtime.Step{Seq: step.Seq, Layers: step.Layers, Start: step.Start, N: step.N - guessed, KeepHidden: step.KeepHidden, Probe: step.Probe}
 	if step.Seam != nil {
 		part.Seam = step.Seam[:part.N*width]
 	}

@@ -173,6 +173,9 @@ func TestReuse(t *testing.T) {
 func TestRandomSteps(t *testing.T) {
 	for _, arch := range []string{"llama", "gemma3", "qwen35moe"} {
 		t.Run(arch, func(t *testing.T) {
+			if testing.Short() && arch != "qwen35moe" {
+				t.Skip("-short takes one family")
+			}
 			s := newSwarm(t, tiny(t, arch), runtime.Range{First: 0, Last: 4}, runtime.Range{First: 0, Last: 1}, runtime.Range{First: 1, Last: 3}, runtime.Range{First: 3, Last: 4})
 			width := s.engine.Config().Width
 			for shape, k := range s.shapes(1, 3) {
@@ -354,6 +357,14 @@ func TestBadRequests(t *testing.T) {
 		"no model \"nothing\"; known": func() error { _, err := s.client.Tokenize(ctx, control.TokenizeRequest{Model: "nothing"}); return err }(),
 		"a conversation and a text": func() error {
 			_, err := s.client.Tokenize(ctx, control.TokenizeRequest{Model: s.id, Text: "a", Messages: []control.Message{{}}})
+			return err
+		}(),
+		"give one of them": func() error {
+			_, err := s.client.Run(ctx, control.RunRequest{Model: s.id, Prompt: "a", Tokens: []int32{1}}, nil)
+			return err
+		}(),
+		"token 1048576 of the prompt": func() error {
+			_, err := s.client.Run(ctx, control.RunRequest{Model: s.id, Tokens: []int32{1 << 20}}, nil)
 			return err
 		}(),
 		"probe of 0 boundaries": func() error {

@@ -179,7 +179,6 @@ type RunRequest struct {
 	Fresh               bool          `json:"fresh,omitempty"`       // compute the whole prompt, even where a decoder has the cache of its beginning
 	Proof               bool          `json:"proof,omitempty"`       // account with hashes of logits, seams and KV
 	Wait                time.Duration `json:"wait_ns,omitempty"`     // for room, where every peer that could answer is busy; 0: fail at once
-	Trace               *Trace        `json:"trace,omitempty"`       // account with numbers; needs Decode "here"
 	Timeline            bool          `json:"timeline,omitempty"`    // account with the times of chunks
 	NoGuess             bool          `json:"no_guess,omitempty"`    // in a pipelined route every token walks alone; changes no token
 	PromptOnly          bool          `json:"prompt_only,omitempty"` // compute the prompt, for its cache or a probe, and make no token
@@ -202,23 +201,6 @@ type Logprob struct {
 	Token   int32   `json:"token"`
 	Text    string  `json:"text"`
 	Logprob float32 `json:"logprob"`
-}
-
-// Trace asks for numbers of a run, to compare them with those of another
-// implementation (tools/reference). Only a node that decodes the run itself sees
-// them: hidden states as the swarm's last stage sends them, at the cut where the
-// decoder's own layers begin, and logits. At most 64 positions of each.
-type Trace struct {
-	Hidden []int `json:"hidden"` // positions of the prompt
-	Logits []int `json:"logits"` // positions after which a token is sampled: the prompt's last, and later ones
-}
-
-// Traced is what a Trace asked for, position by position; null where nothing
-// came, as for hidden states of positions that met no stage.
-type Traced struct {
-	Cut    int         `json:"cut"`    // the layer that reads the hidden states
-	Hidden [][]float32 `json:"hidden"` // [Trace.Hidden][width]
-	Logits [][]float32 `json:"logits"` // [Trace.Logits][vocabulary]
 }
 
 // Probe asks for numbers that positions [First, Last) of a prompt make on their way: the residual stream at boundaries between
@@ -285,7 +267,6 @@ type Account struct {
 	KVHash        string         `json:"kv_hash,omitempty"`     // over the layers' digests, ascending
 	Recovered     []string       `json:"recovered,omitempty"`
 	Epoch         string         `json:"epoch"`
-	Trace         *Traced        `json:"trace,omitempty"`
 }
 
 // StageAccount is what one peer did in one run, and what it waited for meanwhile.

@@ -1,9 +1,12 @@
-"""Compares a running swarm with an expected.json, through the local socket of the node that decodes."""
+"""Compares a running swarm with an expected.json, through the local socket of any of its nodes."""
+import array
+import base64
 import http.client
 import json
 import math
 import pathlib
 import socket
+import sys
 
 
 class Node(http.client.HTTPConnection):
@@ -19,18 +22,23 @@ class Node(http.client.HTTPConnection):
 
 
 def run(folder, request):
-    """The account of a run (package node/control)."""
+    """The account of a run (package node/control), and the values of its probe's rows in order."""
     node = Node(folder)
     try:
         node.request("POST", "/v1/run", json.dumps(request), {"Content-Type": "application/json"})
     except OSError as err:
         raise SystemExit(f"no node answers in {folder}: {err}") from err
+    values = array.array("f")
     for line in node.getresponse():
         event = json.loads(line)
         if event["kind"] == "error":
             raise SystemExit(f"the node says: {event['error']}")
+        if event["kind"] == "rows":
+            values.frombytes(base64.b64decode(event["rows"]["data"]))
         if event["kind"] == "done":
-            return event["run"]
+            if sys.byteorder == "big":
+                values.byteswap()
+            return event["run"], values
     raise SystemExit("the node ended before its answer was complete")
 
 
@@ -44,30 +52,39 @@ def compare(folder, model, expected, cut, peers, least):
     prompt, greedy = expected["prompt"], expected["greedy"]
     if not 0 < cut < len(expected["hidden"]):
         raise SystemExit(f"a cut at layer {cut}: the model has {len(expected['hidden']) - 1} layers, and before the first there is nothing to compare")
-    end = len(prompt) - 1
-    request = {"model": model, "tokens": prompt, "max_new_tokens": len(greedy) + 1, "cuts": [cut], "decode": "here",
-               "trace": {"hidden": expected["hidden_positions"], "logits": [end, end + len(greedy)]}}
+    positions = expected["hidden_positions"]
+    first, last = min(positions), max(positions) + 1
+    request = {"model": model, "tokens": prompt, "max_new_tokens": len(greedy) + 1, "cuts": [cut],
+               "probe": {"first": first, "last": last, "layers": [cut]}}
     if peers:
         request["assign"] = peers
-    account = run(folder, request)
-    got = account["trace"]
-    if got["cut"] != cut or not account["stages"]:
-        raise SystemExit(f"the run had its seam at layer {got['cut']}, not at {cut}: {account.get('recovered') or 'no stage took part'}")
+    account, hidden = run(folder, request)
+    if cut not in [stage["layers"]["last"] + 1 for stage in account["stages"]]:
+        raise SystemExit(f"the run had no cut at layer {cut}: {account.get('recovered') or 'no stage took part'}")
+    width = len(hidden) // (last - first)
+
+    def logits(tokens):
+        """Of the last of tokens, over the caches that the run has left."""
+        at = len(tokens) - 1
+        return run(folder, {"model": model, "tokens": tokens, "prompt_only": True, "continued": True, "decoder": account["decoder"]["peer"], "cuts": [cut],
+                            "assign": peers or [], "probe": {"first": at, "last": at + 1, "logits": True}})[1]
+
     for stage in account["stages"]:
         print(f"layers {stage['layers']['first']}-{stage['layers']['last']}: {stage['peer']}")
 
     def check(what, mine, want):
-        if mine is None or len(mine) != len(want):
-            raise SystemExit(f"{what}: {0 if mine is None else len(mine)} values, want {len(want)}")
+        if len(mine) != len(want):
+            raise SystemExit(f"{what}: {len(mine)} values, want {len(want)}")
         c = cosine(mine, want)
         print(f"{what}: cosine {c:.6f}, largest difference {max(abs(x - y) for x, y in zip(mine, want)):.3g}")
         if not c >= least:
             raise SystemExit(f"{what}: the cosine with the reference's is {c:.4f}, less than {least}")
-    for pos, mine, want in zip(expected["hidden_positions"], got["hidden"], expected["hidden"][cut], strict=True):
-        check(f"hidden state into layer {cut} at position {pos}", mine, want)
-    check(f"logits at position {end}", got["logits"][0], expected["logits"][-1])
+    for pos, want in zip(positions, expected["hidden"][cut], strict=True):
+        check(f"hidden state into layer {cut} at position {pos}", hidden[(pos - first) * width:(pos - first + 1) * width], want)
+    end = len(prompt) - 1
+    check(f"logits at position {end}", logits(prompt), expected["logits"][-1])
     new = account["new_tokens"][:len(greedy)]
     same = next((i for i, (a, b) in enumerate(zip(new, greedy)) if a != b), len(new))
     print(f"greedy tokens: the first {same} of {len(greedy)} agree" + (", then the swarm met an end of text" if same == len(new) < len(greedy) else ""))
     if same == len(greedy):
-        check(f"logits at position {end + same}, after decoding", got["logits"][1], expected["greedy_last_logits"])
+        check(f"logits at position {end + same}, after decoding", logits(prompt + new), expected["greedy_last_logits"])
