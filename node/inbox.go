@@ -21,7 +21,7 @@ type inbox struct {
 
 // newInbox returns an inbox for an answer of so many tokens, and for what a probe asks for.
 func newInbox(tokens int, p *probed) *inbox {
-	b := &inbox{max: tokens + 8, rows: p.asked.Bytes(p.width, p.vocab)} // and a few words around them
+	b := &inbox{max: tokens + 8, rows: p.bytes()} // and a few words around them
 	b.max += int(p.asked.Last-p.asked.First) * (len(p.asked.Layers) + 1)
 	b.ready = sync.NewCond(&b.mu)
 	return b

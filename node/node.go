@@ -242,6 +242,9 @@ func (n *Node) addStage(id wire.SessionID, s *stageSession) *wire.Refusal {
 	case len(n.sessions.stages) >= maxSessions:
 		return wire.Refuse(wire.CodeBusy, "this node has %d stages open already", maxSessions)
 	}
+	if r := n.probeRefusalLocked(s.m.probeBytes()); r != nil {
+		return r
+	}
 	n.sessions.stages[id] = s
 	n.turned()
 	return nil
@@ -307,6 +310,9 @@ func (n *Node) addDecoder(id wire.SessionID, d *decoderSession) *wire.Refusal {
 		return wire.Refuse(wire.CodeBadGrant, "session %v is already open here", id)
 	case len(n.sessions.decoders) >= maxSessions:
 		return wire.Refuse(wire.CodeBusy, "this node decodes %d sessions already", maxSessions)
+	}
+	if r := n.probeRefusalLocked(d.m.probed.bytes()); r != nil {
+		return r
 	}
 	n.sessions.decoders[id] = d
 	n.turned()

@@ -14,6 +14,29 @@ import (
 // maxRows is about how many bytes of rows travel to a client together; one row goes in any case.
 const maxRows = 1 << 20
 
+// maxRowsHeld bounds what the probes of a node's sessions may ask for together: rows wait in memory for whoever reads them.
+const maxRowsHeld = 4 * wire.MaxProbe
+
+// probeRefusalLocked refuses a session whose probe asks for so many bytes while those of others ask for much. n.sessions is locked.
+func (n *Node) probeRefusalLocked(asked uint64) *wire.Refusal {
+	held := uint64(0)
+	for _, d := range n.sessions.decoders {
+		held += d.m.probed.bytes()
+	}
+	for _, s := range n.sessions.stages {
+		held += s.m.probeBytes()
+	}
+	if asked == 0 || held+asked <= maxRowsHeld {
+		return nil
+	}
+	r := wire.Refuse(wire.CodeBusy, "the probes of this node's sessions ask for %d bytes of rows, at most %d together", held+asked, maxRowsHeld)
+	r.RetryAfter = leastRetry
+	return r
+}
+
+// probeBytes returns what a stage's probe asks of it at most.
+func (s *staging) probeBytes() uint64 { return s.probe.Bytes(s.width, 0) }
+
 // probed follows what a session has told of a probe: the rows of each boundary, and of logits, in ascending order, each once.
 // The zero value is of a probe that asks for nothing.
 type probed struct {
@@ -31,7 +54,7 @@ func newProbed(asked wire.Probe, layers, width, vocab, prompt int) (probed, *wir
 	if int64(asked.Last) > int64(prompt) {
 		return p, wire.Refuse(wire.CodeBadRequest, "rows of positions [%d, %d) are asked for, the prompt has %d", asked.First, asked.Last, prompt)
 	}
-	if n := asked.Bytes(width, vocab); n > wire.MaxProbe {
+	if n := p.bytes(); n > wire.MaxProbe {
 		return p, wire.Refuse(wire.CodeBadRequest, "%d bytes of rows are asked for, at most %d at once: ask for fewer positions or boundaries", n, wire.MaxProbe)
 	}
 	for _, l := range asked.Layers {
@@ -42,6 +65,9 @@ func newProbed(asked wire.Probe, layers, width, vocab, prompt int) (probed, *wir
 	}
 	return p, nil
 }
+
+// bytes returns the size of all that is asked for.
+func (p *probed) bytes() uint64 { return p.asked.Bytes(p.width, p.vocab) }
 
 // rowBytes returns the size of a row.
 func (p *probed) rowBytes(layer uint32) int {

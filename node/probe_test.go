@@ -216,6 +216,32 @@ func TestStageRowsAreChecked(t *testing.T) {
 	s.mustShow()
 }
 
+// Rows of many sessions don't fill a node's memory: it is busy for more of them, and only for such.
+func TestProbesHaveRoom(t *testing.T) {
+	n := &Node{}
+	n.sessions.decoders, n.turnover = map[wire.SessionID]*decoderSession{}, make(chan struct{}, 1)
+	add := func(id byte, bytes uint32) *wire.Refusal {
+		m := newMachine(t, runtimetest.FakeConfig(), wire.Route{Chunk: 4}, 10)
+		m.probed = probed{asked: wire.Probe{Last: bytes / 4, Layers: []uint32{1}}, width: 1}
+		return n.addDecoder(wire.SessionID{id}, &decoderSession{m: m})
+	}
+	for id := range byte(4) {
+		if r := add(id, wire.MaxProbe); r != nil {
+			t.Fatal(r)
+		}
+	}
+	if r := add(4, 4); r == nil || r.Code != wire.CodeBusy || r.RetryAfter == 0 {
+		t.Errorf("a fifth large probe: %v", r)
+	}
+	if r := add(5, 0); r != nil {
+		t.Errorf("a session without a probe: %v", r)
+	}
+	n.removeDecoder(wire.SessionID{2}, n.sessions.decoders[wire.SessionID{2}])
+	if r := add(6, wire.MaxProbe); r != nil {
+		t.Errorf("after another has ended: %v", r)
+	}
+}
+
 // TestProbesTravel asks for hidden states at every boundary, and for logits, of models whose layers keep all rows, tails or windows,
 // of every shape of route, and compares them with what the engine gives by itself.
 func TestProbesTravel(t *testing.T) {
