@@ -44,7 +44,6 @@ type clientSession struct {
 
 	prompt []int32
 	made   []int32
-	salt   [32]byte
 	count  uint32 // decoders used
 
 	text     *tokenizer.Stream
@@ -232,7 +231,6 @@ func (n *Node) prepare(ctx context.Context, q control.RunRequest, emit func(cont
 	}
 	rand.Read(s.id[:])
 	s.log = n.sessionLog(s.id, metrics.Client)
-	rand.Read(s.salt[:])
 	return s, nil
 }
 
@@ -370,7 +368,7 @@ func (s *clientSession) head() wire.Head {
 
 func (s *clientSession) opening(plan route.Plan, left int) *wire.SessionOpen {
 	tokens := append(append([]int32{}, s.prompt...), s.made...)
-	o := &wire.SessionOpen{Head: s.head(), Route: wireRoute(plan), Salt: s.salt, Tokens: tokens, MaxNew: uint32(left), Fresh: s.req.Fresh || planned(s.req.Constraints) && !s.req.Continued,
+	o := &wire.SessionOpen{Head: s.head(), Route: wireRoute(plan), Salt: s.n.salt, Tokens: tokens, MaxNew: uint32(left), Fresh: s.req.Fresh || planned(s.req.Constraints) && !s.req.Continued,
 		Stop: endTokens(s.tok), Proof: s.req.Proof, Sampling: s.how, Logprobs: uint32(s.req.Logprobs), Times: s.req.Timeline, Guess: !s.req.NoGuess, Probe: s.probed.asked}
 	if s.queue {
 		o.Wait = uint32(min(max(s.req.Wait-time.Since(s.began), 0), maxLineTime).Milliseconds())

@@ -109,13 +109,16 @@ func (n *Node) serveSession(client string, conn sessionConn) {
 func (s *decoderSession) enter() {
 	open := s.m.open
 	held, own := s.exec.Layers(), runtime.Range{First: int(open.Route.DecoderFirst), Last: s.exec.Config().Layers}
+	reused, marks := 0, []wire.Mark(nil)
 	// Every layer held, since losing a stage may make this node run any of
 	// them; where memory doesn't admit that, those of the route.
 	seq, err := s.room.reserve(s.ctx, time.Duration(open.Wait)*time.Millisecond, func() (runtime.Sequence, error) {
-		held = s.exec.Layers()
+		held, reused, marks = s.exec.Layers(), 0, nil
 		need := len(open.Tokens) + int(open.MaxNew)
-		if whole := (runtime.Range{First: 0, Last: own.Last}); held == whole && !open.Fresh {
-			if seq := s.prefixes.take(s.client, s.profile, open.Tokens[:reusable(open)], need, worthAlone(open)); seq != nil {
+		if !open.Fresh {
+			w := known{client: s.client, profile: s.profile, layers: held, tokens: open.Tokens}
+			if seq, n, same := s.prefixes.take(w, reusable(open), need); seq != nil {
+				reused, marks = n, same
 				return seq, nil
 			}
 		}
@@ -137,7 +140,7 @@ func (s *decoderSession) enter() {
 		s.room.free(seq)
 	default:
 		s.opened, s.firstSent, s.times = time.Now(), time.Now(), newTiming(s.m.open.Times)
-		s.m.reserved(held, seq)
+		s.m.reserved(held, seq, reused, marks)
 		s.do(s.m.start(s.profile))
 	}
 }
@@ -153,12 +156,6 @@ func reusable(open *wire.SessionOpen) int {
 		n = min(n, int(p.First))
 	}
 	return n
-}
-
-// worthAlone returns how many tokens of a prompt must be in the cache for the decoder to compute the rest alone: so many that peers
-// like this one would not be done sooner with the whole.
-func worthAlone(open *wire.SessionOpen) int {
-	return len(open.Tokens) - len(open.Tokens)/(len(open.Route.Stages)+1)
 }
 
 // admitSession checks a session.
@@ -348,17 +345,22 @@ func (s *decoderSession) free() {
 	}
 }
 
-// keep leaves the session's cache for the client's next one, which may begin alike, if all layers are in it. A session that
-// failed while it verified guesses may have computed more than its tokens; the last token's row would be a guess's then.
+// keep leaves the session's cache for the client's next one, which may begin alike. A session that failed while it verified guesses may
+// have computed more than its tokens; the last token's row would be a guess's then.
 func (s *decoderSession) keep() {
-	if s.m.local && !s.kept {
+	if !s.kept {
 		s.kept = true
 		n := s.m.computed
 		if s.m.open.MaxNew > 0 {
 			n = min(n, len(s.m.tokens)-1)
 		}
-		s.prefixes.keep(s.client, s.m.tokens[:n], s.m.seq)
+		s.prefixes.keep(s.knownLocked(n), s.m.seq)
 	}
+}
+
+// knownLocked names the session's first n tokens.
+func (s *decoderSession) knownLocked(n int) known {
+	return known{client: s.client, profile: s.profile, layers: s.m.held, tokens: s.m.tokens[:n], marks: s.m.holds(n)}
 }
 
 // deliver takes a stage's frame. A refused frame changes nothing.
@@ -420,9 +422,7 @@ func (s *decoderSession) do(acts []action) {
 			if _, ok := a.Msg.(*wire.Token); ok {
 				if s.lastTok = time.Now(); s.firstTok.IsZero() {
 					s.firstTok = s.lastTok
-					if n := len(s.m.open.Tokens) - 1; s.m.local { // for an answer made again
-						s.prefixes.mark(s.client, s.m.open.Tokens[:n], s.m.seq)
-					}
+					s.prefixes.checkpoint(s.knownLocked(len(s.m.open.Tokens)-1), s.m.seq) // for an answer made again
 					if !s.lastSeam.IsZero() {
 						s.handoff = s.firstTok.Sub(s.lastSeam)
 					}

@@ -35,7 +35,8 @@ type decoding struct {
 	held   runtime.Range    // layers that this node can run
 	config runtime.Config
 	seq    runtime.Sequence // nil until reserved
-	reused int              // positions that seq held in the beginning
+	reused int              // positions that seq held when the plan was made, of an earlier session
+	marks  []wire.Mark      // ascending: of the tokens before positions at which stages may have ended, and where pages do; up to reused
 	sign   func(*wire.Plan)
 
 	head      wire.Head
@@ -47,7 +48,8 @@ type decoding struct {
 	routeEnd  int
 
 	opened    []bool
-	released  bool // the stages have been closed
+	begins    [][]uint32 // per stage: up to where it has the cache of an earlier session
+	released  bool       // the stages have been closed
 	announced int
 	sizes     []int       // of the prompt's chunks from there on
 	prefix    wire.Prefix // of tokens[:announced]
@@ -122,31 +124,10 @@ func newDecoding(self string, open *wire.SessionOpen, how runtime.Sampling, prof
 	return d, nil
 }
 
-// reserved takes the KV of the layers that this node may run for the session. Where it holds the first positions in all layers, as an
-// earlier session left them, the decoder goes on from there alone.
-func (d *decoding) reserved(held runtime.Range, seq runtime.Sequence) {
-	d.held, d.seq = held, seq
-	if d.local = held == (runtime.Range{First: 0, Last: d.config.Layers}); d.local {
-		d.reused = d.checkpoint()
-	}
-}
-
-// start opens the proposed route, or computes at once if it has no stages.
-func (d *decoding) start(profile [32]byte) []action {
-	if d.ended { // the client left before anything was opened
-		return nil
-	}
-	r := d.open.Route
-	if d.reused > 0 {
-		r.Stages, r.DecoderFirst = nil, 0
-	}
-	d.stats.Reused = uint32(d.reused)
-	return d.adopt(r, profile, d.reused)
-}
-
 // adopt makes route the plan of a new epoch and opens its stages. The cache holds the positions before from.
 func (d *decoding) adopt(r wire.Route, profile [32]byte, from int) []action {
 	d.head.Epoch.Plan++
+	d.reused = from
 	d.stats.Epoch = d.head.Epoch
 	d.stats.Decoder.First, d.stats.Decoder.Last = r.DecoderFirst, uint32(d.config.Layers)
 	d.plan, d.opened, d.released = nil, nil, false
@@ -165,14 +146,17 @@ func (d *decoding) adopt(r wire.Route, profile [32]byte, from int) []action {
 		DecoderFirst: r.DecoderFirst, Layers: uint32(d.config.Layers), Capacity: uint32(len(d.open.Tokens)) + d.open.MaxNew, Known: uint32(len(d.tokens)),
 		Window: uint32(min(len(r.Stages)+maxAhead, wire.MaxWindow)), PushKV: d.local}
 	d.sign(d.plan)
-	d.sizes = cutPrompt(d.config, 0, min(d.routeEnd, len(d.tokens)), min(int(r.Chunk), d.frameRows()), int(r.LastChunk))
-	d.opened = make([]bool, len(r.Stages))
+	d.opened, d.begins = make([]bool, len(r.Stages)), make([][]uint32, len(r.Stages))
 	d.acked, d.due = make([]uint32, len(r.Stages)), make([][]*wire.Chunk, len(r.Stages))
 	d.moves++
 	var acts []action
+	var marks []wire.Mark
+	if from > 0 {
+		marks = offered(d.marks)
+	}
 	for i, s := range r.Stages {
 		d.closing[s.Peer] = account{d.head.Epoch, s.First, s.Last}
-		acts = append(acts, send{s.Peer, &wire.StageOpen{Head: d.head, Grant: d.open.Grant, Plan: *d.plan, Index: uint32(i), Times: d.open.Times, Probe: d.open.Probe}})
+		acts = append(acts, send{s.Peer, &wire.StageOpen{Head: d.head, Grant: d.open.Grant, Plan: *d.plan, Index: uint32(i), Times: d.open.Times, Probe: d.open.Probe, Marks: marks}})
 	}
 	return acts
 }
@@ -208,7 +192,7 @@ func (d *decoding) handle(from string, m wire.Message) ([]action, *wire.Refusal)
 	stage := d.stageOf(from)
 	if m, ok := m.(*wire.Progress); ok && stage >= 0 {
 		d.did(stage, m.Upto)
-		return nil, nil
+		return d.next(), nil
 	}
 	if _, ok := m.(*wire.KVSlice); ok && stage >= 0 && d.ended {
 		return nil, nil // it was on its way when the answer was complete
@@ -221,9 +205,10 @@ func (d *decoding) handle(from string, m wire.Message) ([]action, *wire.Refusal)
 		if d.opened[stage] {
 			return nil, wire.Refuse(wire.CodeBadFrame, "the stage has been opened already")
 		}
-		d.opened[stage] = true
+		d.opened[stage], d.begins[stage] = true, m.Begins
 		d.moves++
 		if !slices.Contains(d.opened, false) {
+			d.begin()
 			return append(d.announce(), d.next()...), nil
 		}
 		return nil, nil
@@ -390,9 +375,12 @@ func (d *decoding) walk() []action {
 	}
 	var acts []action
 	end := min(d.routeEnd, d.goal())
-	for d.announced < end && len(d.chunks) < int(d.plan.Window) {
-		n := d.chunkSize()
-		if len(d.sizes) > 0 {
+	for d.announced < end && d.catching()+len(d.chunks) < int(d.plan.Window) {
+		n, held := d.chunkSize(), d.announced < d.reused
+		switch {
+		case held:
+			n = min(n, d.reused-d.announced)
+		case len(d.sizes) > 0:
 			n, d.sizes = d.sizes[0], d.sizes[1:]
 		}
 		part := d.tokens[d.announced:min(d.announced+n, end)]
@@ -403,8 +391,14 @@ func (d *decoding) walk() []action {
 			d.base, d.baseHash = d.announced, d.prefix
 			part = slices.Concat(part, d.guesses)
 		}
-		d.prefix = d.prefix.Extend(part)
-		c := &wire.Chunk{Head: d.head, Start: uint32(d.announced), Count: uint32(len(part)), Guessed: uint32(len(d.guesses)), Prefix: d.prefix}
+		c := &wire.Chunk{Head: d.head, Start: uint32(d.announced), Count: uint32(len(part)), Guessed: uint32(len(d.guesses)), Held: held}
+		for _, k := range marksOf(wire.Mark{Position: c.Start, Prefix: d.prefix}, part) {
+			if k.Position%wire.PageRows == 0 && k.Position < c.Start+c.Count {
+				c.Pages = append(c.Pages, k.Prefix)
+			}
+			d.prefix = k.Prefix
+		}
+		c.Prefix = d.prefix
 		for i, s := range d.plan.Stages {
 			to := *c
 			if i == 0 {
@@ -414,6 +408,9 @@ func (d *decoding) walk() []action {
 			d.due[i] = append(d.due[i], c)
 		}
 		d.announced += len(part)
+		if held {
+			continue
+		}
 		d.chunks = append(d.chunks, c)
 		if c.Guessed == 0 {
 			d.expect(c)
@@ -479,6 +476,9 @@ func (d *decoding) release() (acts []action) {
 		return nil
 	}
 	d.released = true
+	if n := min(d.announced, len(d.tokens)); n > d.reused {
+		d.marks = d.holds(n)
+	}
 	for _, s := range d.plan.Stages {
 		if _, ok := d.closing[s.Peer]; ok {
 			acts = append(acts, send{s.Peer, &wire.StageClose{Head: d.head, Proof: d.open.Proof}})

@@ -24,12 +24,12 @@ func (n *Node) deliver(from string, m wire.Message) {
 		}
 		return
 	case *wire.StageOpen:
-		r := n.openStage(from, m)
+		opened, r := n.openStage(from, m)
 		if r != nil {
 			n.refuse(from, m.Head, r)
 			return
 		}
-		n.links.send(from, &wire.StageOpened{Head: m.Head})
+		n.links.send(from, opened)
 		return
 	}
 	h, ok := headOf(m)

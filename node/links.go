@@ -17,7 +17,7 @@ import (
 // Protocols of the node's streams (docs/protocol.md).
 const (
 	protoSession = "/starling/session/9"
-	protoStage   = "/starling/stage/7"
+	protoStage   = "/starling/stage/8"
 	protoKV      = "/starling/kv/1"
 	protoBundle  = "/starling/bundle/2"
 	protoTorrent = "/starling/torrent/1"

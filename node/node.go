@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"log/slog"
 	"maps"
@@ -48,7 +49,8 @@ type Node struct {
 		clients  map[wire.SessionID]*clientSession
 	}
 
-	recent recent // of this node as a client
+	recent recent   // of this node as a client
+	salt   [32]byte // likewise: of its tokens' hashes
 
 	turnover chan struct{} // holds one token when stages or decoders have come or gone
 
@@ -93,6 +95,7 @@ func (n *Node) start(ctx context.Context) (err error) {
 	if n.identity, err = identityFor(&n.cfg); err != nil {
 		return err
 	}
+	n.salt = sha256.Sum256(n.identity.Sign("starling/salt/1", nil)) // nobody else can know, and it is the same the next time
 	if n.store, err = artifacts.OpenStore(n.cfg.storeDir()); err != nil {
 		return err
 	}

@@ -48,16 +48,16 @@ func invitation(n *Node, id artifacts.ID, client, decoder *swarm.Identity, e wir
 func TestStageOpenings(t *testing.T) {
 	tn, n, id := stageNode(t, 0, 0)
 	client, decoder, thief := swarm.Ephemeral(), swarm.Ephemeral(), swarm.Ephemeral()
-	if r := n.openStage(decoder.ID(), invitation(n, id, client, decoder, wire.Epoch{Client: 1, Plan: 1}, 10)); r != nil {
+	if _, r := n.openStage(decoder.ID(), invitation(n, id, client, decoder, wire.Epoch{Client: 1, Plan: 1}, 10)); r != nil {
 		t.Fatal(r)
 	}
 	first := n.stage(wire.SessionID{1})
 
 	// Another client can't take the session over, whatever its epoch.
-	if r := n.openStage(thief.ID(), invitation(n, id, thief, thief, wire.Epoch{Client: 9, Plan: 1}, 10)); r == nil || r.Code != wire.CodeBusy {
+	if _, r := n.openStage(thief.ID(), invitation(n, id, thief, thief, wire.Epoch{Client: 9, Plan: 1}, 10)); r == nil || r.Code != wire.CodeBusy {
 		t.Errorf("another client's opening: %v", r)
 	}
-	if r := n.openStage(decoder.ID(), invitation(n, id, client, decoder, wire.Epoch{Client: 1, Plan: 1}, 10)); r == nil || r.Code != wire.CodeStaleEpoch {
+	if _, r := n.openStage(decoder.ID(), invitation(n, id, client, decoder, wire.Epoch{Client: 1, Plan: 1}, 10)); r == nil || r.Code != wire.CodeStaleEpoch {
 		t.Errorf("a replayed opening: %v", r)
 	}
 	if n.stage(wire.SessionID{1}) != first || first.closed {
@@ -68,7 +68,7 @@ func TestStageOpenings(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range uint32(32) {
 		m := invitation(n, id, client, decoder, wire.Epoch{Client: 2, Plan: 1 + i%4}, 10)
-		wg.Go(func() { _ = n.openStage(decoder.ID(), m) }) // most are refused
+		wg.Go(func() { _, _ = n.openStage(decoder.ID(), m) }) // most are refused
 	}
 	wg.Wait()
 	n.stage(wire.SessionID{1}).close()
@@ -86,7 +86,7 @@ func TestStageMakesRoomForItself(t *testing.T) {
 	client, decoder := swarm.Ephemeral(), swarm.Ephemeral()
 	capacity := uint32(2 * page) // twice that doesn't fit
 	for plan := range uint32(3) {
-		if r := n.openStage(decoder.ID(), invitation(n, id, client, decoder, wire.Epoch{Client: 1, Plan: plan + 1}, capacity)); r != nil {
+		if _, r := n.openStage(decoder.ID(), invitation(n, id, client, decoder, wire.Epoch{Client: 1, Plan: plan + 1}, capacity)); r != nil {
 			t.Fatalf("epoch 1.%d: %v", plan+1, r)
 		}
 		st := n.stage(wire.SessionID{1})
@@ -101,7 +101,7 @@ func TestStageLease(t *testing.T) {
 	tn, n, id := stageNode(t, 0, 0)
 	client, decoder := swarm.Ephemeral(), swarm.Ephemeral()
 	open := func(plan uint32) *stageSession {
-		if r := n.openStage(decoder.ID(), invitation(n, id, client, decoder, wire.Epoch{Client: 1, Plan: plan}, 10)); r != nil {
+		if _, r := n.openStage(decoder.ID(), invitation(n, id, client, decoder, wire.Epoch{Client: 1, Plan: plan}, 10)); r != nil {
 			t.Fatal(r)
 		}
 		return n.stage(wire.SessionID{1})
@@ -124,7 +124,7 @@ func TestStageLease(t *testing.T) {
 func TestStageBesideDecoder(t *testing.T) {
 	_, n, id := stageNode(t, 0, 0)
 	client, decoder := swarm.Ephemeral(), swarm.Ephemeral()
-	if r := n.openStage(decoder.ID(), invitation(n, id, client, decoder, wire.Epoch{Client: 1, Plan: 1}, 10)); r != nil {
+	if _, r := n.openStage(decoder.ID(), invitation(n, id, client, decoder, wire.Epoch{Client: 1, Plan: 1}, 10)); r != nil {
 		t.Fatal(r)
 	}
 	d := &decoderSession{n: n, m: newMachine(t, runtimetest.FakeConfig(), wire.Route{Stages: []wire.PlanStage{{Peer: "S", Last: 3}, {Peer: "T", First: 3, Last: 4}},

@@ -1,12 +1,14 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/starling-swarm/starling/runtime"
+	"github.com/starling-swarm/starling/swarm/wire"
 )
 
 const (
@@ -27,84 +29,152 @@ type prefixes struct {
 	kept []*keptPrefix // longest unused first
 }
 
-// keptPrefix is the cache of a sequence of tokens, in all layers of seq. Nobody runs it any more; seq is only forked.
-type keptPrefix struct {
+// known says whose tokens a cache holds or a session begins with, and what is known of them. A decoder knows the tokens themselves; a stage
+// only marks, whose hashes are salted by the client.
+type known struct {
 	client  string
-	profile [32]byte // by which it was computed
-	tokens  []int32
-	seq     runtime.Sequence
-	used    time.Time
+	profile [32]byte // by which it is computed
+	makers  string   // of a stage's cache: who else it rests on (makers)
+	layers  runtime.Range
+	tokens  []int32     // nil: not known
+	marks   []wire.Mark // ascending; of a cache the last is at its end
+}
+
+// keptPrefix is the cache of a sequence of tokens. Nobody runs it any more; seq is only forked.
+type keptPrefix struct {
+	known
+	seq  runtime.Sequence
+	used time.Time
+}
+
+// end returns how many tokens they are.
+func (k *known) end() int {
+	if k.tokens != nil {
+		return len(k.tokens)
+	}
+	if n := len(k.marks); n > 0 {
+		return int(k.marks[n-1].Position)
+	}
+	return 0
+}
+
+// common returns how many tokens two begin with alike, as far as both know, and the marks of those. What is of other clients or layers
+// has nothing in common.
+func (k *known) common(o *known) (n int, marks []wire.Mark) {
+	switch {
+	case k.client != o.client || k.profile != o.profile || k.makers != o.makers || k.layers != o.layers || (k.tokens == nil) != (o.tokens == nil):
+		return 0, nil
+	case k.tokens == nil:
+		marks = both(k.marks, o.marks)
+		if len(marks) > 0 {
+			n = int(marks[len(marks)-1].Position)
+		}
+		return n, marks
+	}
+	n = common(k.tokens, o.tokens)
+	return n, upTo(k.marks, n)
+}
+
+// cutTo forgets all tokens but the first n, or what is known of fewer.
+func (k *known) cutTo(n int) {
+	k.marks = upTo(k.marks, n)
+	if k.tokens != nil {
+		k.tokens = k.tokens[:min(n, len(k.tokens))]
+	}
 }
 
 // keep keeps what a session's sequence holds of tokens, which it has computed. What the caches hold that it continues makes room,
 // unless its layers cannot go back to there.
-func (p *prefixes) keep(client string, tokens []int32, seq runtime.Sequence) {
-	if len(tokens) < minPrefix {
+func (p *prefixes) keep(k known, seq runtime.Sequence) {
+	if k.end() < minPrefix {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	fork, err := p.forkLocked(seq, len(tokens), len(tokens)) // without memory for more
+	fork, err := p.forkLocked(seq, k.end(), k.end()) // without memory for more
 	if err == nil {
-		p.addLocked(&keptPrefix{client: client, profile: seq.Profile().ID(), tokens: slices.Clone(tokens), seq: fork, used: time.Now()})
+		k.profile = seq.Profile().ID()
+		k.tokens, k.marks = slices.Clone(k.tokens), slices.Clone(k.marks)
+		p.addLocked(&keptPrefix{known: k, seq: fork, used: time.Now()})
 	}
 }
 
-// mark is keep for a session in progress, if its layers could not go back to there later.
-func (p *prefixes) mark(client string, tokens []int32, seq runtime.Sequence) {
+// checkpoint is keep for a session in progress, if its layers could not go back to there later.
+func (p *prefixes) checkpoint(k known, seq runtime.Sequence) {
 	if !p.rewinds() {
-		p.keep(client, tokens, seq)
+		p.keep(k, seq)
 	}
 }
 
 // addLocked files what a fork really holds, which may be less than was asked for.
 func (p *prefixes) addLocked(k *keptPrefix) {
-	k.tokens = k.tokens[:held(k.seq, p.exec.Layers())]
-	if len(k.tokens) < minPrefix {
+	n := held(k.seq, k.layers)
+	if k.cutTo(n); k.end() < minPrefix || k.end() < n && !p.rewinds() {
 		k.seq.Close()
 		return
 	}
 	rewinds := p.rewinds()
 	for i := len(p.kept) - 1; i >= 0; i-- {
 		old := p.kept[i]
-		n := common(old.tokens, k.tokens)
-		if old.client == k.client && old.profile == k.profile && n == len(old.tokens) && (rewinds || n == len(k.tokens)) {
+		n, _ := k.common(&old.known)
+		if n == old.end() && (rewinds || n == k.end()) {
 			p.dropLocked(i)
 		}
 	}
 	p.kept = append(p.kept, k)
 }
 
-// take returns a sequence of that capacity which holds as many of tokens as the client's caches of a profile do; nil if those are fewer
-// than least.
-func (p *prefixes) take(client string, profile [32]byte, tokens []int32, capacity, least int) runtime.Sequence {
+// take returns a sequence of that capacity which holds as many of the tokens that a session begins with as the client's caches do, at most
+// so many; how many, and the marks of those. It is nil where they are too few.
+func (p *prefixes) take(w known, most, capacity int) (best runtime.Sequence, at int, marks []wire.Mark) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.expireLocked(time.Now())
-	var best runtime.Sequence
-	most := max(minPrefix, least) - 1
+	at = minPrefix - 1
 	for _, k := range slices.Backward(slices.Clone(p.kept)) {
-		n := common(k.tokens, tokens)
-		if k.client != client || k.profile != profile || n <= most {
+		n, same := k.common(&w)
+		if n = min(n, most); n <= at {
 			continue
 		}
 		seq, err := p.forkLocked(k.seq, n, capacity)
 		if err != nil {
 			continue
 		}
-		if n = held(seq, p.exec.Layers()); n <= most {
+		n = min(n, held(seq, k.layers))
+		if same = upTo(same, n); n <= at || w.tokens == nil && (len(same) == 0 || int(same[len(same)-1].Position) < n) {
 			seq.Close()
 			continue
 		}
 		if best != nil {
 			best.Close()
 		}
-		best, most, k.used = seq, n, time.Now()
+		best, at, marks, k.used = seq, n, same, time.Now()
 		if i := slices.Index(p.kept, k); i >= 0 {
 			p.kept = append(slices.Delete(p.kept, i, i+1), k)
 		}
 	}
-	return best
+	if best == nil {
+		return nil, 0, nil
+	}
+	return best, at, marks
+}
+
+// begins returns at which of the marks that a session begins with the caches have all that a sequence needs to go on. Ascending.
+func (p *prefixes) begins(w known) (marks []wire.Mark) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, k := range p.kept {
+		n, same := k.common(&w)
+		switch {
+		case n < minPrefix:
+		case p.rewinds():
+			marks = append(marks, same...)
+		case n == k.end():
+			marks = append(marks, same[len(same)-1])
+		}
+	}
+	slices.SortFunc(marks, func(a, b wire.Mark) int { return cmp.Compare(a.Position, b.Position) })
+	return slices.Compact(marks)
 }
 
 // forkLocked forks a sequence at the expense of what is kept beside it.
@@ -179,14 +249,20 @@ func (p *prefixes) freeBytes(limit int64) int64 {
 func (p *prefixes) heldBytes(limit int64) (sessions, kept int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	held, cache, layers := max(limit-p.exec.FreeKVBytes(), 0), p.exec.Config().Cache, p.exec.Layers()
+	held := max(limit-p.exec.FreeKVBytes(), 0)
+	kept = min(p.bytesLocked(), held)
+	return held - kept, kept
+}
+
+// bytesLocked returns how many bytes the caches take. Pages that several share count in each.
+func (p *prefixes) bytesLocked() (sum int64) {
+	cache := p.exec.Config().Cache
 	for _, k := range p.kept {
-		for l := layers.First; l < layers.Last; l++ {
-			kept += int64(cache[l].Positions(len(k.tokens))*k.seq.RowBytes(l) + k.seq.TailBytes(l))
+		for l := k.layers.First; l < k.layers.Last; l++ {
+			sum += int64(cache[l].Positions(k.end())*k.seq.RowBytes(l) + k.seq.TailBytes(l))
 		}
 	}
-	kept = min(kept, held)
-	return held - kept, kept
+	return sum
 }
 
 // rewinds reports whether all layers can go back to any position.

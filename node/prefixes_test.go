@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -97,6 +98,112 @@ func TestTurns(t *testing.T) {
 			tn.mustBeIdle()
 		})
 	}
+}
+
+// TestLongTurn goes on with a conversation by a prompt long enough for the route: all peers begin where their caches end, and what is on
+// the links is what is new. Somebody else's session with the same text begins at 0.
+func TestLongTurn(t *testing.T) {
+	for _, arch := range []string{"llama", "gemma3", "qwen35moe"} {
+		for _, shape := range []string{"across", "pipelined"} {
+			t.Run(arch+" "+shape, func(t *testing.T) {
+				tn := newTestNet(t)
+				tn.model = filepath.Join(t.TempDir(), "turns.gguf")
+				if err := (runtimetest.TinyModel{Arch: arch, Layers: 4}).Write(tn.model); err != nil {
+					t.Fatal(err)
+				}
+				tracker := tn.start(nil)
+				id := tn.publish(tracker)
+				whole, first, second := tn.start(nil), tn.start(nil), tn.start(nil)
+				client, other := tn.start(func(c *Config) { c.Client = true }), tn.start(func(c *Config) { c.Client = true })
+				tn.serve(first, id, 0, 1)
+				tn.serve(second, id, 1, 3)
+				if shape == "across" {
+					tn.serve(whole, id, 0, 4)
+				} else {
+					tn.serve(whole, id, 3, 4)
+				}
+				ctx := testContext(t)
+				for _, n := range []*Node{client, other} {
+					eventually(t, "three offers", func() bool { _ = n.host.Refresh(ctx); p, _ := n.planPeers(id); return len(p) == 3 })
+				}
+				k := control.Constraints{Shape: shape, Cuts: []int{1, 3}, Assign: []string{first.ID(), second.ID()}, Decoder: whole.ID(), Chunk: 64}
+				ask := func(n *Node, fresh bool, prompt []int32) *control.Account {
+					t.Helper()
+					a, err := n.run(ctx, control.RunRequest{Model: id.String(), Tokens: prompt, MaxNew: 10, Temperature: 0.8, TopP: 0.95, Seed: 3, Proof: true, Fresh: fresh, Continued: !fresh,
+						NoGuess: true, Constraints: k}, quiet)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return a
+				}
+				kvBytes := func(first, last, chunks int) (sum int64) {
+					e := whole.served(id).exec
+					for l := range 3 {
+						c := e.Config().Cache[l]
+						sum += int64((last-first)*c.RowElems()*2 + chunks*c.TailBytes())
+					}
+					return sum
+				}
+				prompt := turnTokens(1, 500)
+				one := ask(client, false, prompt)
+				next := slices.Concat(prompt, one.NewTokens, turnTokens(2, 400))
+				came := received(t, whole)
+				two := ask(client, false, next)
+				came = received(t, whole) - came
+				want := ask(other, true, next)
+				sameAnswer(t, two, want)
+				before := len(prompt) + len(one.NewTokens) - 1 // the last token has been sampled, not computed
+				begins, computed := before, len(next)          // of the stages
+				if shape == "across" {
+					begins = len(prompt)
+				} else {
+					computed += len(two.NewTokens) - 1
+				}
+				if two.Reused != before || want.Reused != 0 {
+					t.Errorf("%d of %d tokens reused, want %d; %d afresh", two.Reused, len(next), before, want.Reused)
+				}
+				for i, st := range two.Stages {
+					layers := st.Layers.Last - st.Layers.First + 1
+					if st.Tokens != computed-begins {
+						t.Errorf("stage %d of %d layers computed %d tokens, want %d", i, layers, st.Tokens, computed-begins)
+					}
+					seams := computed - begins
+					if i == 1 {
+						seams = computed - before
+					}
+					if width := whole.served(id).exec.Config().Width; st.SeamBytes != int64(4*width*seams) {
+						t.Errorf("stage %d sent %d bytes of seams, want those of %d positions", i, st.SeamBytes, seams)
+					}
+				}
+				if sent := two.Stages[0].KVBytes + two.Stages[1].KVBytes; shape == "across" {
+					most := kvBytes(before, len(next), two.Stages[0].Chunks) // of a window fewer rows go, and none of tails with chunks for stages alone
+					if sent > most || arch == "llama" && sent < most {
+						t.Errorf("%d bytes of KV were sent, want %d", sent, most)
+					}
+				}
+				if sent := two.Stages[0].KVBytes + two.Stages[1].KVBytes + two.Stages[1].SeamBytes; came < sent || came > sent+sent/10 {
+					t.Errorf("the decoder received %d bytes of seams and KV, sent were %d", came, sent)
+				}
+				if got := ask(tracker, false, next); got.Reused != 0 || got.Stages[0].Tokens < len(next) {
+					t.Errorf("another client's session: %d tokens reused, the first stage computed %d", got.Reused, got.Stages[0].Tokens)
+				}
+				tn.mustBeIdle()
+			})
+		}
+	}
+}
+
+// received returns how many bytes of seams and KV have come to a node.
+func received(t *testing.T, n *Node) (sum int64) {
+	t.Helper()
+	for _, purpose := range []string{"seam", "kv"} {
+		v, err := strconv.ParseFloat(figure(t, n, `starling_received_bytes_total{purpose="`+purpose+`"}`), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += int64(v)
+	}
+	return sum
 }
 
 // TestPrefixesMakeRoom fills a decoder's memory with ended sessions and asks for more: room is made, the longest unused first.

@@ -150,6 +150,7 @@ func (d *decoding) replanned(r wire.Route, profile [32]byte, err error) []action
 	}
 	d.rewind = false
 	d.seq.Truncate(0)
+	d.marks = nil
 	d.open.Route = r
 	d.note("prefilled %d tokens again over other peers", len(d.tokens))
 	return d.adopt(r, profile, 0)

@@ -29,6 +29,8 @@ type simulation struct {
 	dec     runtime.Executor
 	stages  map[string]*staging
 	execs   map[string]runtime.Executor
+	caches  map[string]*prefixes // of the stages
+	own     *prefixes            // the decoder's
 	queues  map[simQueue][]wire.Message
 	pending []func()
 	dead    map[string]bool
@@ -75,6 +77,8 @@ type simSetup struct {
 	fail          func(layer, pos int, h []float32) error // see runtimetest.Fake
 	model         string                                  // a GGUF file that the real engine runs; "": a fake
 	numerics      wire.Numerics
+	caches        *simCaches
+	client        string // whose caches they are
 }
 
 // sequence reserves one of the session's profile.
@@ -89,6 +93,24 @@ func (u simSetup) sequence(t testing.TB, e runtime.Executor, capacity int, layer
 		t.Fatal(err)
 	}
 	return seq
+}
+
+// simCaches are what the peers of a simulation have from one session to the next.
+type simCaches struct {
+	backend runtime.Backend
+	peers   map[string]*prefixes // by peer and layers
+}
+
+// of returns a peer's, which it has for some layers.
+func (s *simulation) cachesOf(peer string, layers runtime.Range) *prefixes {
+	c, key := s.setup.caches, fmt.Sprint(peer, layers)
+	if c == nil {
+		return &prefixes{exec: s.setup.open(s.t, s.backend, layers)}
+	}
+	if c.peers[key] == nil {
+		c.peers[key] = &prefixes{exec: s.setup.open(s.t, c.backend, layers)}
+	}
+	return c.peers[key]
 }
 
 // backend opens what the session's peers run.
@@ -117,7 +139,7 @@ func (u simSetup) open(t testing.TB, b runtime.Backend, r runtime.Range) runtime
 func (u simSetup) start(t *testing.T, seed uint64) *simulation {
 	prompt, maxNew, chunk, cuts, local := u.prompt, u.maxNew, u.chunk, u.cuts, u.local
 	s := &simulation{t: t, rng: rand.New(rand.NewPCG(seed, 1)), backend: u.backend(), setup: u, stages: map[string]*staging{},
-		execs: map[string]runtime.Executor{}, queues: map[simQueue][]wire.Message{}, dead: map[string]bool{}, rows: map[uint32][]byte{}}
+		execs: map[string]runtime.Executor{}, caches: map[string]*prefixes{}, queues: map[simQueue][]wire.Message{}, dead: map[string]bool{}, rows: map[uint32][]byte{}}
 	route := wire.Route{Chunk: uint32(chunk), LastChunk: uint32(cmp.Or(u.last, chunk)), DecodeLocal: local}
 	first := 0
 	for i, c := range cuts {
@@ -125,29 +147,32 @@ func (u simSetup) start(t *testing.T, seed uint64) *simulation {
 		first = c
 	}
 	route.DecoderFirst = uint32(first)
-	s.dec = s.openExec(runtime.Range{})
-	held := s.dec.Layers()
+	s.own = s.cachesOf(simDecoder, runtime.Range{})
 	if !u.whole {
-		held.First = first
-		s.dec = s.openExec(held)
+		s.own = s.cachesOf(simDecoder, runtime.Range{First: first, Last: s.own.exec.Config().Layers})
 	}
+	s.dec = s.own.exec
+	held := s.dec.Layers()
 	open := &wire.SessionOpen{Head: wire.Head{Epoch: wire.Epoch{Client: 1}}, Route: route, Tokens: prompt, MaxNew: uint32(maxNew), Proof: true,
 		Guess: u.guess, Stop: []int32{s.dec.Tokenizer().EOS()}, Logprobs: uint32(u.logprobs), Probe: u.probe}
 	open.Grant = wire.Grant{ClientEpoch: 1, Budget: uint32(len(prompt) + maxNew), Decoder: simDecoder, Numerics: u.numerics}
-	seq := u.sequence(t, s.dec, len(prompt)+maxNew, held)
-	s.profile = seq.Profile().ID()
+	copy(open.Salt[:], u.client)
+	profile, bad := profileOf(s.dec, u.numerics)
+	if bad != nil {
+		t.Fatal(bad)
+	}
+	s.profile = profile.ID()
+	seq, reused, marks := s.own.take(known{client: u.client, profile: s.profile, layers: held, tokens: prompt}, len(prompt)-1, len(prompt)+maxNew)
+	if seq == nil {
+		seq = u.sequence(t, s.dec, len(prompt)+maxNew, held)
+	}
 	var refusal *wire.Refusal
 	if s.d, refusal = newDecoding(simDecoder, open, u.how, s.profile, s.dec.Config(), func(*wire.Plan) {}); refusal != nil {
 		t.Fatal(refusal)
 	}
-	s.d.reserved(held, seq)
+	s.d.reserved(held, seq, reused, marks)
 	s.decoderDo(s.d.start(s.profile))
 	return s
-}
-
-func (s *simulation) openExec(r runtime.Range) runtime.Executor {
-	s.t.Helper()
-	return s.setup.open(s.t, s.backend, r)
 }
 
 func (s *simulation) send(from, to string, kv bool, m wire.Message) {
@@ -189,6 +214,10 @@ func (s *simulation) decoderDo(acts []action) {
 				s.t.Fatal("the session finished twice")
 			}
 			s.done = &a
+			if d := s.d; d.seq != nil {
+				n := min(d.computed, len(d.tokens)-1)
+				s.own.keep(known{client: s.setup.client, layers: d.held, tokens: d.tokens[:n], marks: d.holds(n)}, d.seq)
+			}
 		}
 	}
 }
@@ -274,17 +303,35 @@ func (s *simulation) deliver(q simQueue, m wire.Message) {
 			s.t.Fatal(err)
 		}
 		ps := m.Plan.Stages[m.Index]
-		e := s.openExec(runtime.Range{First: int(ps.First), Last: int(ps.Last)})
-		seq := s.setup.sequence(s.t, e, int(m.Plan.Capacity), e.Layers())
+		p := s.cachesOf(q.to, runtime.Range{First: int(ps.First), Last: int(ps.Last)})
+		e, capacity := p.exec, int(m.Plan.Capacity)
+		w := known{client: s.setup.client, profile: m.Plan.Profile, makers: makers(&m.Plan, int(m.Index)), layers: e.Layers(), marks: m.Marks}
+		seq, _, _ := p.take(w, capacity, capacity)
+		begins := p.begins(w)
+		if seq == nil {
+			seq, begins = s.setup.sequence(s.t, e, capacity, e.Layers()), nil
+		}
 		if seq.Profile().ID() != m.Plan.Profile {
 			s.t.Fatal("the plan has another profile than the grant")
 		}
-		s.execs[q.to] = e
-		s.stages[q.to] = newStaging(m, e.Config().Width, seq)
-		s.send(q.to, q.from, false, &wire.StageOpened{Head: m.Head})
+		s.execs[q.to], s.caches[q.to] = e, p
+		st = newStaging(m, e.Config().Width, seq)
+		st.earlier(begins, func(n int) runtime.Sequence {
+			st.seq.Close()
+			for _, k := range begins {
+				if int(k.Position) == n {
+					w.marks = []wire.Mark{k}
+				}
+			}
+			seq, _, _ := p.take(w, n, capacity)
+			return seq
+		})
+		s.stages[q.to] = st
+		s.send(q.to, q.from, false, &wire.StageOpened{Head: m.Head, Begins: positions(begins)})
 		return
 	case *wire.StageClose:
 		if st != nil && st.admit(q.from, simDecoder, m.Head) == nil {
+			s.caches[q.to].keep(known{client: s.setup.client, makers: makers(st.plan, st.index), layers: st.layers, marks: st.holds()}, st.seq)
 			s.send(q.to, q.from, false, &wire.StageClosed{Head: st.head, Stats: st.account(m.Proof)})
 			delete(s.stages, q.to)
 		}

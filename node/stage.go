@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,16 +19,17 @@ import (
 // exports KV. It ends when the decoder closes it, is lost or falls silent; its
 // KV is free from then on.
 type stageSession struct {
-	n       *Node
-	log     *slog.Logger
-	decoder string
-	client  string
-	model   artifacts.ID
-	room    *room // where its KV is
-	seat    *seat // at the model's batcher
-	ctx     context.Context
-	cancel  context.CancelFunc
-	began   time.Time
+	n        *Node
+	log      *slog.Logger
+	decoder  string
+	client   string
+	model    artifacts.ID
+	prefixes *prefixes
+	room     *room // where its KV is
+	seat     *seat // at the model's batcher
+	ctx      context.Context
+	cancel   context.CancelFunc
+	began    time.Time
 
 	mu     sync.Mutex
 	m      *staging
@@ -42,52 +44,92 @@ type stageSession struct {
 
 // openStage admits a stage session, or says why not. An older epoch of the same
 // session makes room for the newer one.
-func (n *Node) openStage(from string, m *wire.StageOpen) *wire.Refusal {
+func (n *Node) openStage(from string, m *wire.StageOpen) (*wire.StageOpened, *wire.Refusal) {
 	if r := checkStageOpen(m, from, n.ID(), time.Now()); r != nil {
-		return r
+		return nil, r
 	}
 	st := m.Plan.Stages[m.Index]
 	layers := runtime.Range{First: int(st.First), Last: int(st.Last)}
 	s, r := n.servedFor(m.Plan.Model, layers)
 	if r != nil {
-		return r
+		return nil, r
 	}
 	profile, r := profileOf(s.exec, m.Grant.Numerics)
 	switch {
 	case r != nil:
-		return r
+		return nil, r
 	case profile.ID() != m.Plan.Profile:
-		return wire.Refuse(wire.CodeProfile, "this node computes the session with %v", profile)
+		return nil, wire.Refuse(wire.CodeProfile, "this node computes the session with %v", profile)
 	case s.exec.Config().Layers != int(m.Plan.Layers):
-		return wire.Refuse(wire.CodeBadGrant, "the plan has %d layers, the model %d", m.Plan.Layers, s.exec.Config().Layers)
+		return nil, wire.Refuse(wire.CodeBadGrant, "the plan has %d layers, the model %d", m.Plan.Layers, s.exec.Config().Layers)
 	case s.root(layers) != st.RangeRoot:
-		return wire.Refuse(wire.CodeUnknownModel, "the bytes of %v differ from the plan's", layers)
+		return nil, wire.Refuse(wire.CodeUnknownModel, "the bytes of %v differ from the plan's", layers)
 	}
 	if _, r := newProbed(m.Probe, s.exec.Config().Layers, s.exec.Config().Width, s.exec.Config().Vocab, int(m.Plan.Capacity)); r != nil {
-		return r
+		return nil, r
 	}
 	old := n.stage(m.Session)
 	if r := mayReplace(old, m); r != nil {
-		return r
+		return nil, r
 	}
 	if old != nil { // its KV makes room
 		old.close()
 		<-old.freed
 	}
-	seq, err := s.room.reserve(n.ctx, 0, func() (runtime.Sequence, error) { return s.prefixes.reserve(profile, int(m.Plan.Capacity), layers) })
+	capacity := int(m.Plan.Capacity)
+	w := known{client: m.Grant.Client, profile: m.Plan.Profile, makers: makers(&m.Plan, int(m.Index)), layers: layers, marks: m.Marks}
+	var begins []wire.Mark
+	seq, err := s.room.reserve(n.ctx, 0, func() (runtime.Sequence, error) {
+		if seq, _, _ := s.prefixes.take(w, capacity, capacity); seq != nil {
+			begins = s.prefixes.begins(w)
+			return seq, nil
+		}
+		return s.prefixes.reserve(profile, capacity, layers)
+	})
 	if err != nil {
-		return asRefusal(err)
+		return nil, asRefusal(err)
 	}
 	ctx, cancel := context.WithCancel(n.ctx)
-	ss := &stageSession{n: n, log: n.sessionLog(m.Session, metrics.Stage), decoder: from, client: m.Grant.Client, model: artifacts.ID(m.Plan.Model), room: s.room, seat: s.batcher.sit(), ctx: ctx, cancel: cancel,
+	ss := &stageSession{n: n, log: n.sessionLog(m.Session, metrics.Stage), decoder: from, client: m.Grant.Client, model: artifacts.ID(m.Plan.Model), prefixes: s.prefixes, room: s.room, seat: s.batcher.sit(), ctx: ctx, cancel: cancel,
 		times: newTiming(m.Times), began: time.Now(), listed: time.Now(), waits: waiting{what: waitInput, since: time.Now()}, freed: make(chan struct{}), m: newStaging(m, s.exec.Config().Width, seq)}
+	ss.m.earlier(begins, ss.fork)
 	if r := n.addStage(m.Session, ss); r != nil {
 		cancel()
 		ss.seat.leave()
 		s.room.free(seq)
-		return r
+		return nil, r
 	}
 	ss.log.Debug("stage opened", "epoch", m.Epoch.String(), "model", ss.model.Short(), "layers", layers.String(), "decoder", from)
+	return &wire.StageOpened{Head: m.Head, Begins: positions(begins)}, nil
+}
+
+// makers names the peers whose word a stage takes for what its cache is made of. A cache is used again only where they are the same, so
+// that no answer rests on a peer that has no part in it.
+func makers(p *wire.Plan, index int) string {
+	names := []string{p.Decoder}
+	for _, s := range p.Stages[:index] {
+		names = append(names, s.Peer)
+	}
+	return strings.Join(names, " ")
+}
+
+// positions returns where marks are.
+func positions(marks []wire.Mark) (list []uint32) {
+	for _, k := range marks {
+		list = append(list, k.Position)
+	}
+	return list
+}
+
+// fork changes the session's sequence for one that holds the first n positions, as an earlier session left them; nil if that is gone.
+func (s *stageSession) fork(n int) runtime.Sequence {
+	for _, k := range s.m.begins {
+		if int(k.Position) == n {
+			s.m.seq.Close()
+			seq, _, _ := s.prefixes.take(s.known([]wire.Mark{k}), n, int(s.m.plan.Capacity))
+			return seq
+		}
+	}
 	return nil
 }
 
@@ -274,6 +316,15 @@ func (s *stageSession) excuse(now time.Time, d time.Duration) {
 	}
 }
 
+// keep leaves the session's cache for the client's next one, which may begin alike.
+func (s *stageSession) keep() {
+	s.prefixes.keep(s.known(s.m.holds()), s.m.seq)
+}
+
+func (s *stageSession) known(marks []wire.Mark) known {
+	return known{client: s.client, profile: s.m.plan.Profile, makers: makers(s.m.plan, s.m.index), layers: s.m.layers, marks: marks}
+}
+
 func (s *stageSession) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -291,8 +342,15 @@ func (s *stageSession) closeLocked() {
 	s.cancel()
 	s.n.removeStage(s.m.head.Session, s)
 	s.seat.leave()
+	idle := s.m.taken == nil
+	if idle { // before the client can ask on
+		s.keep()
+	}
 	go func() {
-		s.room.free(s.m.seq) // waits for a step in progress
+		if !idle {
+			s.keep() // waits for the step in progress
+		}
+		s.room.free(s.m.seq)
 		close(s.freed)
 	}()
 }

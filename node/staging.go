@@ -32,6 +32,9 @@ const maxAhead = 2
 // Invariants, in positions: computed ≤ taken ≤ announced ≤ capacity, and at
 // most one run at a time.
 //
+// The first chunk says where the stage begins: at 0, or where the cache of an
+// earlier session, which it has, agrees with the tokens.
+//
 // A chunk may end in guesses. Then it is the last one announced until the
 // decoder has verified it, which takes all that every stage makes of it: when a
 // Rewind or the next chunk comes, the chunk is computed. Only then is what was
@@ -44,6 +47,12 @@ type staging struct {
 	in, out runtime.SeamType // of the seams that come and go
 	seq     runtime.Sequence
 	head    wire.Head
+
+	begins []wire.Mark                  // ascending: up to where earlier caches go, beside 0
+	fork   func(n int) runtime.Sequence // of an earlier cache, if it is still there; closes seq
+	begun  bool
+	marks  []wire.Mark // of what is announced: ascending, where pages end and where caches of earlier sessions did
+	tip    wire.Mark   // … and its end
 
 	announced uint32
 	chunks    []*wire.Chunk // announced and not yet taken up, ascending
@@ -64,7 +73,8 @@ type staging struct {
 }
 
 // newStaging makes the machine of the stage that open, which has been checked,
-// asks for. seq is owned by the caller.
+// asks for. seq is empty, and owned by the caller until the
+// stage has begun. earlier follows where there are caches.
 func newStaging(open *wire.StageOpen, width int, seq runtime.Sequence) *staging {
 	plan, st := &open.Plan, open.Plan.Stages[open.Index]
 	return &staging{
@@ -154,7 +164,7 @@ func (s *staging) admit(from, want string, h wire.Head) *wire.Refusal {
 
 func (s *staging) onChunk(m *wire.Chunk) ([]action, *wire.Refusal) {
 	switch {
-	case m.Start != s.announced:
+	case m.Start != s.announced && !s.mayBegin(m.Start):
 		return nil, wire.Refuse(wire.CodeBadFrame, "chunk at position %d, expected %d", m.Start, s.announced)
 	case uint64(m.Start)+uint64(m.Count) > uint64(s.plan.Capacity):
 		return nil, wire.Refuse(wire.CodeBadGrant, "chunk ends at %d, reserved are %d positions", uint64(m.Start)+uint64(m.Count), s.plan.Capacity)
@@ -164,6 +174,10 @@ func (s *staging) onChunk(m *wire.Chunk) ([]action, *wire.Refusal) {
 		return nil, wire.Refuse(wire.CodeBadFrame, "more than %d chunks announced", s.plan.Window)
 	case (s.index == 0) != (len(m.Tokens) > 0):
 		return nil, wire.Refuse(wire.CodeBadFrame, "stage %d got %d token IDs with a chunk", s.index, len(m.Tokens))
+	case m.Held && m.Guessed > 0:
+		return nil, wire.Refuse(wire.CodeBadFrame, "guesses in a chunk that the decoder holds")
+	case !s.begun && len(s.seams) > 0 && s.seams[0].Start != m.Start:
+		return nil, wire.Refuse(wire.CodePrefix, "a seam at position %d came, the first chunk starts at %d", s.seams[0].Start, m.Start)
 	}
 	for _, seam := range s.seams { // a seam may be quicker than its announcement
 		switch {
@@ -176,9 +190,14 @@ func (s *staging) onChunk(m *wire.Chunk) ([]action, *wire.Refusal) {
 		}
 	}
 	var acts []action
+	if !s.begun && !s.begin(m.Start) {
+		s.failed = true
+		return []action{finish{Err: wire.Refuse(wire.CodeBusy, "the cache of the tokens before position %d had to make room", m.Start)}}, nil
+	}
 	if s.guessed != nil { // all were right
 		acts = s.keep(s.guessed.Count, s.guessed.Prefix)
 	}
+	s.note(m)
 	s.announced += m.Count
 	s.chunks = append(s.chunks, m)
 	if m.Guessed > 0 {
@@ -202,6 +221,7 @@ func (s *staging) onRewind(m *wire.Rewind) ([]action, *wire.Refusal) {
 		return []action{finish{Err: wire.Refuse(wire.CodeInternal, "rewind to position %d: the layers go back to %d only", m.Upto, n)}}, nil
 	}
 	acts := s.keep(m.Upto-c.Start, m.Prefix)
+	s.follow(wire.Mark{Position: m.Upto, Prefix: m.Prefix})
 	s.announced, s.computed = m.Upto, m.Upto
 	if len(s.seams) == 0 {
 		s.seamEnd = m.Upto
@@ -220,7 +240,7 @@ func (s *staging) onSeam(m *wire.Seam) ([]action, *wire.Refusal) {
 	switch {
 	case m.Cut != uint32(s.layers.First):
 		return nil, wire.Refuse(wire.CodeBadFrame, "seam into layer %d, this stage starts at %d", m.Cut, s.layers.First)
-	case m.Start != s.seamEnd && !s.rewinds(m):
+	case m.Start != s.seamEnd && !s.rewinds(m) && !(len(s.seams) == 0 && s.mayBegin(m.Start)):
 		return nil, wire.Refuse(wire.CodeBadFrame, "seam at position %d, expected %d", m.Start, s.seamEnd)
 	case len(s.seams) >= maxAhead:
 		return nil, wire.Refuse(wire.CodeBadFrame, "more than %d seams without credit", maxAhead)
@@ -310,26 +330,33 @@ func (s *staging) ran(step *runtime.Step, took time.Duration, err error) []actio
 		return []action{finish{Err: r}}
 	}
 	s.computed = c.Start + c.Count
-	s.sent = append(s.sent, s.computed)
-	rows, void := s.out.Append(nil, step.Out, s.width), step.N < int(c.Count)
-	if void { // whoever needs the guesses' rows finds that there are none: bytes of ones are no number in any type
-		rows = append(rows, bytes.Repeat([]byte{0xff}, (int(c.Count)-step.N)*s.out.Bytes(s.width))...)
-	}
 	s.stats.Chunks++
 	s.stats.ComputeNanos += uint64(took)
-	s.stats.SeamBytes += uint64(len(rows))
+	last, void := s.successor() == s.plan.Decoder, step.N < int(c.Count)
+	var rows []byte
 	var acts []action
 	for _, m := range rowsOf(&s.probe, s.head, step) {
 		acts = append(acts, send{s.plan.Decoder, m})
 	}
-	acts = append(acts, send{s.successor(), &wire.Seam{Head: s.head, Cut: uint32(s.layers.Last),
-		Start: c.Start, Count: c.Count, Prefix: c.Prefix, Rows: rows}})
-	if c.Guessed > 0 {
+	if !c.Held || !last {
+		s.sent = append(s.sent, s.computed)
+		rows = s.out.Append(nil, step.Out, s.width)
+		if void { // whoever needs the guesses' rows finds that there are none: bytes of ones are no number in any type
+			rows = append(rows, bytes.Repeat([]byte{0xff}, (int(c.Count)-step.N)*s.out.Bytes(s.width))...)
+		}
+		s.stats.SeamBytes += uint64(len(rows))
+		acts = append(acts, send{s.successor(), &wire.Seam{Head: s.head, Cut: uint32(s.layers.Last),
+			Start: c.Start, Count: c.Count, Prefix: c.Prefix, Rows: rows}})
+	}
+	switch {
+	case c.Guessed > 0:
 		s.made, s.void = rows, void
-	} else {
+	case c.Held:
+		s.count(c.Count, rows)
+	default:
 		acts = append(acts, s.push(c.Start, c.Count, c.Prefix, rows)...)
 	}
-	if s.successor() != s.plan.Decoder {
+	if c.Held || !last {
 		acts = append(acts, send{s.plan.Decoder, &wire.Progress{Head: s.head, Upto: s.computed}})
 	}
 	return append(acts, s.next()...)
@@ -350,8 +377,7 @@ func (s *staging) keep(n uint32, prefix wire.Prefix) []action {
 // push accounts for positions whose tokens are certain, seam is their rows, and
 // sends what the cache has of them where the plan says so.
 func (s *staging) push(start, n uint32, prefix wire.Prefix, seam []byte) []action {
-	s.seamHash.Write(seam)
-	s.stats.Tokens += uint64(n)
+	s.count(n, seam)
 	if !s.plan.PushKV {
 		return nil
 	}
@@ -362,12 +388,17 @@ func (s *staging) push(start, n uint32, prefix wire.Prefix, seam []byte) []actio
 	return []action{pushKV{s.plan.Decoder, s.head, s.layers, int(start), int(n), prefix}}
 }
 
+// count accounts for so many positions, seam is their rows.
+func (s *staging) count(n uint32, seam []byte) {
+	s.seamHash.Write(seam)
+	s.stats.Tokens += uint64(n)
+}
+
 // account returns what the stage did; with proof also its KV digests. It is
 // asked for when the session is over: guesses that nobody rewound were right.
 func (s *staging) account(proof bool) wire.StageStats {
 	if s.guessed != nil && s.computed == s.announced && !s.void {
-		s.seamHash.Write(s.made)
-		s.stats.Tokens += uint64(s.guessed.Count)
+		s.count(s.guessed.Count, s.made)
 		s.guessed, s.made = nil, nil
 	}
 	st := s.stats

@@ -50,6 +50,9 @@ const (
 	MaxStages  = 256      // stages in a plan
 	MaxWindow  = 64       // chunks announced and not yet finished
 	MaxPeerID  = 128      // text form of a peer ID
+	PageRows   = 256      // positions of a KV page, whose tokens a hash names
+	MaxEnds    = 64       // marks of an opening that are no page's
+	MaxMarks   = MaxTokens/PageRows + MaxEnds
 	MaxText    = 1024     // text of an error
 	MaxTimes   = 512      // chunks whose times a stage accounts for
 	MaxProbe   = 64 << 20 // rows of all boundaries and positions that a session is asked for

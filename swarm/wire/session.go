@@ -95,12 +95,12 @@ type SessionOpen struct {
 	Head
 	Grant    Grant
 	Route    Route
-	Salt     [32]byte // the client's, for prefix hashes
+	Salt     [32]byte // the client's, the same in all its sessions, for prefix hashes
 	Tokens   []int32  // the prompt
 	MaxNew   uint32   // tokens to make at most; 0: the prompt is computed, and that is all
 	Stop     []int32  // token IDs that end the answer (not sent)
 	Sampling Sampling
-	Fresh    bool   // walk the route even where the decoder has the cache of an earlier session that begins alike
+	Fresh    bool   // begin with no cache of an earlier session, even where one begins alike
 	Proof    bool   // account with hashes of logits, seams and KV
 	Wait     uint32 // ms that the decoder may let the session wait for room; 0: it answers at once
 	Logprobs uint32 // likeliest tokens to tell with each token; 0: not even the token's own log-probability

@@ -31,10 +31,11 @@ func sessionMessages() map[string]Message {
 	stats := StageStats{"S0", 0, 3, 23, 4, 1e9, 1e8, 1e7, 1e6, 2048, 4096, [32]byte{5}, [][32]byte{{1}, {2}, {3}}, []ChunkTimes{{0, 8, 1, 2, 3, 4, 5}, {8, 3, 2, 3, 4, 0, 0}}}
 	probe := Probe{First: 3, Last: 9, Layers: []uint32{0, 2, 6}, Logits: true}
 	return map[string]Message{
-		"StageOpen":          &StageOpen{h, grant, plan, 1, true, probe},
-		"StageOpened":        &StageOpened{h},
-		"Chunk":              &Chunk{h, 8, 3, 2, Prefix{1}, []int32{5, 6, math.MaxInt32}},
-		"Chunk, no IDs":      &Chunk{h, 8, 3, 0, Prefix{1}, nil},
+		"StageOpen":          &StageOpen{h, grant, plan, 1, true, probe, []Mark{{256, Prefix{2}}, {300, Prefix{3}}}},
+		"StageOpened":        &StageOpened{h, []uint32{256}},
+		"StageOpened, new":   &StageOpened{Head: h},
+		"Chunk":              &Chunk{h, 254, 3, 2, false, Prefix{1}, []Prefix{{4}}, []int32{5, 6, math.MaxInt32}},
+		"Chunk, no IDs":      &Chunk{h, 8, 3, 0, true, Prefix{1}, nil, nil},
 		"Rewind":             &Rewind{h, 9, Prefix{1}},
 		"Seam":               &Seam{h, 3, 8, 2, Prefix{1}, []byte{1, 2, 3, 4, 5, 6, 7, 8}},
 		"SeamCredit":         &SeamCredit{h, 11},

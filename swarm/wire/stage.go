@@ -9,6 +9,7 @@ type StageOpen struct {
 	Index uint32 // which stage of Plan the receiver is
 	Times bool   // account with the times of chunks
 	Probe Probe  // whoever runs layer l gives the rows of boundary l; the decoder gives the others, and logits
+	Marks []Mark // ascending: where the stage may begin, if it has the cache of these tokens
 }
 
 // Type implements Message.
@@ -21,6 +22,11 @@ func (m *StageOpen) encode(e *Encoder) {
 	e.U32(m.Index)
 	e.Bool(m.Times)
 	m.Probe.encode(e)
+	e.U32(uint32(len(m.Marks)))
+	for _, k := range m.Marks {
+		e.U32(k.Position)
+		e.Hash(k.Prefix)
+	}
 }
 
 func (m *StageOpen) decode(d *Decoder) {
@@ -30,16 +36,44 @@ func (m *StageOpen) decode(d *Decoder) {
 	m.Index = d.U32()
 	m.Times = d.Bool()
 	m.Probe.decode(d)
+	for range d.Count(MaxMarks, 36) {
+		k := Mark{d.U32(), d.Hash()}
+		if n := len(m.Marks); k.Position == 0 || n > 0 && k.Position <= m.Marks[n-1].Position {
+			d.Fail("mark at position %d out of order", k.Position)
+		}
+		m.Marks = append(m.Marks, k)
+	}
+}
+
+// Mark names the tokens before a position.
+type Mark struct {
+	Position uint32
+	Prefix   Prefix
 }
 
 // StageOpened says that the stage holds its layers and has reserved its KV.
-type StageOpened struct{ Head }
+type StageOpened struct {
+	Head
+	Begins []uint32 // ascending: positions, of the opening's marks, up to which it has the cache; the first chunk begins at one of them, or at 0
+}
 
 // Type implements Message.
 func (*StageOpened) Type() Type { return TypeStageOpened }
 
-func (m *StageOpened) encode(e *Encoder) { m.Head.encode(e) }
-func (m *StageOpened) decode(d *Decoder) { m.Head.decode(d) }
+func (m *StageOpened) encode(e *Encoder) {
+	m.Head.encode(e)
+	e.U32(uint32(len(m.Begins)))
+	for _, at := range m.Begins {
+		e.U32(at)
+	}
+}
+
+func (m *StageOpened) decode(d *Decoder) {
+	m.Head.decode(d)
+	for range d.Count(MaxMarks, 4) {
+		m.Begins = append(m.Begins, d.U32())
+	}
+}
 
 // Chunk announces consecutive tokens that travel the route together. Only the
 // first stage gets their IDs; the others check that seams carry Prefix.
@@ -48,11 +82,13 @@ func (m *StageOpened) decode(d *Decoder) { m.Head.decode(d) }
 // decoder comes: a Chunk behind them (all were right), or a Rewind.
 type Chunk struct {
 	Head
-	Start   uint32  // position of the first token
-	Count   uint32  // tokens, at least 1
-	Guessed uint32  // how many of the last ones are guesses; not all
-	Prefix  Prefix  // hash of all tokens before Start+Count
-	Tokens  []int32 // Count IDs for the first stage, otherwise none
+	Start   uint32   // position of the first token
+	Count   uint32   // tokens, at least 1
+	Guessed uint32   // how many of the last ones are guesses; not all
+	Held    bool     // the decoder has what it needs of these positions: it gets neither rows nor a seam
+	Prefix  Prefix   // hash of all tokens before Start+Count
+	Pages   []Prefix // the same at each multiple of PageRows within, ascending
+	Tokens  []int32  // Count IDs for the first stage, otherwise none
 }
 
 // Type implements Message.
@@ -63,7 +99,12 @@ func (m *Chunk) encode(e *Encoder) {
 	e.U32(m.Start)
 	e.U32(m.Count)
 	e.U32(m.Guessed)
+	e.Bool(m.Held)
 	e.Hash(m.Prefix)
+	e.U32(uint32(len(m.Pages)))
+	for _, h := range m.Pages {
+		e.Hash(h)
+	}
 	encodeTokens(e, m.Tokens)
 }
 
@@ -72,11 +113,23 @@ func (m *Chunk) decode(d *Decoder) {
 	m.Start = d.U32()
 	m.Count = d.U32()
 	m.Guessed = d.U32()
+	m.Held = d.Bool()
 	m.Prefix = d.Hash()
-	m.Tokens = decodeTokens(d)
-	if m.Count == 0 || m.Count > MaxTokens || m.Guessed >= m.Count || len(m.Tokens) > 0 && len(m.Tokens) != int(m.Count) {
-		d.Fail("chunk of %d tokens, %d of them guesses, with %d IDs", m.Count, m.Guessed, len(m.Tokens))
+	for range d.Count(MaxTokens/PageRows+1, 32) {
+		m.Pages = append(m.Pages, d.Hash())
 	}
+	m.Tokens = decodeTokens(d)
+	switch {
+	case m.Count == 0 || m.Count > MaxTokens || m.Guessed >= m.Count || len(m.Tokens) > 0 && len(m.Tokens) != int(m.Count):
+		d.Fail("chunk of %d tokens, %d of them guesses, with %d IDs", m.Count, m.Guessed, len(m.Tokens))
+	case len(m.Pages) != int(pagesWithin(m.Start, m.Count)):
+		d.Fail("chunk of %d tokens from %d on with %d hashes of pages", m.Count, m.Start, len(m.Pages))
+	}
+}
+
+// pagesWithin returns how many multiples of PageRows lie within [start, start+n), but for start.
+func pagesWithin(start, n uint32) uint64 {
+	return (uint64(start)+uint64(n)-1)/PageRows - uint64(start)/PageRows
 }
 
 // Rewind says that guesses were wrong: everything from position Upto on, which
