@@ -1,6 +1,14 @@
 package node
 
 import (
+	"cmp"
+	"encoding/hex"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/starling-swarm/starling/node/control"
 	"github.com/starling-swarm/starling/swarm/wire"
 	"lukechampine.com/blake3"
 )
@@ -71,3 +79,52 @@ func (d *decoding) account() wire.SessionStats {
 	copy(st.KVHash[:], all.Sum(nil))
 	return st
 }
+
+// account makes the client's account of a finished session.
+func (s *clientSession) account(d *wire.Done) *control.Account {
+	st := &d.Stats
+	a := &control.Account{Session: s.id.String(), Model: s.model.String(), Reason: d.Reason, Text: string(s.whole), PromptTokens: s.prompt, Reused: int(st.Reused), NewTokens: s.made,
+		TTFT: s.ttft, Prefill: time.Duration(st.PrefillNanos), Handoff: time.Duration(st.HandoffNanos), Decode: time.Duration(st.DecodeNanos),
+		Recovered: append(s.notes, st.Recovered...), Epoch: st.Epoch.String()}
+	a.Guessed, a.Accepted = int(st.Guessed), int(st.Accepted)
+	if st.Generated > 1 && st.DecodeNanos > 0 {
+		a.DecodeTokensS = float64(st.Generated-1) / time.Duration(st.DecodeNanos).Seconds()
+	}
+	if s.req.Proof {
+		a.LogitsHash, a.KVHash = hex.EncodeToString(st.LogitsHash[:]), hex.EncodeToString(st.KVHash[:])
+	}
+	a.Decoder = stageAccount(st.Decoder, s.req.Proof, "")
+	for i, x := range st.Stages {
+		to := st.Decoder.Peer
+		for _, y := range st.Stages {
+			if y.First == x.Last {
+				to = y.Peer
+			}
+		}
+		a.Stages = append(a.Stages, stageAccount(st.Stages[i], s.req.Proof, to))
+	}
+	slices.SortFunc(a.Stages, func(x, y control.StageAccount) int {
+		return cmp.Or(cmp.Compare(x.Layers.First, y.Layers.First), strings.Compare(x.Peer, y.Peer))
+	})
+	return a
+}
+
+func stageAccount(x wire.StageStats, proof bool, to string) control.StageAccount {
+	a := control.StageAccount{Peer: x.Peer, Layers: control.Layers{First: int(x.First), Last: int(x.Last) - 1}, Tokens: int(x.Tokens), Chunks: int(x.Chunks),
+		Compute: time.Duration(x.ComputeNanos), WaitInput: time.Duration(x.InputNanos), WaitCredit: time.Duration(x.CreditNanos),
+		WaitRows: time.Duration(x.RowsNanos), SeamBytes: int64(x.SeamBytes), KVBytes: int64(x.KVBytes), To: to}
+	for _, t := range x.Times {
+		a.Timeline = append(a.Timeline, control.ChunkTimes{Start: int(t.Start), Count: int(t.Count), Ready: duration(t.Ready), Began: duration(t.Began),
+			Ended: duration(t.Ended), Pushed: duration(t.Pushed), Imported: duration(t.Imported)})
+	}
+	if x.ComputeNanos > 0 {
+		a.TokensS = float64(x.Tokens) / a.Compute.Seconds()
+	}
+	if proof && to != "" {
+		a.SeamHash = hex.EncodeToString(x.SeamHash[:])
+	}
+	return a
+}
+
+// duration returns nanoseconds that came from elsewhere.
+func duration(ns uint64) time.Duration { return time.Duration(min(ns, math.MaxInt64)) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/starling-swarm/starling/runtime"
@@ -15,6 +16,7 @@ type batcher struct {
 	exec  runtime.Executor
 	wake  chan struct{} // holds one token when there may be something new to do
 	ended chan struct{} // closed when routineRounds has returned
+	done  atomic.Int64  // rounds
 
 	mu      sync.Mutex
 	rounds  rounds
@@ -171,6 +173,7 @@ func (b *batcher) compute(ctx context.Context, round []piece) {
 	defer b.mu.Unlock()
 	b.stop()
 	b.running, b.stop = nil, nil
+	b.done.Add(1)
 	done := round[:0]
 	for i, p := range round {
 		switch {

@@ -4,15 +4,12 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
-	"math"
 	"net"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -28,6 +25,10 @@ import (
 
 // maxDecoders is how many decoders a client tries for one answer.
 const maxDecoders = 4
+
+// shortOpening is how many tokens travel in no time: an answer to the first ping
+// may be expected at once.
+const shortOpening = 4096
 
 // clientSession is the client's side of a session: it holds the tokens so far
 // and the settings, which is all that another decoder needs to go on.
@@ -129,7 +130,23 @@ func (s *clientSession) answer(ctx context.Context) (*control.Account, error) {
 		s.log.Warn("decoder lost", "peer", s.plan.Decoder, "new", len(s.made), "error", err)
 		s.excluded[s.plan.Decoder] = fmt.Sprintf("failed in this session: %v", err)
 		s.notes = append(s.notes, fmt.Sprintf("decoder %s after %d new tokens: %v", s.plan.Decoder, len(s.made), err))
+		if reason := s.complete(); reason != "" { // only the decoder's account is missing
+			return s.account(&wire.Done{Reason: reason, Stats: wire.SessionStats{Epoch: s.head().Epoch, Prompt: uint32(len(s.prompt)),
+				Generated: uint32(len(s.made)), Decoder: wire.StageStats{Peer: s.plan.Decoder, First: uint32(s.plan.DecoderLayers.First), Last: uint32(s.plan.DecoderLayers.Last)}}}), nil
+		}
 	}
+}
+
+// complete says why the answer ends where it is, "" if there is more to come.
+func (s *clientSession) complete() string {
+	switch n := len(s.made); {
+	case n == 0 || !s.probed.done(all):
+	case s.tok.IsEOG(s.made[n-1]):
+		return wire.ReasonStop
+	case n == s.req.MaxNew:
+		return wire.ReasonLength
+	}
+	return ""
 }
 
 // noteFull remembers that a peer of the plan has no room.
@@ -330,14 +347,18 @@ func (s *clientSession) attempt(ctx context.Context) (*wire.Done, error) {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	if err := writeFrame(conn, s.opening(plan, left)); err != nil {
+	opening := s.opening(plan, left)
+	if err := writeFrame(conn, opening); err != nil {
 		return nil, err
 	}
 	var writing sync.Mutex
 	pinging, stopPing := context.WithCancel(ctx)
 	defer stopPing()
-	go s.routinePing(pinging, conn, &writing)
 	in := newInbox(left, &s.probed)
+	if len(opening.Tokens) < shortOpening {
+		in.heard = time.Now()
+	}
+	go s.routinePing(pinging, conn, &writing, in)
 	go in.fill(conn)
 	done, err := s.read(in, left)
 	stopPing()
@@ -394,15 +415,30 @@ func endTokens(tok *tokenizer.Tokenizer) (ids []int32) {
 	return ids
 }
 
-// routinePing tells the decoder that the client lives.
-func (s *clientSession) routinePing(ctx context.Context, conn sessionConn, writing *sync.Mutex) {
-	t := time.NewTicker(clientPing)
+// routinePing tells the decoder that the client lives, and gives up on one that
+// is silent. A tick that comes late because this machine was busy or asleep
+// blames nobody.
+func (s *clientSession) routinePing(ctx context.Context, conn sessionConn, writing *sync.Mutex, in *inbox) {
+	t := time.NewTicker(pingInterval)
 	defer t.Stop()
+	last, slept := time.Now(), time.Duration(0)
 	for nonce := uint64(1); ; nonce++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.C:
+		}
+		now := time.Now()
+		if late := now.Sub(last) - pingInterval; late > pingInterval {
+			slept += late
+		}
+		last = now
+		if silent := in.silent(now); silent-slept > s.n.cfg.Silence {
+			in.put(nil, fmt.Errorf("the decoder has been silent for %v", silent.Round(100*time.Millisecond)))
+			conn.Close()
+			return
+		} else if silent < pingInterval {
+			slept = 0
 		}
 		writing.Lock()
 		err := writeFrame(conn, &wire.Ping{Nonce: nonce})
@@ -492,62 +528,13 @@ func (s *clientSession) take(m *wire.Token) error {
 	return s.emit(ev)
 }
 
-// account makes the client's account of a finished session.
-func (s *clientSession) account(d *wire.Done) *control.Account {
-	st := &d.Stats
-	a := &control.Account{Session: s.id.String(), Model: s.model.String(), Reason: d.Reason, Text: string(s.whole), PromptTokens: s.prompt, Reused: int(st.Reused), NewTokens: s.made,
-		TTFT: s.ttft, Prefill: time.Duration(st.PrefillNanos), Handoff: time.Duration(st.HandoffNanos), Decode: time.Duration(st.DecodeNanos),
-		Recovered: append(s.notes, st.Recovered...), Epoch: st.Epoch.String()}
-	a.Guessed, a.Accepted = int(st.Guessed), int(st.Accepted)
-	if st.Generated > 1 && st.DecodeNanos > 0 {
-		a.DecodeTokensS = float64(st.Generated-1) / time.Duration(st.DecodeNanos).Seconds()
-	}
-	if s.req.Proof {
-		a.LogitsHash, a.KVHash = hex.EncodeToString(st.LogitsHash[:]), hex.EncodeToString(st.KVHash[:])
-	}
-	a.Decoder = stageAccount(st.Decoder, s.req.Proof, "")
-	for i, x := range st.Stages {
-		to := st.Decoder.Peer
-		for _, y := range st.Stages {
-			if y.First == x.Last {
-				to = y.Peer
-			}
-		}
-		a.Stages = append(a.Stages, stageAccount(st.Stages[i], s.req.Proof, to))
-	}
-	slices.SortFunc(a.Stages, func(x, y control.StageAccount) int {
-		return cmp.Or(cmp.Compare(x.Layers.First, y.Layers.First), strings.Compare(x.Peer, y.Peer))
-	})
-	return a
-}
-
-func stageAccount(x wire.StageStats, proof bool, to string) control.StageAccount {
-	a := control.StageAccount{Peer: x.Peer, Layers: control.Layers{First: int(x.First), Last: int(x.Last) - 1}, Tokens: int(x.Tokens), Chunks: int(x.Chunks),
-		Compute: time.Duration(x.ComputeNanos), WaitInput: time.Duration(x.InputNanos), WaitCredit: time.Duration(x.CreditNanos),
-		WaitRows: time.Duration(x.RowsNanos), SeamBytes: int64(x.SeamBytes), KVBytes: int64(x.KVBytes), To: to}
-	for _, t := range x.Times {
-		a.Timeline = append(a.Timeline, control.ChunkTimes{Start: int(t.Start), Count: int(t.Count), Ready: duration(t.Ready), Began: duration(t.Began),
-			Ended: duration(t.Ended), Pushed: duration(t.Pushed), Imported: duration(t.Imported)})
-	}
-	if x.ComputeNanos > 0 {
-		a.TokensS = float64(x.Tokens) / a.Compute.Seconds()
-	}
-	if proof && to != "" {
-		a.SeamHash = hex.EncodeToString(x.SeamHash[:])
-	}
-	return a
-}
-
-// duration returns nanoseconds that came from elsewhere.
-func duration(ns uint64) time.Duration { return time.Duration(min(ns, math.MaxInt64)) }
-
 // openSession opens a session stream to a decoder; when that is this node, a
 // pipe.
 func (n *Node) openSession(ctx context.Context, decoder string) (sessionConn, error) {
 	if decoder != n.ID() {
 		ctx, cancel := context.WithTimeout(ctx, openTimeout)
 		defer cancel()
-		s, err := n.host.Open(ctx, decoder, protoSession)
+		s, err := n.open(ctx, decoder, protoSession)
 		if err != nil {
 			return nil, err
 		}

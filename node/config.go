@@ -62,6 +62,9 @@ type Config struct {
 	// of a session "session", its ID: the client draws it, every frame carries
 	// it, so it is the same on all peers that take part.
 	Log *slog.Logger
+
+	// wrap, if not nil, stands between the node and its streams of sessions, where tests break them.
+	wrap func(stream) stream
 }
 
 // DefaultSilence is how long a peer of an active session may be silent before

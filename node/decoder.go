@@ -3,10 +3,10 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,9 +18,6 @@ import (
 
 // accountWait is how long a decoder waits for the stages' accounts at the end.
 const accountWait = 2 * time.Second
-
-// clientPing is how often client and decoder tell each other that they live.
-const clientPing = time.Second
 
 // sessionConn is a session's stream between client and decoder: a swarm
 // stream, or a pipe when both are this node.
@@ -51,11 +48,12 @@ type decoderSession struct {
 	m         *decoding
 	waits     waiting
 	ended     bool
-	losses    int            // of the machine's that have been counted
-	opened    time.Time      // of the current plan
-	announced time.Time      // the latest chunk
-	moves     int            // of the machine, when checkLife last looked
-	moved     time.Time      // when they last changed
+	losses    int       // of the machine's that have been counted
+	opened    time.Time // of the current plan
+	announced time.Time // the latest chunk
+	route     pace      // of what the stages get done
+	conn      sessionConn
+	clientAt  time.Time      // when the client was last heard
 	absent    map[string]int // stage → pongs in a row that didn't list the session
 	times     *timing        // nil: the client doesn't ask
 	firstSent time.Time      // when the first chunk went out, or the first step began
@@ -85,7 +83,7 @@ func (n *Node) serveSession(client string, conn sessionConn) {
 		_ = writeFrame(conn, wire.Refuse(wire.CodeBadFrame, "a session starts with its opening, not with frame type %d", first.Type())) // best effort
 		return
 	}
-	s, r := n.admitSession(client, open)
+	s, r := n.admitSession(client, open, conn)
 	if r != nil {
 		r.Head, r.Peer = open.Head, n.ID()
 		n.countRefusal(r.Code)
@@ -159,7 +157,7 @@ func reusable(open *wire.SessionOpen) int {
 }
 
 // admitSession checks a session.
-func (n *Node) admitSession(client string, open *wire.SessionOpen) (*decoderSession, *wire.Refusal) {
+func (n *Node) admitSession(client string, open *wire.SessionOpen, conn sessionConn) (*decoderSession, *wire.Refusal) {
 	g := &open.Grant
 	if r := checkGrant(g, n.ID(), time.Now()); r != nil {
 		return nil, r
@@ -212,7 +210,7 @@ func (n *Node) admitSession(client string, open *wire.SessionOpen) (*decoderSess
 		return nil, r
 	}
 	ctx, cancel := context.WithCancel(n.ctx)
-	d := &decoderSession{n: n, log: n.sessionLog(open.Session, metrics.Decoder), client: client, model: s.id, exec: s.exec, room: s.room, prefixes: s.prefixes, seat: s.batcher.sit(), numerics: profile, profile: profile.ID(), m: m,
+	d := &decoderSession{n: n, log: n.sessionLog(open.Session, metrics.Decoder), client: client, conn: conn, clientAt: time.Now(), model: s.id, exec: s.exec, room: s.room, prefixes: s.prefixes, seat: s.batcher.sit(), numerics: profile, profile: profile.ID(), m: m,
 		ctx: ctx, cancel: cancel, began: time.Now(), opened: time.Now(), absent: map[string]int{}}
 	d.outReady = sync.NewCond(&d.mu)
 	if r := n.addDecoder(open.Session, d); r != nil {
@@ -272,6 +270,7 @@ func (s *decoderSession) listen(conn sessionConn) {
 			return // Cancel, or what has no place here
 		}
 		s.mu.Lock()
+		s.clientAt = time.Now()
 		s.pongLocked(ping.Nonce)
 		s.mu.Unlock()
 	}
@@ -377,6 +376,9 @@ func (s *decoderSession) deliver(from string, m wire.Message) {
 		if _, isRefusal := m.(*wire.Refusal); !isRefusal {
 			s.n.refuse(from, h, r)
 		}
+		if breaks(r.Code) {
+			s.do(s.m.gone(from, "it sent what it mustn't: "+r.Error()))
+		}
 		return
 	}
 	if _, ok := m.(*wire.Seam); ok {
@@ -435,11 +437,16 @@ func (s *decoderSession) do(acts []action) {
 			s.finish(a)
 		}
 	}
+	if s.losses < len(s.m.lost) {
+		s.route = pace{slowest: s.route.slowest} // the wait for who was lost is nobody's pace
+	}
 	for ; s.losses < len(s.m.lost); s.losses++ {
 		s.n.metrics.Recovered(metrics.Stage)
-		s.log.Warn("stage lost", "peer", s.m.lost[s.losses])
+		s.log.Warn("stage lost", "peer", s.m.lost[s.losses], "recovered", strings.Join(s.m.stats.Recovered, "; "))
 	}
 	s.waits.set(s.m.waitsFor(), time.Now())
+	peer, positions := s.m.behind()
+	s.route.set(s.m.moves, s.m.words, peer, positions, time.Now())
 	if s.m.ended && s.waiting == nil {
 		s.waiting = time.AfterFunc(accountWait, func() {
 			s.mu.Lock()
@@ -545,53 +552,5 @@ func (s *decoderSession) peerGone(peer string, err error) {
 	defer s.mu.Unlock()
 	if !s.ended {
 		s.do(s.m.gone(peer, err.Error()))
-	}
-}
-
-// A stage that lives but gets nothing done holds its session up. It may be slow
-// (the smallest machines, the largest chunks), so it gets stallTimeout and
-// stallPosition for each position that lies before it.
-const (
-	stallTimeout  = 2 * time.Minute
-	stallPosition = 2 * time.Second
-)
-
-// checkLife gives up on stages that haven't been heard for silence, and on one
-// that holds the session up.
-func (s *decoderSession) checkLife(now time.Time, silence time.Duration, heard func(string) time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, p := range s.stagePeersLocked() {
-		limit := silence
-		last := heard(p)
-		if last.Before(s.opened) { // not heard since the plan was made: it may have to be dialled first
-			last, limit = s.opened, max(openTimeout, silence)
-		}
-		if now.Sub(last) > limit {
-			s.do(s.m.gone(p, fmt.Sprintf("silent for %v", now.Sub(last).Round(100*time.Millisecond))))
-		}
-	}
-	if s.m.moves != s.moves || s.moved.IsZero() {
-		s.moves, s.moved = s.m.moves, now
-	}
-	if p, n := s.m.behind(); p != "" && !s.ended && now.Sub(s.moved) > stallTimeout+time.Duration(n)*stallPosition {
-		s.do(s.m.gone(p, fmt.Sprintf("it got nothing done for %v", now.Sub(s.moved).Round(time.Second))))
-	}
-}
-
-// ponged notes a stage's list of the sessions that it holds: one that has lost
-// this session (it restarted) is as good as gone.
-func (s *decoderSession) ponged(from string, sessions []wire.SessionID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := s.m.stageOf(from)
-	if s.ended || i < 0 || !s.m.opened[i] || s.m.released {
-		return
-	}
-	if s.absent[from]++; slices.Contains(sessions, s.m.head.Session) {
-		s.absent[from] = 0
-	}
-	if s.absent[from] >= 2 {
-		s.do(s.m.gone(from, "it no longer knows the session"))
 	}
 }

@@ -61,6 +61,7 @@ type decoding struct {
 	acked     []uint32        // per stage: rows of all its layers are here before
 	due       [][]*wire.Chunk // per stage: announced, and it hasn't said that it has computed them
 	moves     int             // counts what the route got done
+	words     int             // counts stages' words that they are at work
 
 	ngram    *ngram                                 // nil: nothing is guessed
 	propose  func(tokens []int32, most int) []int32 // ngram's guess
@@ -235,8 +236,10 @@ func (d *decoding) stageOf(peer string) int {
 }
 
 // did takes a stage's word that it has computed everything before a position:
-// its chunks up to the first one that ends there.
+// its chunks up to the first one that ends there. If none does, the stage only
+// says that it is at work.
 func (d *decoding) did(stage int, upto uint32) {
+	d.words++
 	if i := slices.IndexFunc(d.due[stage], func(c *wire.Chunk) bool { return c.Start+c.Count == upto }); i >= 0 {
 		d.due[stage] = d.due[stage][i+1:]
 		d.moves++
@@ -561,37 +564,4 @@ func (d *decoding) fail(r *wire.Refusal) []action {
 	}
 	d.ended = true
 	return append(d.release(), finish{Err: r})
-}
-
-// headOf returns the head of a session frame.
-func headOf(m wire.Message) (wire.Head, bool) {
-	switch m := m.(type) {
-	case *wire.StageOpen:
-		return m.Head, true
-	case *wire.StageOpened:
-		return m.Head, true
-	case *wire.Chunk:
-		return m.Head, true
-	case *wire.Rewind:
-		return m.Head, true
-	case *wire.Seam:
-		return m.Head, true
-	case *wire.SeamCredit:
-		return m.Head, true
-	case *wire.Progress:
-		return m.Head, true
-	case *wire.StageClose:
-		return m.Head, true
-	case *wire.StageClosed:
-		return m.Head, true
-	case *wire.KVSlice:
-		return m.Head, true
-	case *wire.Rows:
-		return m.Head, true
-	case *wire.KVAck:
-		return m.Head, true
-	case *wire.Refusal:
-		return m.Head, true
-	}
-	return wire.Head{}, false
 }

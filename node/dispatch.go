@@ -13,7 +13,8 @@ const pingInterval = 500 * time.Millisecond
 // deliver takes a frame that a peer sent on a stage or KV stream to the session
 // that it belongs to. What belongs to none is refused.
 func (n *Node) deliver(from string, m wire.Message) {
-	n.noteHeard(from)
+	t := m.Type()
+	n.noteHeard(from, t == wire.TypeSeam || t == wire.TypeKVSlice)
 	switch m := m.(type) {
 	case *wire.Ping:
 		n.onPing(from, m)
@@ -23,6 +24,11 @@ func (n *Node) deliver(from string, m wire.Message) {
 			d.ponged(from, m.Sessions)
 		}
 		return
+	case *wire.Refusal:
+		if m.Session == (wire.SessionID{}) && m.Code == wire.CodeBadFrame { // of bytes, not of a session's frame
+			n.garbled(from, m)
+			return
+		}
 	case *wire.StageOpen:
 		opened, r := n.openStage(from, m)
 		if r != nil {
@@ -62,6 +68,21 @@ func wantsAnswer(m wire.Message) bool {
 	return true
 }
 
+// garbled takes a peer's word that bytes from here were no frame. What was on its
+// way to it is lost, and with it what stages were to do for sessions of this node.
+// A stage of somebody else's session says nothing: the peer tells the decoder.
+func (n *Node) garbled(peer string, r *wire.Refusal) {
+	n.links.renew(peer)
+	for _, d := range n.decoderList() {
+		d.peerGone(peer, r)
+	}
+	for _, s := range n.stageMap() {
+		if s.decoder == peer {
+			s.close()
+		}
+	}
+}
+
 // refuse sends a refusal of a frame, or an error of a session, to a peer.
 func (n *Node) refuse(to string, h wire.Head, r *wire.Refusal) {
 	c := *r
@@ -80,19 +101,23 @@ func (n *Node) onPing(from string, m *wire.Ping) {
 	var held []wire.SessionID
 	for id, s := range n.stageMap() {
 		if s.decoder == from {
-			s.pinged(slices.Contains(m.Sessions, id))
+			s.onPing(slices.Contains(m.Sessions, id), n.bulkAt)
 			held = append(held, id)
 		}
 	}
 	n.links.send(from, &wire.Pong{Nonce: m.Nonce, Sessions: held})
 }
 
+// farewells is how many pings a stage gets after the last session with it: where
+// the word that closes it was lost, it learns that it is no longer needed.
+const farewells = 3
+
 // routinePing keeps sessions alive and notices silence. A tick that comes late
 // because this machine was busy or asleep blames nobody.
 func (n *Node) routinePing() {
 	t := time.NewTicker(pingInterval)
 	defer t.Stop()
-	last := time.Now()
+	last, left := time.Now(), map[string]int{} // peer → pings still to be sent
 	for nonce := uint64(1); ; nonce++ {
 		select {
 		case <-n.ctx.Done():
@@ -110,11 +135,18 @@ func (n *Node) routinePing() {
 				pings[p] = append(pings[p], d.m.head.Session)
 			}
 		}
-		for p, ids := range pings {
-			n.links.send(p, &wire.Ping{Nonce: nonce, Sessions: ids})
+		for p := range pings {
+			left[p] = farewells + 1
+		}
+		for p := range left {
+			if left[p]--; left[p] < 0 || pings[p] == nil && !n.heardLately(p) {
+				delete(left, p)
+				continue
+			}
+			n.links.send(p, &wire.Ping{Nonce: nonce, Sessions: pings[p]})
 		}
 		for _, d := range n.decoderList() {
-			d.checkLife(now, n.cfg.Silence, n.heardAt)
+			d.checkLife(now, n.cfg.Silence, n.heardAt, n.bulkAt)
 		}
 		for _, s := range n.stageMap() {
 			s.checkLease(now, n.heardAt(s.decoder))
@@ -134,10 +166,21 @@ func (n *Node) peerGone(peer string, err error) {
 	}
 }
 
-func (n *Node) noteHeard(peer string) {
+// noteHeard notes that bytes have come from a peer; of a seam or rows if bulk.
+func (n *Node) noteHeard(peer string, bulk bool) {
 	n.live.Lock()
+	defer n.live.Unlock()
 	n.live.heard[peer] = time.Now()
-	n.live.Unlock()
+	if bulk {
+		n.live.bulk[peer] = time.Now()
+	}
+}
+
+// bulkAt returns when bytes of a seam or of rows last came from a peer.
+func (n *Node) bulkAt(peer string) time.Time {
+	n.live.Lock()
+	defer n.live.Unlock()
+	return n.live.bulk[peer]
 }
 
 func (n *Node) heardAt(peer string) time.Time {
@@ -154,14 +197,22 @@ func (n *Node) excuse(now time.Time, d time.Duration) {
 	for _, s := range n.stageMap() {
 		s.excuse(now, d)
 	}
+	for _, s := range n.decoderList() {
+		s.excuse(now, d)
+	}
 	n.live.Lock()
 	defer n.live.Unlock()
 	for p, t := range n.live.heard {
-		if t = t.Add(d); t.After(now) {
-			t = now
-		}
-		n.live.heard[p] = t
+		n.live.heard[p] = later(t, d, now)
 	}
+}
+
+// later moves t forward by d, but not beyond now.
+func later(t time.Time, d time.Duration, now time.Time) time.Time {
+	if t = t.Add(d); t.After(now) {
+		return now
+	}
+	return t
 }
 
 // forgetUnheard drops peers that have been silent for longer than anybody waits.
@@ -171,6 +222,40 @@ func (n *Node) forgetUnheard(now time.Time) {
 	for p, t := range n.live.heard {
 		if now.Sub(t) > max(leaseTimeout, n.cfg.Silence) {
 			delete(n.live.heard, p)
+			delete(n.live.bulk, p)
 		}
 	}
+}
+
+// headOf returns the head of a session frame.
+func headOf(m wire.Message) (wire.Head, bool) {
+	switch m := m.(type) {
+	case *wire.StageOpen:
+		return m.Head, true
+	case *wire.StageOpened:
+		return m.Head, true
+	case *wire.Chunk:
+		return m.Head, true
+	case *wire.Rewind:
+		return m.Head, true
+	case *wire.Seam:
+		return m.Head, true
+	case *wire.SeamCredit:
+		return m.Head, true
+	case *wire.Progress:
+		return m.Head, true
+	case *wire.StageClose:
+		return m.Head, true
+	case *wire.StageClosed:
+		return m.Head, true
+	case *wire.KVSlice:
+		return m.Head, true
+	case *wire.Rows:
+		return m.Head, true
+	case *wire.KVAck:
+		return m.Head, true
+	case *wire.Refusal:
+		return m.Head, true
+	}
+	return wire.Head{}, false
 }

@@ -3,6 +3,7 @@ package node
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/starling-swarm/starling/swarm/wire"
 )
@@ -16,7 +17,8 @@ type inbox struct {
 	max   int
 	rows  uint64 // bytes of a probe's that may still come
 	queue []wire.Message
-	err   error // why nothing more comes
+	heard time.Time // when bytes last came, or could have been expected; zero before
+	err   error     // why nothing more comes
 }
 
 // newInbox returns an inbox for an answer of so many tokens, and for what a probe asks for.
@@ -29,7 +31,11 @@ func newInbox(tokens int, p *probed) *inbox {
 
 // fill reads conn until it ends.
 func (b *inbox) fill(conn sessionConn) {
-	r := &patientReader{s: conn}
+	r := &patientReader{s: conn, heard: func() {
+		b.mu.Lock()
+		b.heard = time.Now()
+		b.mu.Unlock()
+	}}
 	for {
 		m, err := wire.Read(r)
 		if err != nil {
@@ -46,6 +52,9 @@ func (b *inbox) fill(conn sessionConn) {
 func (b *inbox) put(m wire.Message, err error) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.err != nil {
+		return false
+	}
 	switch m := m.(type) {
 	case *wire.Rows:
 		if n := uint64(len(m.Rows)); n > b.rows {
@@ -71,6 +80,17 @@ func (b *inbox) put(m wire.Message, err error) bool {
 	}
 	b.ready.Signal()
 	return err == nil
+}
+
+// silent returns for how long nothing has come at time now: 0 before the first
+// bytes, for which the question may have to travel long.
+func (b *inbox) silent(now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.heard.IsZero() {
+		return 0
+	}
+	return now.Sub(b.heard)
 }
 
 // take returns the next frame; after the last one, why there is no other.

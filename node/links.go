@@ -31,6 +31,7 @@ const (
 	idleTimeout  = 10 * time.Second // until an unused outgoing stream is closed
 	kvPatience   = time.Second      // a KV slice waits for seams
 	writeStep    = 256 << 10
+	bulkBytes    = 16 << 10 // only seams and rows have more
 
 	// maxQueue is how many frames may wait for a peer before answers that it
 	// provokes (Pong, Refusal) are dropped; everything else works against credits.
@@ -44,9 +45,10 @@ const (
 // gives way to pending seams on this node's uplink.
 type links struct {
 	host    *swarm.Host
+	open    func(ctx context.Context, peer, protocol string) (stream, error)
 	deliver func(from string, m wire.Message) // called in order for each stream
 	lost    func(peer string, err error)      // a stream broke
-	heard   func(peer string)                 // bytes have come
+	heard   func(peer string, bulk bool)      // bytes have come; of a frame with more than bulkBytes
 	alive   func(peer string) bool            // the peer was heard not long ago
 
 	ctx  context.Context
@@ -116,9 +118,10 @@ type link struct {
 	wake  chan struct{} // holds one token when queue may have grown, or gone is set
 }
 
-func newLinks(host *swarm.Host, m *metrics.Metrics) *links {
+// newLinks makes a node's links; open opens their streams.
+func newLinks(host *swarm.Host, open func(ctx context.Context, peer, protocol string) (stream, error), m *metrics.Metrics) *links {
 	ctx, stop := context.WithCancel(context.Background())
-	return &links{host: host, ctx: ctx, stop: stop, out: map[linkKey]*link{}, metrics: m}
+	return &links{host: host, open: open, ctx: ctx, stop: stop, out: map[linkKey]*link{}, metrics: m}
 }
 
 // listen takes other peers' streams from now on. The callbacks are set.
@@ -194,15 +197,35 @@ func (l *links) forget(peer string) {
 	defer l.mu.Unlock()
 	for key, k := range l.out {
 		k.mu.Lock()
-		if key.peer == peer && !k.busy && len(k.queue) == 0 {
-			k.gone = true
-			delete(l.out, key)
-			select {
-			case k.wake <- struct{}{}:
-			default:
-			}
-		}
+		unused := !k.busy && len(k.queue) == 0
 		k.mu.Unlock()
+		if key.peer == peer && unused { // nothing is queued but under l.mu
+			l.giveUpLocked(k)
+		}
+	}
+}
+
+// renew gives up all streams to a peer that has said that it reads one of them no
+// longer. What waits for them is lost; the next frame goes on a new one.
+func (l *links) renew(peer string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key, k := range l.out {
+		if key.peer == peer {
+			l.giveUpLocked(k)
+		}
+	}
+}
+
+// giveUpLocked makes a link end after what it is writing.
+func (l *links) giveUpLocked(k *link) {
+	k.mu.Lock()
+	k.gone = true
+	k.mu.Unlock()
+	delete(l.out, k.key)
+	select {
+	case k.wake <- struct{}{}:
+	default:
 	}
 }
 
@@ -260,7 +283,7 @@ func (l *links) routineSend(k *link) {
 
 func (l *links) serve(k *link) error {
 	ctx, cancel := context.WithTimeout(l.ctx, openTimeout)
-	stream, err := l.host.Open(ctx, k.key.peer, k.key.protocol)
+	stream, err := l.open(ctx, k.key.peer, k.key.protocol)
 	cancel()
 	if err != nil {
 		return fmt.Errorf("can't reach it: %w", err)
@@ -321,8 +344,8 @@ func (l *links) serve(k *link) error {
 	}
 }
 
-// receive reads one incoming stream. Bytes that aren't a frame end the stream
-// and tell its peer why; they change nothing else.
+// receive reads one incoming stream. Bytes that aren't a frame end it: its peer
+// is told why, and counts as lost.
 func (l *links) receive(s *swarm.Stream) {
 	defer s.Close()
 	if !l.begin() {
@@ -331,9 +354,11 @@ func (l *links) receive(s *swarm.Stream) {
 	}
 	defer l.wg.Done()
 	defer context.AfterFunc(l.ctx, func() { s.Reset() })()
-	r := &patientReader{s: s, heard: func() { l.heard(s.Peer()) }, alive: func() bool { return l.alive(s.Peer()) }}
+	before := 0 // bytes of earlier frames
+	r := &patientReader{s: s, alive: func() bool { return l.alive(s.Peer()) }}
+	r.heard = func() { l.heard(s.Peer(), r.bytes-before > bulkBytes) }
 	for {
-		before := r.bytes
+		before = r.bytes
 		m, err := wire.Read(r)
 		switch {
 		case err == nil:
@@ -341,6 +366,12 @@ func (l *links) receive(s *swarm.Stream) {
 			l.deliver(s.Peer(), m)
 		case errors.Is(err, wire.ErrFormat):
 			l.send(s.Peer(), wire.Refuse(wire.CodeBadFrame, "%v", err))
+			if l.ctx.Err() == nil {
+				l.lost(s.Peer(), err)
+			}
+			// The sender isn't stopped at once, it would take this node for the one that broke the stream: told so it opens another one.
+			_ = s.SetReadDeadline(time.Now().Add(leaseTimeout))
+			_, _ = io.Copy(io.Discard, s)
 			s.Reset()
 			return
 		case err == io.EOF:

@@ -47,7 +47,7 @@ func TestUplink(t *testing.T) {
 
 // A peer that provokes answers and doesn't read them fills no memory.
 func TestAnswersAreBounded(t *testing.T) {
-	l := newLinks(nil, metrics.New("test", nil))
+	l := newLinks(nil, nil, metrics.New("test", nil))
 	k := &link{wake: make(chan struct{}, 1)} // nobody serves it
 	l.out[linkKey{"S", protoStage}] = k
 	for range 3 * maxQueue {

@@ -61,10 +61,10 @@ type Node struct {
 		loading map[artifacts.ID]bool
 	}
 
-	// when each peer was last heard on a stage or KV stream
+	// when each peer was last heard on a stage or KV stream, and when it was sending seams or rows
 	live struct {
 		sync.Mutex
-		heard map[string]time.Time
+		heard, bulk map[string]time.Time
 	}
 }
 
@@ -82,7 +82,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	n.sessions.clients = map[wire.SessionID]*clientSession{}
 	n.models.served = map[artifacts.ID]*served{}
 	n.models.loading = map[artifacts.ID]bool{}
-	n.live.heard = map[string]time.Time{}
+	n.live.heard, n.live.bulk = map[string]time.Time{}, map[string]time.Time{}
 	n.metrics = metrics.New(cfg.Version, n.state)
 	if err := n.start(ctx); err != nil {
 		n.Close()
@@ -105,14 +105,14 @@ func (n *Node) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	n.links = newLinks(n.host, n.metrics)
+	n.links = newLinks(n.host, n.open, n.metrics)
 	n.links.deliver, n.links.lost, n.links.heard, n.links.alive = n.deliver, n.peerGone, n.noteHeard, n.heardLately
 	n.links.listen()
 	n.host.OnDisconnect(func(peer string) {
 		n.links.forget(peer)
 		n.peerGone(peer, errors.New("the connection is gone"))
 	})
-	n.host.Handle(protoSession, n.counted(func(s *swarm.Stream) { n.serveSession(s.Peer(), &meteredConn{s, n.metrics}) }))
+	n.host.Handle(protoSession, n.counted(func(s *swarm.Stream) { n.serveSession(s.Peer(), &meteredConn{n.wrapped(s), n.metrics}) }))
 	n.host.Handle(protoBundle, n.counted(n.serveBundle))
 	n.torrents, err = artifacts.NewTorrents(artifacts.TorrentConfig{Store: n.store, Listener: n.host.Listener(protoTorrent), Log: n.cfg.Log.With("pkg", "artifacts"),
 		Dial: func(ctx context.Context, peer string) (net.Conn, error) {
@@ -211,6 +211,29 @@ func (n *Node) counted(f func(*swarm.Stream)) func(*swarm.Stream) {
 		defer n.wg.Done()
 		f(s)
 	}
+}
+
+// stream is a swarm's stream.
+type stream interface {
+	sessionConn
+	Reset() error
+	Peer() string
+}
+
+// open opens a stream to a peer.
+func (n *Node) open(ctx context.Context, peer, protocol string) (stream, error) {
+	s, err := n.host.Open(ctx, peer, protocol)
+	if err != nil {
+		return nil, err
+	}
+	return n.wrapped(s), nil
+}
+
+func (n *Node) wrapped(s stream) stream {
+	if n.cfg.wrap != nil {
+		return n.cfg.wrap(s)
+	}
+	return s
 }
 
 // ID returns the node's peer ID.

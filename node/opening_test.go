@@ -108,7 +108,7 @@ func TestStageLease(t *testing.T) {
 	}
 	st := open(1)
 	st.listed = time.Now().Add(-busyLease - time.Second)
-	n.noteHeard(decoder.ID())
+	n.noteHeard(decoder.ID(), false)
 	eventually(t, "the lease's end", func() bool { return n.stage(wire.SessionID{1}) == nil })
 
 	st = open(2) // and after the decoder has said that it doesn't know it

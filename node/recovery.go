@@ -9,8 +9,8 @@ import (
 )
 
 // behind returns the stage that the session waits for, "" if it waits for none,
-// and how many positions that stage has before it. A stage may be held up by
-// the one after it, so the last one with work is meant.
+// and how many positions its next word will be about; 0 if it must open. A stage
+// may be held up by the one after it, so the last one with work is meant.
 func (d *decoding) behind() (peer string, positions int) {
 	if d.plan == nil || d.ended || d.rewind || d.released || d.running != nil || len(d.seams) > 0 {
 		return "", 0
@@ -25,21 +25,15 @@ func (d *decoding) behind() (peer string, positions int) {
 		if i > 0 {
 			work = work[:max(len(work)-len(d.due[i-1]), 0)]
 		}
-		for _, c := range work {
-			positions += int(c.Count)
-		}
-		if positions > 0 {
-			return d.plan.Stages[i].Peer, positions
+		if len(work) > 0 {
+			return d.plan.Stages[i].Peer, int(work[0].Count)
 		}
 	}
 	for i, st := range d.plan.Stages {
 		for _, c := range d.pushed {
 			if c.Start+c.Count > d.acked[i] {
-				positions += int(c.Count)
+				return st.Peer, int(c.Count)
 			}
-		}
-		if positions > 0 {
-			return st.Peer, positions
 		}
 	}
 	for _, st := range d.plan.Stages {
@@ -76,6 +70,12 @@ func blamesSender(c wire.Code) bool {
 	return false
 }
 
+// breaks reports whether a refusal says that a peer of the session has sent what
+// none that keeps to the protocol sends.
+func breaks(c wire.Code) bool {
+	return c == wire.CodeBadFrame || c == wire.CodePrefix || c == wire.CodeBadGrant
+}
+
 // gone gives up on a peer: everybody goes to a new epoch, from the last
 // checkpoint (DESIGN §3, Failure).
 func (d *decoding) gone(peer, why string) []action {
@@ -87,11 +87,11 @@ func (d *decoding) gone(peer, why string) []action {
 		return nil
 	}
 	d.lost = append(d.lost, peer)
-	if d.rewind {
-		return nil // recovery is under way and will see it
+	if d.rewind { // recovery is under way and will see it
+		return nil
 	}
 	d.stats.Recovered = append(d.stats.Recovered, fmt.Sprintf("lost the stage %s at position %d: %s", peer, d.computed, why))
-	acts := d.release()
+	acts := append(d.release(), send{peer, &wire.StageClose{Head: d.head}}) // if it lives, it need not wait for its lease to end
 	d.rewind = true
 	if d.running != nil {
 		return acts

@@ -38,6 +38,8 @@ type stageSession struct {
 	done   bool          // the decoder closed it
 	times  *timing       // nil: the client doesn't ask
 	absent int           // pings in a row that didn't list the session
+	rounds int64         // of the executor, at the latest ping
+	pinged time.Time     // when that was
 	listed time.Time     // when the decoder last said that it drives the session
 	freed  chan struct{} // closed when the KV is free again
 }
@@ -177,6 +179,9 @@ func (s *stageSession) deliver(from string, m wire.Message) {
 	if r != nil {
 		h, _ := headOf(m)
 		s.n.refuse(from, h, r)
+		if breaks(r.Code) && (from == s.m.predecessor() || from == s.m.successor()) {
+			s.lostLocked(from, "it sent what it mustn't: "+r.Error())
+		}
 		return
 	}
 	s.times.arrived(m)
@@ -266,22 +271,33 @@ func (s *stageSession) push(a pushKV, write func(wire.Message) error) error {
 func (s *stageSession) peerGone(peer string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.lostLocked(peer, err.Error())
+}
+
+func (s *stageSession) lostLocked(peer, why string) {
 	switch {
 	case s.closed:
 	case peer == s.decoder:
 		s.closeLocked()
 	case peer == s.m.successor() || peer == s.m.predecessor():
-		r := wire.Refuse(wire.CodePeerLost, "%v", err)
+		r := wire.Refuse(wire.CodePeerLost, "%s", why)
 		r.Peer = peer
 		s.n.refuse(s.decoder, s.m.head, r)
 	}
 }
 
-// pinged notes a decoder's list of its sessions; one that it no longer knows
-// is freed.
-func (s *stageSession) pinged(listed bool) {
+// onPing notes a decoder's list of its sessions; one that it no longer knows is
+// freed. Of one that is at work the decoder is told so: the executor gets on, or
+// computes the session's first chunk, for which weights may have to be read, or
+// the input is on its way.
+func (s *stageSession) onPing(listed bool, bulk func(string) time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	rounds := s.seat.b.done.Load()
+	if s.m.taken != nil && (rounds != s.rounds || s.m.computed == 0) || s.m.taken == nil && bulk(s.m.predecessor()).After(s.pinged) {
+		s.n.links.send(s.decoder, &wire.Progress{Head: s.m.head, Upto: s.m.computed})
+	}
+	s.rounds, s.pinged = rounds, time.Now()
 	if s.absent++; listed {
 		s.absent, s.listed = 0, time.Now()
 	}
@@ -311,9 +327,7 @@ func (s *stageSession) checkLease(now, heard time.Time) {
 func (s *stageSession) excuse(now time.Time, d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.listed = s.listed.Add(d); s.listed.After(now) {
-		s.listed = now
-	}
+	s.listed = later(s.listed, d, now)
 }
 
 // keep leaves the session's cache for the client's next one, which may begin alike.

@@ -1,0 +1,62 @@
+package node
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/starling-swarm/starling/swarm/wire"
+)
+
+// checkLife gives up on stages that haven't been heard for silence, on one that
+// holds the session up, and on a silent client. heard and bulk say when a peer
+// was last heard, and when it was sending seams or rows.
+func (s *decoderSession) checkLife(now time.Time, silence time.Duration, heard, bulk func(string) time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.stagePeersLocked() {
+		limit := silence
+		last := heard(p)
+		if last.Before(s.opened) { // not heard since the plan was made: it may have to end a step, or be dialled first
+			last, limit = s.opened, max(silence, s.route.expected(s.m.chunkSize()))
+			if !slices.Contains(s.n.host.Connected(), p) {
+				limit = max(openTimeout, silence)
+			}
+		}
+		if now.Sub(last) > limit {
+			s.do(s.m.gone(p, fmt.Sprintf("silent for %v", now.Sub(last).Round(100*time.Millisecond))))
+		}
+	}
+	if p := s.route.late(now, silence, bulk); p != "" && !s.ended {
+		s.do(s.m.gone(p, fmt.Sprintf("it got nothing done for %v", now.Sub(s.route.moved).Round(100*time.Millisecond))))
+	}
+	if now.Sub(s.clientAt) > silence && !s.ended {
+		s.log.Info("client silent", "for", now.Sub(s.clientAt).Round(100*time.Millisecond))
+		_ = s.conn.SetReadDeadline(now) // listen ends the session
+	}
+}
+
+// excuse moves what is waited for forward by d, for which this machine slept.
+func (s *decoderSession) excuse(now time.Time, d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clientAt = later(s.clientAt, d, now)
+	s.route.moved, s.route.told = later(s.route.moved, d, now), later(s.route.told, d, now)
+}
+
+// ponged notes a stage's list of the sessions that it holds: one that has lost
+// this session (it restarted) is as good as gone.
+func (s *decoderSession) ponged(from string, sessions []wire.SessionID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.m.stageOf(from)
+	if s.ended || i < 0 || !s.m.opened[i] || s.m.released {
+		return
+	}
+	if s.absent[from]++; slices.Contains(sessions, s.m.head.Session) {
+		s.absent[from] = 0
+	}
+	if s.absent[from] >= 2 {
+		s.do(s.m.gone(from, "it no longer knows the session"))
+	}
+}
