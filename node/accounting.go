@@ -87,6 +87,7 @@ func (s *clientSession) account(d *wire.Done) *control.Account {
 		TTFT: s.ttft, Prefill: time.Duration(st.PrefillNanos), Handoff: time.Duration(st.HandoffNanos), Decode: time.Duration(st.DecodeNanos),
 		Recovered: append(s.notes, st.Recovered...), Epoch: st.Epoch.String()}
 	a.Guessed, a.Accepted = int(st.Guessed), int(st.Accepted)
+	a.Switched, a.Switch = int(st.Switched), duration(st.SwitchNanos)
 	if st.Generated > 1 && st.DecodeNanos > 0 {
 		a.DecodeTokensS = float64(st.Generated-1) / time.Duration(st.DecodeNanos).Seconds()
 	}

@@ -9,12 +9,16 @@ import (
 
 // Where sessions begin whose peers have the caches of earlier ones. First the decoder's side, then a stage's.
 
-// reserved takes the KV of the layers that this node may run for the session. It holds the first so many positions, as an earlier session
-// left them, and marks are those tokens'.
-func (d *decoding) reserved(held runtime.Range, seq runtime.Sequence, reused int, marks []wire.Mark) {
+// reserved takes the KV of layers held, of which this node can run those that are able, too. It holds the first so many positions, as an
+// earlier session left them, and marks are those tokens'.
+func (d *decoding) reserved(held, able runtime.Range, seq runtime.Sequence, reused int, marks []wire.Mark) {
 	d.held, d.seq, d.reused, d.marks = held, seq, reused, marks
-	d.local = held == (runtime.Range{First: 0, Last: d.config.Layers})
+	d.able = runtime.Range{First: max(held.First, able.First), Last: d.config.Layers}
+	d.local = d.able == d.whole()
 }
+
+// whole is all layers.
+func (d *decoding) whole() runtime.Range { return runtime.Range{First: 0, Last: d.config.Layers} }
 
 // start opens the proposed route, or computes at once if it has no stages.
 func (d *decoding) start(profile [32]byte) []action {

@@ -336,7 +336,7 @@ func (s *clientSession) attempt(ctx context.Context) (*wire.Done, error) {
 	}
 	s.plan = plan
 	s.log.Debug("planned", "shape", plan.Shape.String(), "decoder", plan.Decoder, "stages", len(plan.Stages))
-	if err := s.emit(control.Event{Kind: "plan", Session: s.id.String(), Plan: &control.PlanReply{Model: s.model.String(), Plan: plan, Explain: plan.Explain()}}); err != nil {
+	if err := s.emit(control.Event{Kind: "plan", Session: s.id.String(), Plan: s.n.planReply(s.model, plan, k)}); err != nil {
 		return nil, err
 	}
 	s.count++
@@ -390,7 +390,7 @@ func (s *clientSession) head() wire.Head {
 func (s *clientSession) opening(plan route.Plan, left int) *wire.SessionOpen {
 	tokens := append(append([]int32{}, s.prompt...), s.made...)
 	o := &wire.SessionOpen{Head: s.head(), Route: wireRoute(plan), Salt: s.n.salt, Tokens: tokens, MaxNew: uint32(left), Fresh: s.req.Fresh || planned(s.req.Constraints) && !s.req.Continued,
-		Stop: endTokens(s.tok), Proof: s.req.Proof, Sampling: s.how, Logprobs: uint32(s.req.Logprobs), Times: s.req.Timeline, Guess: !s.req.NoGuess, Probe: s.probed.asked}
+		Stop: endTokens(s.tok), Proof: s.req.Proof, Sampling: s.how, Logprobs: uint32(s.req.Logprobs), Times: s.req.Timeline, Guess: !s.req.NoGuess, Grow: !planned(s.req.Constraints), Probe: s.probed.asked}
 	if s.queue {
 		o.Wait = uint32(min(max(s.req.Wait-time.Since(s.began), 0), maxLineTime).Milliseconds())
 	}

@@ -51,6 +51,9 @@ type Config struct {
 	// doesn't say; 0 hands them over at once.
 	Drain time.Duration
 
+	// Grow says for whose sessions a decoder gets the layers that it lacks.
+	Grow Growth
+
 	// Backend opens models; nil means runtime.Engine.
 	Backend runtime.Backend
 

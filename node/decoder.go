@@ -33,10 +33,12 @@ type decoderSession struct {
 	log      *slog.Logger
 	client   string
 	model    artifacts.ID
+	served   *served
 	exec     runtime.Executor
 	room     *room // where its KV is
 	prefixes *prefixes
 	kept     bool  // the cache has gone to prefixes
+	growing  bool  // it wants the model to grow
 	seat     *seat // at exec's batcher
 	numerics runtime.Profile
 	profile  [32]byte // its ID
@@ -61,6 +63,7 @@ type decoderSession struct {
 	firstTok  time.Time      // when the first token was sampled
 	handoff   time.Duration  // from the last seam before it to the first token
 	lastTok   time.Time
+	switched  time.Duration // the longest wait for a token as this node began to decode alone
 	waiting   *time.Timer
 	out       []wire.Message // to the client
 	outReady  *sync.Cond
@@ -105,13 +108,16 @@ func (n *Node) serveSession(client string, conn sessionConn) {
 
 // enter reserves the session's KV, for which it may have to wait, and begins.
 func (s *decoderSession) enter() {
-	open := s.m.open
-	held, own := s.exec.Layers(), runtime.Range{First: int(open.Route.DecoderFirst), Last: s.exec.Config().Layers}
+	open, whole := s.m.open, s.m.whole()
+	held, own := s.exec.Layers(), runtime.Range{First: int(open.Route.DecoderFirst), Last: whole.Last}
 	reused, marks := 0, []wire.Mark(nil)
 	// Every layer held, since losing a stage may make this node run any of
-	// them; where memory doesn't admit that, those of the route.
+	// them, and all that it may grow to; where memory doesn't admit that, those
+	// of the route.
 	seq, err := s.room.reserve(s.ctx, time.Duration(open.Wait)*time.Millisecond, func() (runtime.Sequence, error) {
-		held, reused, marks = s.exec.Layers(), 0, nil
+		if held, reused, marks = s.exec.Layers(), 0, nil; s.mayGrow() {
+			held = whole
+		}
 		need := len(open.Tokens) + int(open.MaxNew)
 		if !open.Fresh {
 			w := known{client: s.client, profile: s.profile, layers: held, tokens: open.Tokens}
@@ -138,8 +144,9 @@ func (s *decoderSession) enter() {
 		s.room.free(seq)
 	default:
 		s.opened, s.firstSent, s.times = time.Now(), time.Now(), newTiming(s.m.open.Times)
-		s.m.reserved(held, seq, reused, marks)
+		s.m.reserved(held, s.exec.Layers(), seq, reused, marks)
 		s.do(s.m.start(s.profile))
+		s.wantGrowthLocked()
 	}
 }
 
@@ -210,7 +217,7 @@ func (n *Node) admitSession(client string, open *wire.SessionOpen, conn sessionC
 		return nil, r
 	}
 	ctx, cancel := context.WithCancel(n.ctx)
-	d := &decoderSession{n: n, log: n.sessionLog(open.Session, metrics.Decoder), client: client, conn: conn, clientAt: time.Now(), model: s.id, exec: s.exec, room: s.room, prefixes: s.prefixes, seat: s.batcher.sit(), numerics: profile, profile: profile.ID(), m: m,
+	d := &decoderSession{n: n, log: n.sessionLog(open.Session, metrics.Decoder), client: client, conn: conn, clientAt: time.Now(), model: s.id, served: s, exec: s.exec, room: s.room, prefixes: s.prefixes, seat: s.batcher.sit(), numerics: profile, profile: profile.ID(), m: m,
 		ctx: ctx, cancel: cancel, began: time.Now(), opened: time.Now(), absent: map[string]int{}}
 	d.outReady = sync.NewCond(&d.mu)
 	if r := n.addDecoder(open.Session, d); r != nil {
@@ -335,9 +342,13 @@ func (s *decoderSession) free() {
 		s.waiting.Stop()
 	}
 	s.do(s.m.fail(wire.Refuse(wire.CodeCancelled, "the client went away")))
+	growing := s.growing
 	s.mu.Unlock()
 	s.n.removeDecoder(s.m.head.Session, s)
 	s.seat.leave()
+	if growing {
+		s.served.growth.leave()
+	}
 	if s.m.seq != nil {
 		s.keep()
 		s.room.free(s.m.seq)
@@ -421,13 +432,16 @@ func (s *decoderSession) do(acts []action) {
 		case run:
 			s.n.spawn(func() { s.compute(a) })
 		case emit:
-			if _, ok := a.Msg.(*wire.Token); ok {
+			if t, ok := a.Msg.(*wire.Token); ok {
+				before := s.lastTok
 				if s.lastTok = time.Now(); s.firstTok.IsZero() {
 					s.firstTok = s.lastTok
 					s.prefixes.checkpoint(s.knownLocked(len(s.m.open.Tokens)-1), s.m.seq) // for an answer made again
 					if !s.lastSeam.IsZero() {
 						s.handoff = s.firstTok.Sub(s.lastSeam)
 					}
+				} else if at, from := t.Position, s.m.stats.Switched; from > 0 && at > from && at <= from+2 {
+					s.switched = max(s.switched, s.lastTok.Sub(before))
 				}
 			}
 			s.tellLocked(a.Msg)
@@ -482,6 +496,7 @@ func (s *decoderSession) finish(a finish) {
 		} else {
 			st.PrefillNanos = uint64(s.firstTok.Sub(s.firstSent))
 			st.HandoffNanos = uint64(s.handoff)
+			st.SwitchNanos = uint64(s.switched)
 			st.DecodeNanos = uint64(s.lastTok.Sub(s.firstTok))
 		}
 		s.log.Info("session done", "reason", a.Reason, "epoch", st.Epoch.String(), "prompt", st.Prompt, "generated", st.Generated,

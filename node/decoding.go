@@ -17,7 +17,8 @@ import (
 // tokens holds the prompt and everything sampled since. Positions before
 // routeEnd walk the route; from there on the decoder computes all layers itself.
 // In the prefill-across shape routeEnd is the prompt's end, in the pipelined
-// shape there is none, in the local one it is 0, and losing a stage moves it.
+// shape there is none, in the local one it is 0. Losing a stage moves it, and so
+// does growing: getting the layers that this node lacked.
 // Computing the last position gives logits, sampling them appends a token, and
 // so on: prefill, decode and recovery are one loop. Where tokens walk the route,
 // guesses of what follows may walk with the last one (verify).
@@ -32,7 +33,8 @@ type decoding struct {
 	self   string
 	open   *wire.SessionOpen
 	how    runtime.Sampling // open's settings
-	held   runtime.Range    // layers that this node can run
+	held   runtime.Range    // layers whose rows seq keeps
+	able   runtime.Range    // … and that this node can run
 	config runtime.Config
 	seq    runtime.Sequence // nil until reserved
 	reused int              // positions that seq held when the plan was made, of an earlier session
@@ -44,7 +46,8 @@ type decoding struct {
 	tokens    []int32
 	generated int
 	plan      *wire.Plan // nil: no stages (any more)
-	local     bool       // every layer is held: decode needs nobody
+	local     bool       // able to run every layer: decode needs nobody
+	grown     bool       // … since the plan was made; no chunk of decoded tokens follows the one under way
 	routeEnd  int
 
 	opened    []bool
@@ -140,12 +143,12 @@ func (d *decoding) adopt(r wire.Route, profile [32]byte, from int) []action {
 		return append(d.announce(), d.next()...)
 	}
 	d.routeEnd = int(d.open.Grant.Budget)
-	if r.DecodeLocal {
+	if r.DecodeLocal || d.grown {
 		d.routeEnd = len(d.open.Tokens)
 	}
 	d.plan = &wire.Plan{Head: d.head, Model: d.open.Grant.Model, Profile: profile, Decoder: d.self, Stages: r.Stages,
 		DecoderFirst: r.DecoderFirst, Layers: uint32(d.config.Layers), Capacity: uint32(len(d.open.Tokens)) + d.open.MaxNew, Known: uint32(len(d.tokens)),
-		Window: uint32(min(len(r.Stages)+maxAhead, wire.MaxWindow)), PushKV: d.local}
+		Window: uint32(min(len(r.Stages)+maxAhead, wire.MaxWindow)), PushKV: d.held == d.whole()}
 	d.sign(d.plan)
 	d.opened, d.begins = make([]bool, len(r.Stages)), make([][]uint32, len(r.Stages))
 	d.acked, d.due = make([]uint32, len(r.Stages)), make([][]*wire.Chunk, len(r.Stages))
@@ -377,8 +380,11 @@ func (d *decoding) walk() []action {
 		return nil
 	}
 	var acts []action
-	end := min(d.routeEnd, d.goal())
-	for d.announced < end && d.catching()+len(d.chunks) < int(d.plan.Window) {
+	for d.catching()+len(d.chunks) < int(d.plan.Window) {
+		end := min(d.routeEnd, d.goal())
+		if d.announced >= end {
+			break
+		}
 		n, held := d.chunkSize(), d.announced < d.reused
 		switch {
 		case held:
@@ -418,6 +424,7 @@ func (d *decoding) walk() []action {
 		if c.Guessed == 0 {
 			d.expect(c)
 		}
+		d.leave()
 	}
 	if d.running != nil || len(d.seams) == 0 {
 		return acts
@@ -444,6 +451,9 @@ func (d *decoding) alone() []action {
 		return nil
 	}
 	acts := d.release()
+	if d.grown && d.stats.Switched == 0 {
+		d.stats.Switched = uint32(d.computed)
+	}
 	n := min(d.goal()-d.computed, d.chunkSize())
 	step := &runtime.Step{Seq: d.seq, Layers: runtime.Range{First: 0, Last: d.config.Layers},
 		Start: d.computed, N: n, Tokens: d.tokens[d.computed : d.computed+n]}

@@ -192,7 +192,7 @@ func (e engine) Plan(ctx context.Context, q control.PlanRequest) (*control.PlanR
 	if err != nil {
 		return nil, err
 	}
-	return &control.PlanReply{Model: id.String(), Plan: p, Explain: p.Explain()}, nil
+	return e.n.planReply(id, p, q.Constraints), nil
 }
 
 func (e engine) Model(ctx context.Context, q control.ModelRequest, emit func(control.Event) error) (*control.Model, error) {

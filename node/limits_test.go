@@ -28,7 +28,7 @@ func newMachine(t *testing.T, cfg runtime.Config, route wire.Route, prompt int) 
 	if refusal != nil {
 		t.Fatal(refusal)
 	}
-	d.reserved(held, seq, 0, nil)
+	d.reserved(held, held, seq, 0, nil)
 	return d
 }
 

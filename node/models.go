@@ -28,6 +28,8 @@ type served struct {
 	room     *room     // has their KV
 	prefixes *prefixes // what ended sessions left
 	noDecode bool
+	asked    runtime.Range // layers that the node was told to serve; it may have grown since
+	growth   growth
 	speed    runtime.Speed
 	kvLimit  int64 // bytes that sessions may reserve
 }
@@ -242,7 +244,7 @@ func (n *Node) serve(ctx context.Context, id artifacts.ID, layers *control.Layer
 	if err != nil {
 		return nil, err
 	}
-	s := &served{id: id, model: m, card: c, exec: exec, noDecode: noDecode, kvLimit: exec.FreeKVBytes()}
+	s := &served{id: id, model: m, card: c, exec: exec, noDecode: noDecode, asked: r, kvLimit: exec.FreeKVBytes()}
 	if m, ok := exec.(*runtime.Model); ok { // other backends are planned with the planner's defaults
 		if s.speed, err = runtime.Measure(ctx, m); err != nil {
 			exec.Close()
@@ -256,6 +258,7 @@ func (n *Node) serve(ctx context.Context, id artifacts.ID, layers *control.Layer
 	n.models.served[id] = s
 	n.models.Unlock()
 	if old != nil {
+		old.growth.end()
 		old.prefixes.clear()
 		old.batcher.close()
 	}
@@ -336,7 +339,10 @@ func (n *Node) offer() {
 	}
 	var offers []swarm.Offer
 	for _, s := range serving {
-		r := s.exec.Layers()
+		r := s.asked
+		if n.cfg.Grow == GrowAny {
+			r = s.exec.Layers()
+		}
 		o := swarm.Offer{Model: s.id, ModelName: n.name(s.model), First: r.First, Last: r.Last,
 			Embed: r.First == 0, Head: r.Last == s.card.Layers, NoDecode: !s.decodes(),
 			PrefillFlops: s.speed.PrefillFlops, DecodeBytesPerSec: s.speed.DecodeBytesPerSec, KVFreeBytes: s.prefixes.freeBytes(s.kvLimit),

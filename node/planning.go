@@ -104,8 +104,12 @@ func (n *Node) planPeers(id artifacts.ID) (peers []route.Peer, links []route.Lin
 		if artifacts.ID(o.Model) != id || !computes(o) || o.Profile != profile {
 			continue
 		}
-		if o.Peer == n.ID() { // the offer may be some sessions old
+		if o.Peer == n.ID() { // the offer may be some sessions old, and less than what this node does for itself
 			o.Load = n.load()
+			if s := n.served(id); s != nil {
+				r := s.exec.Layers()
+				o.First, o.Last, o.Embed, o.Head = r.First, r.Last, r.First == 0, r.Last == s.card.Layers
+			}
 		}
 		near[o.Peer] = sameNetwork(o)
 		up, down := o.UpBytesPerSec, o.DownBytesPerSec

@@ -131,8 +131,11 @@ func (d *decoding) resumes() int {
 // replanned takes the answer to replan: a route over other peers, on which the
 // tokens so far are prefilled again.
 func (d *decoding) replanned(r wire.Route, profile [32]byte, err error) []action {
-	if d.ended {
+	switch {
+	case d.ended:
 		return nil
+	case d.local: // it has grown meanwhile
+		return d.recover()
 	}
 	if err != nil && len(d.full) >= len(d.lost) { // nobody was lost, they have no room
 		return d.fail(slices.MinFunc(d.full, func(a, b *wire.Refusal) int { return cmp.Compare(a.RetryAfter, b.RetryAfter) }))
@@ -145,7 +148,7 @@ func (d *decoding) replanned(r wire.Route, profile [32]byte, err error) []action
 			return []action{replan{d.lost}}
 		}
 	}
-	if refusal := checkRoute(&r, d.self, d.config.Layers, d.held); refusal != nil {
+	if refusal := checkRoute(&r, d.self, d.config.Layers, d.able); refusal != nil {
 		return d.fail(refusal)
 	}
 	d.rewind = false

@@ -68,6 +68,7 @@ type simSetup struct {
 	cuts          []int
 	local         bool // decode alone
 	whole         bool // the decoder holds all layers
+	rows          bool // … or the rows of all, at least
 	guess         bool
 	tails         bool // caches that can only go back to where a chunk began
 	stopAt        int  // see runtimetest.Fake
@@ -156,21 +157,25 @@ func (u simSetup) start(t *testing.T, seed uint64) *simulation {
 	open := &wire.SessionOpen{Head: wire.Head{Epoch: wire.Epoch{Client: 1}}, Route: route, Tokens: prompt, MaxNew: uint32(maxNew), Proof: true,
 		Guess: u.guess, Stop: []int32{s.dec.Tokenizer().EOS()}, Logprobs: uint32(u.logprobs), Probe: u.probe}
 	open.Grant = wire.Grant{ClientEpoch: 1, Budget: uint32(len(prompt) + maxNew), Decoder: simDecoder, Numerics: u.numerics}
+	keeps := held
+	if u.rows {
+		keeps.First = 0
+	}
 	copy(open.Salt[:], u.client)
 	profile, bad := profileOf(s.dec, u.numerics)
 	if bad != nil {
 		t.Fatal(bad)
 	}
 	s.profile = profile.ID()
-	seq, reused, marks := s.own.take(known{client: u.client, profile: s.profile, layers: held, tokens: prompt}, len(prompt)-1, len(prompt)+maxNew)
+	seq, reused, marks := s.own.take(known{client: u.client, profile: s.profile, layers: keeps, tokens: prompt}, len(prompt)-1, len(prompt)+maxNew)
 	if seq == nil {
-		seq = u.sequence(t, s.dec, len(prompt)+maxNew, held)
+		seq = u.sequence(t, s.dec, len(prompt)+maxNew, keeps)
 	}
 	var refusal *wire.Refusal
 	if s.d, refusal = newDecoding(simDecoder, open, u.how, s.profile, s.dec.Config(), func(*wire.Plan) {}); refusal != nil {
 		t.Fatal(refusal)
 	}
-	s.d.reserved(held, seq, reused, marks)
+	s.d.reserved(keeps, held, seq, reused, marks)
 	s.decoderDo(s.d.start(s.profile))
 	return s
 }

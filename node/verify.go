@@ -27,7 +27,7 @@ func rewindable(cfg runtime.Config) (steady bool, most int) {
 // newest ones and nothing else is under way.
 func (d *decoding) guess(start, n int) {
 	d.guesses = nil
-	if d.ngram == nil || d.generated == 0 || d.reason != "" || start != d.computed || start+n != len(d.tokens) {
+	if d.ngram == nil || d.grown || d.generated == 0 || d.reason != "" || start != d.computed || start+n != len(d.tokens) {
 		return
 	}
 	room := min(d.most, d.frameRows()) - n

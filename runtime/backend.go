@@ -88,8 +88,11 @@ type Executor interface {
 	Config() Config
 	// Layers is the loaded range, with the zero Range of Options resolved. It changes with Grow alone.
 	Layers() Range
+	// CanGrow returns why the weights of `to` do not fit in memory beside all that sequences may reserve, nil where they do; their
+	// tensors need not be there. As a stream from the disk they would make everything slow.
+	CanGrow(to Range) error
 	// Grow loads further layers, whose tensors the file has by now, while Runs go on: Layers becomes `to`, which covers it. An
-	// error changes nothing: the weights do not fit in memory beside all KV, or are damaged (*WeightError), ctx's, ErrClosed.
+	// error changes nothing: CanGrow's, damaged weights (*WeightError), ctx's, ErrClosed.
 	Grow(ctx context.Context, to Range) error
 	// Profile is what another executor must share before numbers may pass between the two: that of NewSequence's sequences.
 	Profile() Profile

@@ -26,6 +26,9 @@ func (m *Model) Grow(ctx context.Context, to Range) error {
 	if to == m.layers {
 		return nil
 	}
+	if err := m.CanGrow(to); err != nil {
+		return err
+	}
 	had := len(m.load.weights)
 	more, err := m.load.weightsOf(&m.cfg, to, m.loaded)
 	if err == nil {
@@ -46,20 +49,39 @@ func (m *Model) Grow(ctx context.Context, to Range) error {
 	return nil
 }
 
-// packMore is packAll for weights that have come to make the range that of more. It fails where they don't fit in memory beside
-// what sequences may reserve: as a stream from the disk they would make everything slow.
+// CanGrow implements Executor.
+func (m *Model) CanGrow(to Range) error {
+	have, c, need := m.Layers(), &m.cfg, int64(0)
+	for l := max(to.First, 0); l < min(to.Last, c.Layers); l++ {
+		if !have.Contains(l) {
+			need += c.LayerBytes[l]
+		}
+	}
+	embed, head := have.First == 0, have.Last == c.Layers
+	if to.First == 0 && !embed && !(c.Tied && head) {
+		need += c.EmbedBytes
+	}
+	if to.Last == c.Layers && !head && !(c.Tied && embed) {
+		need += c.HeadBytes
+	}
+	if available := m.memoryToGrow(); need > available {
+		return fmt.Errorf("runtime: the weights of %v take %d bytes more, and %d of memory are available beside what is for the KV of sessions", to, need, max(available, 0))
+	}
+	return nil
+}
+
+// memoryToGrow is what is available for weights beside what sequences may reserve.
+func (m *Model) memoryToGrow() int64 { return availableMemory() - m.budget.free() }
+
+// packMore is packAll for weights that have come to make the range that of more.
 func (m *Model) packMore(ctx context.Context, more *loaded, weights []*weight) error {
-	available := availableMemory() - m.budget.free()
-	need := int64(0)
-	for _, w := range weights {
-		need += int64(len(w.Data))
-	}
+	available := m.memoryToGrow()
 	list, total := m.toPack(more, weights, available)
-	if need = max(need, total); need > available {
-		return fmt.Errorf("runtime: the weights of %v take %d bytes more, and %d of memory are available beside what is for the KV of sessions", more.layers, need, max(available, 0))
-	}
-	if total == 0 {
+	switch {
+	case total == 0:
 		return nil
+	case total > available:
+		return fmt.Errorf("runtime: packed weights of %v take %d bytes more, and %d are available: use --pack auto", more.layers, total, available)
 	}
 	return m.packInto(list, total, available, func(w *weight, dst []byte, tight bool) error {
 		some := packedAtOnce(w) * m.pool.threads

@@ -106,6 +106,9 @@ func figures(r *control.Account) string {
 	if r.Guessed > 0 {
 		guesses = fmt.Sprintf(", %d of %d guesses right", r.Accepted, r.Guessed)
 	}
+	if r.Switched > 0 {
+		guesses += fmt.Sprintf(", from position %d on by one peer that had grown (longest wait there %s)", r.Switched, durationText(r.Switch.Round(time.Microsecond)))
+	}
 	return fmt.Sprintf("%d prompt tokens%s, the first new one after %s; %d new tokens at %.3g/s%s; %s%s",
 		len(r.PromptTokens), reused, durationText(r.TTFT.Round(time.Microsecond)), len(r.NewTokens), r.DecodeTokensS, guesses, who, end)
 }

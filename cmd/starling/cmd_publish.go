@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/starling-swarm/starling/node"
 	"github.com/starling-swarm/starling/node/control"
 )
 
@@ -39,7 +40,7 @@ func (c *publishCmd) Run(ctx context.Context, g *globals) (err error) {
 	if !errors.Is(err, control.ErrNoDaemon) {
 		return err
 	}
-	d, err := g.startDaemon(ctx, true, defaultDrain)
+	d, err := g.startDaemon(ctx, func(cfg *node.Config) { cfg.Tracker, cfg.Drain = true, defaultDrain })
 	if err != nil {
 		return err
 	}

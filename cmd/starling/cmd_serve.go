@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/starling-swarm/starling/kernels"
+	"github.com/starling-swarm/starling/node"
 	"github.com/starling-swarm/starling/node/control"
 )
 
@@ -17,6 +18,7 @@ type serveCmd struct {
 	Model    string        `short:"m" env:"STARLING_MODEL" placeholder:"ID|NAME" help:"Model whose layers to fetch, load and offer. Without it the node is a bootstrap and tracker, and seeds what it holds."`
 	Layers   layers        `default:"auto" placeholder:"A-B" help:"Layers to serve, both ends included, such as 0-9. Default: auto, all of them."`
 	NoDecode bool          `help:"Only prefill for others; don't be the peer that decodes."`
+	Grow     growth        `default:"own" env:"STARLING_GROW" placeholder:"own|any|no" help:"When this node decodes with --layers and others have the rest, fetch and load the layers that it lacks meanwhile, where disk and memory have room, and go on alone: for its own runs (own), for everybody's, which also offers them from then on (any), or never (no)."`
 	Publish  []string      `type:"path" placeholder:"FILE" help:"GGUF file to publish at start; without --model it is also served."`
 	Drain    time.Duration `default:"30s" env:"STARLING_DRAIN" placeholder:"DURATION" help:"How long running sessions may go on when the node ends or pauses; what is left then is handed over. Default: 30s."`
 	Metrics  string        `env:"STARLING_METRICS" placeholder:"HOST:PORT" help:"Serve /metrics for Prometheus over HTTP there, too, such as 127.0.0.1:9464; whoever reaches the port can read them."`
@@ -78,7 +80,7 @@ func (c *serveCmd) Run(ctx context.Context, g *globals) (err error) {
 			cancel()
 		}()
 	}
-	d, err := g.startDaemon(ctx, c.Model == "", c.Drain)
+	d, err := g.startDaemon(ctx, func(cfg *node.Config) { cfg.Tracker, cfg.Drain, cfg.Grow = c.Model == "", c.Drain, c.Grow.Growth })
 	if err != nil {
 		return err
 	}

@@ -29,9 +29,8 @@ type daemon struct {
 	stop   context.CancelFunc
 }
 
-// startDaemon starts a node on the data folder. Drain is how long its sessions
-// may go on when it ends or pauses, unless the request says.
-func (g *globals) startDaemon(ctx context.Context, tracker bool, drain time.Duration) (*daemon, error) {
+// startDaemon starts a node on the data folder, with what change makes of its settings.
+func (g *globals) startDaemon(ctx context.Context, change func(*node.Config)) (*daemon, error) {
 	if c, err := control.Dial(ctx, g.Data); err == nil {
 		defer c.Close()
 		return nil, fmt.Errorf("a node runs already on data folder %s%s: stop it, or give this one another folder with --data", g.Data, whose(ctx, c))
@@ -40,7 +39,7 @@ func (g *globals) startDaemon(ctx context.Context, tracker bool, drain time.Dura
 	if err != nil {
 		return nil, err
 	}
-	cfg.Tracker, cfg.Drain = tracker, drain
+	change(&cfg)
 	n, err := node.Start(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -49,7 +48,7 @@ func (g *globals) startDaemon(ctx context.Context, tracker bool, drain time.Dura
 	if err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
-	d := &daemon{node: n, client: control.InProcess(n.Control()), ended: make(chan control.DrainRequest, 1), drain: drain, served: make(chan error, 1)}
+	d := &daemon{node: n, client: control.InProcess(n.Control()), ended: make(chan control.DrainRequest, 1), drain: cfg.Drain, served: make(chan error, 1)}
 	serving, stop := context.WithCancel(context.Background())
 	d.stop = stop
 	end := func(q control.DrainRequest) {

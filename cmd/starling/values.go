@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/starling-swarm/starling/node"
 	"github.com/starling-swarm/starling/node/control"
 )
 
@@ -89,6 +90,15 @@ func (s *positions) UnmarshalText(b []byte) error {
 	}
 	*s = positions{int(a), int(z) + 1}
 	return nil
+}
+
+// growth is a growth as a flag.
+type growth struct{ node.Growth }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (g *growth) UnmarshalText(text []byte) (err error) {
+	g.Growth, err = node.ParseGrowth(strings.ToLower(string(text)))
+	return err
 }
 
 // layersText writes an inclusive range as people see it.

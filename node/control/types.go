@@ -259,8 +259,10 @@ type Account struct {
 	Handoff       time.Duration  `json:"handoff_ns"`    // the end of that: from the last seam's arrival to the first token; 0 without stages
 	Decode        time.Duration  `json:"decode_ns"`
 	DecodeTokensS float64        `json:"decode_tokens_per_s"`
-	Guessed       int            `json:"guessed_tokens"`  // that walked the route before they were sampled
-	Accepted      int            `json:"accepted_tokens"` // of them were what was sampled
+	Guessed       int            `json:"guessed_tokens"`        // that walked the route before they were sampled
+	Accepted      int            `json:"accepted_tokens"`       // of them were what was sampled
+	Switched      int            `json:"switched_at,omitempty"` // position from which the decoder computed alone, as it had got the layers that it lacked; 0: it didn't
+	Switch        time.Duration  `json:"switch_ns,omitempty"`   // the longer of the times that the first two tokens after it took
 	Decoder       StageAccount   `json:"decoder"`
 	Stages        []StageAccount `json:"stages"`
 	LogitsHash    string         `json:"logits_hash,omitempty"` // BLAKE3 over the logits of every sampled position

@@ -133,6 +133,9 @@ func (e *executor) Layers() runtime.Range {
 	return e.layers
 }
 
+// CanGrow implements runtime.Executor: nothing takes memory.
+func (e *executor) CanGrow(runtime.Range) error { return nil }
+
 // Grow asks Fake.Grows.
 func (e *executor) Grow(ctx context.Context, to runtime.Range) error {
 	if err := ctx.Err(); err != nil {

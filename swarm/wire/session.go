@@ -106,6 +106,7 @@ type SessionOpen struct {
 	Logprobs uint32 // likeliest tokens to tell with each token; 0: not even the token's own log-probability
 	Times    bool   // account with the times of chunks
 	Guess    bool   // tokens may be guessed and verified together, which changes no token
+	Grow     bool   // a decoder that lacks layers may get them meanwhile and go on alone, which changes no token either
 	Probe    Probe  // of the prompt
 }
 
@@ -137,6 +138,7 @@ func (m *SessionOpen) encode(e *Encoder) {
 	e.U32(m.Logprobs)
 	e.Bool(m.Times)
 	e.Bool(m.Guess)
+	e.Bool(m.Grow)
 	m.Probe.encode(e)
 }
 
@@ -163,6 +165,7 @@ func (m *SessionOpen) decode(d *Decoder) {
 	}
 	m.Times = d.Bool()
 	m.Guess = d.Bool()
+	m.Grow = d.Bool()
 	m.Probe.decode(d)
 }
 
@@ -248,6 +251,8 @@ type SessionStats struct {
 	Generated    uint32 // tokens made
 	Guessed      uint32 // tokens guessed and verified
 	Accepted     uint32 // of them were right
+	Switched     uint32 // position from which a decoder that had lacked layers computed alone; 0: it didn't
+	SwitchNanos  uint64 // the longer of the times that the first two tokens after Switched took
 	LogitsHash   [32]byte
 	KVHash       [32]byte // over all layers' digests, ascending
 	Decoder      StageStats
@@ -272,6 +277,8 @@ func (m *Done) encode(e *Encoder) {
 	e.U32(s.Generated)
 	e.U32(s.Guessed)
 	e.U32(s.Accepted)
+	e.U32(s.Switched)
+	e.U64(s.SwitchNanos)
 	e.Hash(s.LogitsHash)
 	e.Hash(s.KVHash)
 	s.Decoder.encode(e)
@@ -298,6 +305,8 @@ func (m *Done) decode(d *Decoder) {
 	s.Generated = d.U32()
 	s.Guessed = d.U32()
 	s.Accepted = d.U32()
+	s.Switched = d.U32()
+	s.SwitchNanos = d.U64()
 	s.LogitsHash = d.Hash()
 	s.KVHash = d.Hash()
 	s.Decoder.decode(d)
