@@ -113,11 +113,12 @@ func (n *Node) onPing(from string, m *wire.Ping) {
 const farewells = 3
 
 // routinePing keeps sessions alive and notices silence. A tick that comes late
-// because this machine was busy or asleep blames nobody.
+// because this machine was busy or asleep blames nobody; after a sleep the node
+// takes up contact again.
 func (n *Node) routinePing() {
 	t := time.NewTicker(pingInterval)
 	defer t.Stop()
-	last, left := time.Now(), map[string]int{} // peer → pings still to be sent
+	last, left := ticks{time.Since(n.began), time.Now()}, map[string]int{} // peer → pings still to be sent
 	for nonce := uint64(1); ; nonce++ {
 		select {
 		case <-n.ctx.Done():
@@ -125,10 +126,13 @@ func (n *Node) routinePing() {
 		case <-t.C:
 		}
 		now := time.Now()
-		if late := now.Sub(last) - pingInterval; late > pingInterval {
+		late, missed := last.next(now.Sub(n.began), now)
+		if late > pingInterval {
 			n.excuse(now, late)
 		}
-		last = now
+		if late > wakeAfter {
+			n.wake(late, missed)
+		}
 		pings := map[string][]wire.SessionID{}
 		for _, d := range n.decoderList() {
 			for _, p := range d.stagePeers() {

@@ -172,6 +172,17 @@ func (b *offerBook) expireLocked(now time.Time) {
 	}
 }
 
+// age shortens the lives of all offers by d.
+func (b *offerBook) age(d time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range b.peers {
+		for _, h := range p.offers {
+			h.expires = h.expires.Add(-d)
+		}
+	}
+}
+
 // all returns the live offers, by peer, then model.
 func (b *offerBook) all(now time.Time) []wire.HeldOffer {
 	b.mu.Lock()

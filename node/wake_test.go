@@ -1,0 +1,103 @@
+package node
+
+import (
+	"testing"
+	"time"
+
+	"github.com/starling-swarm/starling/node/control"
+)
+
+func TestTicks(t *testing.T) {
+	wall := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	const day = 24 * time.Hour
+	for name, c := range map[string]struct{ mono, wall, late, missed time.Duration }{
+		"in time":                         {pingInterval, pingInterval, 0, 0},
+		"the machine was busy":            {3 * time.Second, 3 * time.Second, 3*time.Second - pingInterval, 0},
+		"the process was stopped":         {day, day, day - pingInterval, 0},
+		"the machine slept":               {pingInterval, day, day - pingInterval, day - pingInterval},
+		"it slept, and was stopped":       {time.Hour, day, day - pingInterval, day - time.Hour},
+		"the wall clock was set back":     {pingInterval, -day, 0, 0},
+		"… while the process was stopped": {time.Hour, -day, time.Hour - pingInterval, 0},
+	} {
+		ticks := ticks{time.Minute, wall}
+		late, missed := ticks.next(time.Minute+c.mono, wall.Add(c.wall))
+		if late != c.late || missed != c.missed {
+			t.Errorf("%s: %v late, %v of it missed, want %v and %v", name, late, missed, c.late, c.missed)
+		}
+		if late, missed := ticks.next(time.Minute+c.mono+pingInterval, wall.Add(c.wall+pingInterval)); late != 0 || missed != 0 {
+			t.Errorf("%s: the tick after it is %v late, missed %v", name, late, missed)
+		}
+	}
+}
+
+// TestWakingNode has a stage and a decoder sleep in the middle of sessions: after a moment nothing changes, after more than a lease their
+// parts in others' sessions are over, which end with the same bytes elsewhere, and what they offer has a new number.
+func TestWakingNode(t *testing.T) {
+	s := newSlowNet(t)
+	want, err := s.run(testContext(t), s.client, s.id, s.k, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		sleeper *Node
+		slept   time.Duration
+		lost    bool
+	}{
+		"a stage, a moment":   {s.second, wakeAfter + time.Second, false},
+		"a stage, a night":    {s.second, 8 * time.Hour, true},
+		"the decoder":         {s.decoder, 8 * time.Hour, true},
+		"a node without part": {s.spare, 8 * time.Hour, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			seq := func() (seq uint64) {
+				for _, o := range s.client.host.Offers() {
+					if o.Peer == c.sleeper.ID() {
+						seq = o.Seq
+					}
+				}
+				return seq
+			}
+			var before uint64
+			eventually(t, "the offer", func() bool { _ = s.client.host.Refresh(t.Context()); before = seq(); return before > 0 })
+			slept := false
+			got, err := s.run(testContext(t), s.client, s.id, s.k, func(ev control.Event) error {
+				if ev.Phase == "prefill" && !slept {
+					slept = true
+					c.sleeper.wake(c.slept, 0)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			sameAnswer(t, got, want)
+			if lost := len(got.Recovered) > 0; lost != c.lost {
+				t.Errorf("recovered: %v", got.Recovered)
+			}
+			eventually(t, "a newer offer", func() bool { return seq() > before })
+			s.mustBeIdle()
+		})
+	}
+}
+
+// A run of a node's own survives its sleep.
+func TestWakingClient(t *testing.T) {
+	s := newSlowNet(t)
+	want, err := s.run(testContext(t), s.client, s.id, s.k, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slept := false
+	got, err := s.run(testContext(t), s.decoder, s.id, s.k, func(ev control.Event) error {
+		if ev.Phase == "prefill" && !slept {
+			slept = true
+			s.decoder.wake(time.Hour, 0)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameAnswer(t, got, want)
+	s.mustBeIdle()
+}
