@@ -33,6 +33,19 @@ func (d *decoding) start(profile [32]byte) []action {
 	return d.adopt(r, profile, d.reused)
 }
 
+// reusable returns how many tokens of a prompt may be in the cache already: not the last one, whose logits are wanted, and nothing
+// that a probe asks for.
+func reusable(open *wire.SessionOpen) int {
+	n := len(open.Tokens)
+	if open.MaxNew > 0 {
+		n--
+	}
+	if p := &open.Probe; p.First < p.Last {
+		n = min(n, int(p.First))
+	}
+	return n
+}
+
 // minWalk is how many tokens a route is worth the trouble for, at least.
 const minWalk = 128
 
@@ -105,14 +118,18 @@ func (s *staging) begin(at uint32) bool {
 			s.tip = k
 		}
 	}
-	if n := int(at); held(s.seq, s.layers) != n && s.seq.Truncate(n) != n {
-		seq := s.fork(n)
-		if seq == nil {
-			return false
-		}
+	n := int(at)
+	if held(s.seq, s.layers) > n {
+		s.seq.Truncate(n)
+	}
+	if held(s.seq, s.layers) == n {
+		return true
+	}
+	seq := s.fork(n)
+	if seq != nil {
 		s.seq = seq
 	}
-	return true
+	return seq != nil
 }
 
 // follow notes what tokens end at a position, all that were noted beyond it being others.

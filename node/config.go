@@ -43,6 +43,10 @@ type Config struct {
 	// are not used. Its MaxKVBytes bounds each model's KV memory.
 	Engine runtime.Options
 
+	// KVDisk is how many bytes of the data folder may hold caches of ended
+	// sessions that memory may have to give up, sealed; 0: none.
+	KVDisk int64
+
 	// Silence is how long a peer of an active session may say nothing. 0
 	// means DefaultSilence.
 	Silence time.Duration
@@ -80,6 +84,8 @@ func (c *Config) validate() error {
 		return errors.New("no data folder given")
 	case c.Swarm == nil:
 		return errors.New("no swarm given: make one with 'starling swarm create' or join one with 'starling swarm join'")
+	case c.KVDisk < 0:
+		return fmt.Errorf("kv-disk %d: write 0 or more bytes", c.KVDisk)
 	case c.Silence < 0 || c.Engine.MaxKVBytes < 0 || c.Engine.Threads < 0 || c.Engine.DecodeThreads < 0:
 		return fmt.Errorf("negative limit in the configuration (silence %v, KV bytes %d, threads %d and %d)",
 			c.Silence, c.Engine.MaxKVBytes, c.Engine.Threads, c.Engine.DecodeThreads)
@@ -95,5 +101,7 @@ func (c *Config) validate() error {
 	}
 	return nil
 }
+
+func (c *Config) spillDir() string { return filepath.Join(c.DataDir, "kv") }
 
 func (c *Config) storeDir() string { return filepath.Join(c.DataDir, "store") }

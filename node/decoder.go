@@ -133,6 +133,10 @@ func (s *decoderSession) enter() {
 		}
 		return seq, err
 	})
+	if err == nil && !open.Fresh {
+		w := known{client: s.client, profile: s.profile, layers: held, tokens: open.Tokens}
+		reused, marks = s.prefixes.load(s.ctx, w, reusable(open), reused, marks, seq)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -148,19 +152,6 @@ func (s *decoderSession) enter() {
 		s.do(s.m.start(s.profile))
 		s.wantGrowthLocked()
 	}
-}
-
-// reusable returns how many tokens of a prompt may be in the cache already: not the last one, whose logits are wanted, and nothing
-// that a probe asks for.
-func reusable(open *wire.SessionOpen) int {
-	n := len(open.Tokens)
-	if open.MaxNew > 0 {
-		n--
-	}
-	if p := &open.Probe; p.First < p.Last {
-		n = min(n, int(p.First))
-	}
-	return n
 }
 
 // admitSession checks a session.
@@ -436,7 +427,9 @@ func (s *decoderSession) do(acts []action) {
 				before := s.lastTok
 				if s.lastTok = time.Now(); s.firstTok.IsZero() {
 					s.firstTok = s.lastTok
-					s.prefixes.checkpoint(s.knownLocked(len(s.m.open.Tokens)-1), s.m.seq) // for an answer made again
+					if !s.prefixes.rewinds() { // for an answer made again
+						s.prefixes.keep(s.knownLocked(len(s.m.open.Tokens)-1), s.m.seq)
+					}
 					if !s.lastSeam.IsZero() {
 						s.handoff = s.firstTok.Sub(s.lastSeam)
 					}

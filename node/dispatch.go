@@ -35,7 +35,9 @@ func (n *Node) deliver(from string, m wire.Message) {
 			n.refuse(from, m.Head, r)
 			return
 		}
-		n.links.send(from, opened)
+		if opened != nil {
+			n.links.send(from, opened)
+		}
 		return
 	}
 	h, ok := headOf(m)

@@ -34,6 +34,11 @@ func (e engine) Status(context.Context) (*control.Status, error) {
 	for _, m := range n.store.Models() {
 		st.Models = append(st.Models, n.modelView(m))
 	}
+	st.Kept = control.Kept{Disk: n.spill.bytes(), Hits: n.reuse.hits.Load(), Positions: n.reuse.positions.Load()}
+	for _, s := range n.servedList() {
+		_, kept := s.prefixes.heldBytes(s.kvLimit)
+		st.Kept.Memory += kept
+	}
 	st.Sessions = n.sessionViews()
 	st.Problems = n.problems()
 	return st, nil

@@ -1,6 +1,11 @@
 package node
 
-import "github.com/starling-swarm/starling/swarm/wire"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/starling-swarm/starling/swarm/wire"
+)
 
 // marksOf names tokens that follow those of a mark: at each position where a page ends, and at their end. Ascending.
 func marksOf(from wire.Mark, tokens []int32) (marks []wire.Mark) {
@@ -56,4 +61,10 @@ func both(a, b []wire.Mark) (list []wire.Mark) {
 		}
 	}
 	return list
+}
+
+// sorted returns marks in ascending order, each once.
+func sorted(marks []wire.Mark) []wire.Mark {
+	slices.SortFunc(marks, func(a, b wire.Mark) int { return cmp.Compare(a.Position, b.Position) })
+	return slices.Compact(marks)
 }

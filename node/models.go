@@ -251,7 +251,12 @@ func (n *Node) serve(ctx context.Context, id artifacts.ID, layers *control.Layer
 			return nil, err
 		}
 	}
-	s.batcher, s.prefixes = newBatcher(exec), &prefixes{exec: exec}
+	s.batcher, s.prefixes = newBatcher(exec), &prefixes{exec: exec, model: id, limit: s.kvLimit, flops: s.speed.PrefillFlops, disk: n.spill,
+		count: func(place string, rows int) {
+			n.reuse.hits.Add(1)
+			n.reuse.positions.Add(int64(rows))
+			n.metrics.Reused(id.Short(), place, rows)
+		}}
 	s.room = &room{limit: s.kvLimit, left: func(need int64) time.Duration { return freeAfter(n.endings(s, time.Now()), need) }}
 	n.models.Lock()
 	old := n.models.served[id]

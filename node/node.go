@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/starling-swarm/starling/artifacts"
@@ -32,6 +33,8 @@ type Node struct {
 	torrents *artifacts.Torrents
 	links    *links
 	metrics  *metrics.Metrics
+	spill    *spill // nil: there is no disk for caches
+	reuse    struct{ hits, positions atomic.Int64 }
 	began    time.Time
 
 	ctx  context.Context
@@ -105,6 +108,11 @@ func (n *Node) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if !n.cfg.Client { // the folder may be a daemon's
+		if n.spill, err = newSpill(n.cfg.spillDir(), n.cfg.KVDisk, n.log); err != nil {
+			return err
+		}
+	}
 	n.links = newLinks(n.host, n.open, n.metrics)
 	n.links.deliver, n.links.lost, n.links.heard, n.links.alive = n.deliver, n.peerGone, n.noteHeard, n.heardLately
 	n.links.listen()
@@ -125,6 +133,9 @@ func (n *Node) start(ctx context.Context) (err error) {
 		if err := n.torrents.Seed(m); err != nil {
 			n.log.Warn("can't seed", "model", m.ID().Short(), "error", err)
 		}
+	}
+	if n.spill != nil {
+		n.wg.Go(n.routineSpill)
 	}
 	n.wg.Go(n.routinePing)
 	n.wg.Go(n.routineOffer)
@@ -171,6 +182,7 @@ func (n *Node) Close() error {
 	}
 	clear(n.models.served)
 	n.models.Unlock()
+	n.spill.close()
 	if n.store != nil {
 		errs = append(errs, n.store.Close())
 	}

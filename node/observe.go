@@ -15,6 +15,7 @@ func (n *Node) state() metrics.State {
 	st.Sessions[metrics.Client] = len(n.sessions.clients)
 	n.sessions.Unlock()
 	st.Queued = n.links.queued()
+	st.KVDisk = n.spill.bytes()
 	st.Peers = len(n.host.Connected())
 	for _, s := range n.servedList() {
 		r, weights := s.exec.Layers(), s.exec.Memory()

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"cmp"
 	"errors"
 	"slices"
 	"sync"
@@ -20,13 +19,27 @@ const (
 
 // prefixes keeps the caches of a model's ended sessions, so that what begins like one of them (the next turn of a conversation, an
 // answer made again, an edited question) is computed only from where it differs. Nobody but the client whose session it was is ever
-// given one: how long an answer takes would tell what others have asked. Memory that sessions need is taken from the caches, the
-// longest unused first. All the same per token, they cost alike to compute again.
+// given one: how long an answer takes would tell what others have asked.
+//
+// Memory that sessions need is taken from the caches, and disk from those that have files, by GreedyDual-Size (Cao, Irani 1997): the one
+// of least value goes, where
+//
+//	value = age when last used + operations to compute it again / bytes
+//	age   = the value of the last one that went
+//
+// so that what nobody uses goes in time, and what takes long to compute later.
 type prefixes struct {
-	exec runtime.Executor
+	exec  runtime.Executor
+	model [32]byte
+	limit int64   // bytes that sessions and caches may take
+	flops float64 // operations a second; 0: not known
+	disk  *spill  // nil: there is none
+	count func(place string, rows int)
 
-	mu   sync.Mutex
-	kept []*keptPrefix // longest unused first
+	mu    sync.Mutex
+	kept  []*keptPrefix // longest unused first
+	age   float64
+	files []*spilled
 }
 
 // known says whose tokens a cache holds or a session begins with, and what is known of them. A decoder knows the tokens themselves; a stage
@@ -43,8 +56,11 @@ type known struct {
 // keptPrefix is the cache of a sequence of tokens. Nobody runs it any more; seq is only forked.
 type keptPrefix struct {
 	known
-	seq  runtime.Sequence
-	used time.Time
+	seq      runtime.Sequence
+	capacity int // of the session
+	used     time.Time
+	value    float64
+	spilled  bool // or tried to
 }
 
 // end returns how many tokens they are.
@@ -95,15 +111,38 @@ func (p *prefixes) keep(k known, seq runtime.Sequence) {
 	if err == nil {
 		k.profile = seq.Profile().ID()
 		k.tokens, k.marks = slices.Clone(k.tokens), slices.Clone(k.marks)
-		p.addLocked(&keptPrefix{known: k, seq: fork, used: time.Now()})
+		p.addLocked(&keptPrefix{known: k, seq: fork, capacity: seq.Capacity()})
+	}
+	p.disk.nudge()
+}
+
+// touchLocked notes that a cache is used.
+func (p *prefixes) touchLocked(k *keptPrefix) {
+	k.used = time.Now()
+	k.value = p.age + p.operations(k.layers, 0, k.end())/float64(max(p.bytesOf(k), 1))
+}
+
+// operations returns about how many it takes to compute positions [from, n) of some layers.
+func (p *prefixes) operations(layers runtime.Range, from, n int) float64 {
+	c := p.exec.Config()
+	each := c.AttnFlops * float64(layers.Len()) * float64(from+n) / 2
+	for l := layers.First; l < min(layers.Last, len(c.LayerFlops)); l++ {
+		each += c.LayerFlops[l]
+	}
+	return each * float64(n-from)
+}
+
+// used counts positions that need not be computed again.
+func (p *prefixes) used(place string, rows int) {
+	if p.count != nil {
+		p.count(place, rows)
 	}
 }
 
-// checkpoint is keep for a session in progress, if its layers could not go back to there later.
-func (p *prefixes) checkpoint(k known, seq runtime.Sequence) {
-	if !p.rewinds() {
-		p.keep(k, seq)
-	}
+// long reports whether sequences of that capacity have the rope factors of long ones.
+func (p *prefixes) long(capacity int) bool {
+	original := p.exec.Config().LongRope.Original
+	return original > 0 && capacity > original
 }
 
 // addLocked files what a fork really holds, which may be less than was asked for.
@@ -121,6 +160,7 @@ func (p *prefixes) addLocked(k *keptPrefix) {
 			p.dropLocked(i)
 		}
 	}
+	p.touchLocked(k)
 	p.kept = append(p.kept, k)
 }
 
@@ -148,7 +188,8 @@ func (p *prefixes) take(w known, most, capacity int) (best runtime.Sequence, at 
 		if best != nil {
 			best.Close()
 		}
-		best, at, marks, k.used = seq, n, same, time.Now()
+		best, at, marks = seq, n, same
+		p.touchLocked(k)
 		if i := slices.Index(p.kept, k); i >= 0 {
 			p.kept = append(slices.Delete(p.kept, i, i+1), k)
 		}
@@ -156,6 +197,7 @@ func (p *prefixes) take(w known, most, capacity int) (best runtime.Sequence, at 
 	if best == nil {
 		return nil, 0, nil
 	}
+	p.used("memory", at)
 	return best, at, marks
 }
 
@@ -173,8 +215,7 @@ func (p *prefixes) begins(w known) (marks []wire.Mark) {
 			marks = append(marks, same[len(same)-1])
 		}
 	}
-	slices.SortFunc(marks, func(a, b wire.Mark) int { return cmp.Compare(a.Position, b.Position) })
-	return slices.Compact(marks)
+	return sorted(marks)
 }
 
 // forkLocked forks a sequence at the expense of what is kept beside it.
@@ -185,12 +226,26 @@ func (p *prefixes) forkLocked(seq runtime.Sequence, n, capacity int) (runtime.Se
 		if !errors.As(err, &full) {
 			return fork, err
 		}
-		other := slices.IndexFunc(p.kept, func(o *keptPrefix) bool { return o.seq != seq })
-		if other < 0 {
+		if !p.dropLeastLocked(seq) {
 			return nil, err
 		}
-		p.dropLocked(other)
 	}
+}
+
+// dropLeastLocked gives up the cache of least value, but for that of a sequence; false if there is none.
+func (p *prefixes) dropLeastLocked(but runtime.Sequence) bool {
+	least := -1
+	for i, k := range p.kept {
+		if k.seq != but && (least < 0 || k.value < p.kept[least].value) {
+			least = i
+		}
+	}
+	if least < 0 {
+		return false
+	}
+	p.age = max(p.age, p.kept[least].value)
+	p.dropLocked(least)
+	return true
 }
 
 // reserve is Executor.NewSequenceFor at the expense of what is kept.
@@ -198,20 +253,16 @@ func (p *prefixes) reserve(profile runtime.Profile, capacity int, layers runtime
 	for {
 		seq, err := p.exec.NewSequenceFor(profile, capacity, layers)
 		var full *runtime.CapacityError
-		if !errors.As(err, &full) || !p.dropOldest() {
+		if !errors.As(err, &full) || !p.dropLeast() {
 			return seq, err
 		}
 	}
 }
 
-func (p *prefixes) dropOldest() bool {
+func (p *prefixes) dropLeast() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.kept) == 0 {
-		return false
-	}
-	p.dropLocked(0)
-	return true
+	return p.dropLeastLocked(nil)
 }
 
 func (p *prefixes) dropLocked(i int) {
@@ -230,12 +281,24 @@ func (p *prefixes) expireLocked(now time.Time) {
 	for len(p.kept) > 0 && now.Sub(p.kept[0].used) > prefixLife {
 		p.dropLocked(0)
 	}
+	p.files = slices.DeleteFunc(p.files, func(k *spilled) bool {
+		if now.Sub(k.used) > prefixLife {
+			p.disk.remove(k.file)
+		}
+		return p.disk.isGone(k.file)
+	})
 }
 
 // clear gives everything up.
 func (p *prefixes) clear() {
-	for p.dropOldest() {
+	for p.dropLeast() {
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, k := range p.files {
+		p.disk.remove(k.file)
+	}
+	p.files = nil
 }
 
 // freeBytes returns the KV memory that a session could have: what is free, and what is kept.
@@ -256,11 +319,16 @@ func (p *prefixes) heldBytes(limit int64) (sessions, kept int64) {
 
 // bytesLocked returns how many bytes the caches take. Pages that several share count in each.
 func (p *prefixes) bytesLocked() (sum int64) {
-	cache := p.exec.Config().Cache
 	for _, k := range p.kept {
-		for l := k.layers.First; l < k.layers.Last; l++ {
-			sum += int64(cache[l].Positions(k.end())*k.seq.RowBytes(l) + k.seq.TailBytes(l))
-		}
+		sum += p.bytesOf(k)
+	}
+	return sum
+}
+
+func (p *prefixes) bytesOf(k *keptPrefix) (sum int64) {
+	cache := p.exec.Config().Cache
+	for l := k.layers.First; l < k.layers.Last; l++ {
+		sum += int64(cache[l].Positions(k.end())*k.seq.RowBytes(l) + k.seq.TailBytes(l))
 	}
 	return sum
 }

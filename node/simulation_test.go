@@ -100,6 +100,9 @@ func (u simSetup) sequence(t testing.TB, e runtime.Executor, capacity int, layer
 type simCaches struct {
 	backend runtime.Backend
 	peers   map[string]*prefixes // by peer and layers
+	disk    *spill               // nil: there is none
+
+	fromDisk int // positions
 }
 
 // of returns a peer's, which it has for some layers.
@@ -109,7 +112,11 @@ func (s *simulation) cachesOf(peer string, layers runtime.Range) *prefixes {
 		return &prefixes{exec: s.setup.open(s.t, s.backend, layers)}
 	}
 	if c.peers[key] == nil {
-		c.peers[key] = &prefixes{exec: s.setup.open(s.t, c.backend, layers)}
+		c.peers[key] = &prefixes{exec: s.setup.open(s.t, c.backend, layers), limit: 1 << 62, disk: c.disk, count: func(place string, rows int) {
+			if place == "disk" {
+				c.fromDisk += rows
+			}
+		}}
 	}
 	return c.peers[key]
 }
@@ -171,6 +178,7 @@ func (u simSetup) start(t *testing.T, seed uint64) *simulation {
 	if seq == nil {
 		seq = u.sequence(t, s.dec, len(prompt)+maxNew, keeps)
 	}
+	reused, marks = s.own.load(t.Context(), known{client: u.client, profile: s.profile, layers: held, tokens: prompt}, len(prompt)-1, reused, marks, seq)
 	var refusal *wire.Refusal
 	if s.d, refusal = newDecoding(simDecoder, open, u.how, s.profile, s.dec.Config(), func(*wire.Plan) {}); refusal != nil {
 		t.Fatal(refusal)
@@ -311,14 +319,15 @@ func (s *simulation) deliver(q simQueue, m wire.Message) {
 		p := s.cachesOf(q.to, runtime.Range{First: int(ps.First), Last: int(ps.Last)})
 		e, capacity := p.exec, int(m.Plan.Capacity)
 		w := known{client: s.setup.client, profile: m.Plan.Profile, makers: makers(&m.Plan, int(m.Index)), layers: e.Layers(), marks: m.Marks}
-		seq, _, _ := p.take(w, capacity, capacity)
-		begins := p.begins(w)
+		seq, at, marks := p.take(w, capacity, capacity)
 		if seq == nil {
-			seq, begins = s.setup.sequence(s.t, e, capacity, e.Layers()), nil
+			seq = s.setup.sequence(s.t, e, capacity, e.Layers())
 		}
 		if seq.Profile().ID() != m.Plan.Profile {
 			s.t.Fatal("the plan has another profile than the grant")
 		}
+		at, marks = p.load(s.t.Context(), w, capacity, at, marks, seq)
+		begins := sorted(append(p.begins(w), reachable(p, at, marks)...))
 		s.execs[q.to], s.caches[q.to] = e, p
 		st = newStaging(m, e.Config().Width, seq)
 		st.earlier(begins, func(n int) runtime.Sequence {

@@ -31,21 +31,22 @@ type stageSession struct {
 	cancel   context.CancelFunc
 	began    time.Time
 
-	mu     sync.Mutex
-	m      *staging
-	waits  waiting
-	closed bool
-	done   bool          // the decoder closed it
-	times  *timing       // nil: the client doesn't ask
-	absent int           // pings in a row that didn't list the session
-	rounds int64         // of the executor, at the latest ping
-	pinged time.Time     // when that was
-	listed time.Time     // when the decoder last said that it drives the session
-	freed  chan struct{} // closed when the KV is free again
+	mu      sync.Mutex
+	m       *staging
+	waits   waiting
+	closed  bool
+	opening bool          // a file is read; nothing but the end may come
+	done    bool          // the decoder closed it
+	times   *timing       // nil: the client doesn't ask
+	absent  int           // pings in a row that didn't list the session
+	rounds  int64         // of the executor, at the latest ping
+	pinged  time.Time     // when that was
+	listed  time.Time     // when the decoder last said that it drives the session
+	freed   chan struct{} // closed when the KV is free again
 }
 
 // openStage admits a stage session, or says why not. An older epoch of the same
-// session makes room for the newer one.
+// session makes room for the newer one. The answer is nil where it follows later.
 func (n *Node) openStage(from string, m *wire.StageOpen) (*wire.StageOpened, *wire.Refusal) {
 	if r := checkStageOpen(m, from, n.ID(), time.Now()); r != nil {
 		return nil, r
@@ -95,11 +96,18 @@ func (n *Node) openStage(from string, m *wire.StageOpen) (*wire.StageOpened, *wi
 	ss := &stageSession{n: n, log: n.sessionLog(m.Session, metrics.Stage), decoder: from, client: m.Grant.Client, model: artifacts.ID(m.Plan.Model), prefixes: s.prefixes, room: s.room, seat: s.batcher.sit(), ctx: ctx, cancel: cancel,
 		times: newTiming(m.Times), began: time.Now(), listed: time.Now(), waits: waiting{what: waitInput, since: time.Now()}, freed: make(chan struct{}), m: newStaging(m, s.exec.Config().Width, seq)}
 	ss.m.earlier(begins, ss.fork)
+	have := held(seq, layers)
+	onDisk, _ := s.prefixes.onDisk(w, capacity, have, capacity)
+	ss.opening = onDisk != nil
 	if r := n.addStage(m.Session, ss); r != nil {
 		cancel()
 		ss.seat.leave()
 		s.room.free(seq)
 		return nil, r
+	}
+	if ss.opening {
+		n.spawn(func() { ss.load(w, have) })
+		return nil, nil
 	}
 	ss.log.Debug("stage opened", "epoch", m.Epoch.String(), "model", ss.model.Short(), "layers", layers.String(), "decoder", from)
 	return &wire.StageOpened{Head: m.Head, Begins: positions(begins)}, nil
@@ -113,6 +121,28 @@ func makers(p *wire.Plan, index int) string {
 		names = append(names, s.Peer)
 	}
 	return strings.Join(names, " ")
+}
+
+// load reads into the sequence, which holds the first n positions of w's tokens, what the disk has of them, and opens the stage.
+func (s *stageSession) load(w known, n int) {
+	got, marks := s.prefixes.load(s.ctx, w, int(s.m.plan.Capacity), n, upTo(w.marks, n), s.m.seq)
+	begins := append(s.prefixes.begins(w), reachable(s.prefixes, got, marks)...)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.opening = false
+	s.m.earlier(sorted(begins), s.fork)
+	s.n.links.send(s.decoder, &wire.StageOpened{Head: s.m.head, Begins: positions(s.m.begins)})
+}
+
+// reachable returns the marks that a sequence can go back to which has been read from the disk up to position n.
+func reachable(p *prefixes, n int, marks []wire.Mark) []wire.Mark {
+	if p.rewinds() {
+		return marks
+	}
+	return slices.DeleteFunc(slices.Clone(marks), func(k wire.Mark) bool { return int(k.Position) != n })
 }
 
 // positions returns where marks are.
@@ -175,7 +205,10 @@ func (s *stageSession) deliver(from string, m wire.Message) {
 		s.refused(from, m)
 		return
 	}
-	acts, r := s.m.handle(from, m)
+	acts, r := []action(nil), wire.Refuse(wire.CodeBadFrame, "the stage hasn't opened yet")
+	if !s.opening {
+		acts, r = s.m.handle(from, m)
+	}
 	if r != nil {
 		h, _ := headOf(m)
 		s.n.refuse(from, h, r)

@@ -20,11 +20,11 @@ func TestTurnsInAnyOrder(t *testing.T) {
 	if testing.Short() {
 		seeds = 3
 	}
-	walked, forked, catches := 0, 0, 0
+	walked, forked, catches, read := 0, 0, 0, 0
 	for _, arch := range []string{"", "llama", "gemma3", "qwen35moe"} {
 		for seed := range seeds {
 			t.Run(fmt.Sprint(arch, seed), func(t *testing.T) {
-				rng := rand.New(rand.NewPCG(seed, 77))
+				rng := rand.New(rand.NewPCG(seed, uint64(len(arch))))
 				u := simSetup{chunk: 8 + rng.IntN(60), cuts: []int{1, 3}, how: simSampling, guess: rng.IntN(2) == 0}
 				u.local = rng.IntN(3) > 0
 				u.whole = u.local
@@ -37,6 +37,9 @@ func TestTurnsInAnyOrder(t *testing.T) {
 				fake := &runtimetest.Fake{Config: runtimetest.FakeConfig()}
 				fake.Config.Context = 4096
 				u.caches = &simCaches{backend: fake, peers: map[string]*prefixes{}}
+				if rng.IntN(2) == 0 { // all goes to the disk at once
+					u.caches.disk = newTestSpill(t, 64<<20)
+				}
 				if arch != "" {
 					u.caches.backend = runtime.Engine{}
 				}
@@ -79,6 +82,10 @@ func TestTurnsInAnyOrder(t *testing.T) {
 					}
 					s.run()
 					s.mustEqual()
+					if u.caches.disk != nil {
+						read += u.caches.fromDisk
+						u.caches.fromDisk = 0
+					}
 					if begins > 0 {
 						forked++
 					}
@@ -90,16 +97,18 @@ func TestTurnsInAnyOrder(t *testing.T) {
 					}
 					said = append(said, slices.Clone(s.d.tokens))
 					for _, p := range u.caches.peers {
-						if rng.IntN(5) == 0 {
-							p.dropOldest()
+						for p.disk != nil && p.spillOne() {
+						}
+						if rng.IntN(5) == 0 || p.disk != nil && rng.IntN(2) == 0 {
+							p.dropLeast()
 						}
 					}
 				}
 			})
 		}
 	}
-	if walked == 0 || forked == 0 || catches == 0 {
-		t.Errorf("%d sessions walked a route, %d from a cache on, %d chunks were for stages alone", walked, forked, catches)
+	if walked == 0 || forked == 0 || catches == 0 || read == 0 {
+		t.Errorf("%d sessions walked a route, %d from a cache on, %d chunks were for stages alone, %d positions came from disks", walked, forked, catches, read)
 	}
-	t.Logf("%d sessions walked a route, %d from a cache on, %d chunks were for stages alone", walked, forked, catches)
+	t.Logf("%d sessions walked a route, %d from a cache on, %d chunks were for stages alone, %d positions came from disks", walked, forked, catches, read)
 }

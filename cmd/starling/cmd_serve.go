@@ -43,7 +43,8 @@ Examples:
   starling serve --model SmolLM2 --layers 0-9      # volunteer layers 0–9 (10)
   starling serve --model SmolLM2 --layers 20-29 --no-decode
   starling serve --metrics 127.0.0.1:9464 --log info,node=debug
-  starling serve --listen /ip4/0.0.0.0/tcp/5000 --kv-memory 2GiB`
+  starling serve --listen /ip4/0.0.0.0/tcp/5000 --kv-memory 2GiB
+  starling serve --model SmolLM2 --kv-disk 4GiB    # ended sessions' KV state goes to the disk when memory is short`
 }
 
 // serveEvent is a line of "serve --json".

@@ -47,6 +47,7 @@ func printStatus(w io.Writer, st *control.Status) error {
 		fmt.Fprintf(w, "swarm\t%s (%s)\n", printable(st.Swarm.Name), st.Swarm.ID)
 		fmt.Fprintf(w, "connected\t%d peers\n", len(st.Connected))
 		fmt.Fprintf(w, "numerics\t%s\n", st.Profile)
+		fmt.Fprintf(w, "kept\t%s of KV in memory, %s on disk; %d times used for %d positions\n", bytesText(st.Kept.Memory), bytesText(st.Kept.Disk), st.Kept.Hits, st.Kept.Positions)
 		for _, p := range st.Problems {
 			fmt.Fprintf(w, "problem\t%s\n", oneLine(p))
 		}

@@ -21,6 +21,7 @@ type computing struct {
 	Pack          pack `group:"Settings" env:"STARLING_PACK" placeholder:"auto|on|off" default:"auto" help:"Copy weights into memory in the layout that is fastest to read: auto does where they leave a third of the free memory, off uses the file's pages, which the system can take back."`
 
 	KVMemory size `group:"Settings" name:"kv-memory" env:"STARLING_KV_MEMORY" placeholder:"SIZE" help:"Memory for sessions' KV state, such as 2GiB. Default: half of what is free, or a fifth where the model is larger than that."`
+	KVDisk   size `group:"Settings" name:"kv-disk" env:"STARLING_KV_DISK" placeholder:"SIZE" help:"Disk for KV state of ended sessions that memory has no room for, such as 4GiB, in the data folder; sealed with a key that this process alone has. Default: none."`
 }
 
 // pack is a packing as a flag.

@@ -14,7 +14,7 @@ import (
 func TestEverySettingIsReachable(t *testing.T) {
 	dir := t.TempDir()
 	for env, value := range map[string]string{"STARLING_DATA": dir, "STARLING_SWARM": "s", "STARLING_LISTEN": "/ip4/127.0.0.1/tcp/1", "STARLING_BOOTSTRAP": "b",
-		"STARLING_LAN": "true", "STARLING_THREADS": "3", "STARLING_KV_MEMORY": "1GiB", "STARLING_LOG": "warn,node=debug", "STARLING_LOG_FORMAT": "json", "STARLING_VERBOSE": "1", "STARLING_MODEL": "m",
+		"STARLING_LAN": "true", "STARLING_THREADS": "3", "STARLING_KV_MEMORY": "1GiB", "STARLING_KV_DISK": "4GiB", "STARLING_LOG": "warn,node=debug", "STARLING_LOG_FORMAT": "json", "STARLING_VERBOSE": "1", "STARLING_MODEL": "m",
 		"STARLING_DECODE_THREADS": "2", "STARLING_CPUS": "7", "STARLING_NICE": "5", "STARLING_YIELD": "false", "STARLING_PACK": "off"} {
 		t.Setenv(env, value)
 	}
@@ -28,7 +28,7 @@ func TestEverySettingIsReachable(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := c.globals
-	if g.Data != dir || g.Swarm != "s" || len(g.Listen) != 1 || len(g.Bootstrap) != 1 || !g.LAN || g.Threads != 3 || g.KVMemory != 1<<30 ||
+	if g.Data != dir || g.Swarm != "s" || len(g.Listen) != 1 || len(g.Bootstrap) != 1 || !g.LAN || g.Threads != 3 || g.KVMemory != 1<<30 || g.KVDisk != 4<<30 ||
 		g.DecodeThreads != 2 || g.CPUs != 7 || g.Nice != 5 || g.Yield || g.Pack.Packing != runtime.PackOff || g.Log.packages["node"] != slog.LevelDebug || g.LogFormat != "json" || !g.Verbose || c.Serve.Model != "m" {
 		t.Errorf("%+v, model %q", g, c.Serve.Model)
 	}

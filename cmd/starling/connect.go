@@ -60,7 +60,7 @@ func (g *globals) nodeConfig(level slog.Level) (node.Config, error) {
 	if err != nil {
 		return node.Config{}, err
 	}
-	return node.Config{DataDir: g.Data, Listen: g.Listen, Swarm: info, Bootstrap: g.Bootstrap, LAN: g.LAN, Engine: g.engine(),
+	return node.Config{DataDir: g.Data, Listen: g.Listen, Swarm: info, Bootstrap: g.Bootstrap, LAN: g.LAN, Engine: g.engine(), KVDisk: int64(g.KVDisk),
 		Version: version(), Log: g.logger(level)}, nil
 }
 

@@ -34,8 +34,17 @@ type Status struct {
 	Connected []string      `json:"connected"`
 	Models    []Model       `json:"models"`
 	Sessions  []Session     `json:"sessions"`
+	Kept      Kept          `json:"kept"`
 	Profile   string        `json:"numerics_profile"`
 	Problems  []string      `json:"problems,omitempty"` // what a person should look at
+}
+
+// Kept is what the node has of ended sessions for those that begin alike.
+type Kept struct {
+	Memory    int64 `json:"memory"`    // bytes, of all models
+	Disk      int64 `json:"disk"`      // bytes
+	Hits      int64 `json:"hits"`      // times that a session began with a cache
+	Positions int64 `json:"positions"` // … which were not computed again, in all
 }
 
 // Model is one model as this node sees it.

@@ -39,6 +39,7 @@ type Metrics struct {
 	refusals       *prometheus.CounterVec
 	recoveries     *prometheus.CounterVec
 	ended          *prometheus.CounterVec
+	reuses, reused *prometheus.CounterVec
 }
 
 // chunkSeconds are the upper bounds of the histogram of compute times: from
@@ -62,6 +63,8 @@ func New(version string, read func() State) *Metrics {
 	m.refusals = vec("starling_refusals_total", "Refusals sent, by code.", "code")
 	m.recoveries = vec("starling_recoveries_total", "Peers that were lost and worked around, by their role in the session.", "role")
 	m.ended = vec("starling_sessions_ended_total", "Sessions that are over, by role and result (done, failed).", "role", "result")
+	m.reuses = vec("starling_prefix_hits_total", "Sessions that began with a kept cache, by model and where it was (memory, disk).", "model", "place")
+	m.reused = vec("starling_prefix_positions_total", "Positions that were not computed again, by model and where they were (memory, disk).", "model", "place")
 	m.chunks = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "starling_chunk_seconds", Buckets: chunkSeconds,
 		Help: "Compute time of one chunk of positions, by model and role."}, []string{"model", "role"})
 	info := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "starling_build_info", Help: "1, with the version.",
@@ -86,6 +89,12 @@ func (m *Metrics) Computed(model, role string, took time.Duration, prefill, deco
 			m.tokens.WithLabelValues(model, role, phase).Add(float64(n))
 		}
 	}
+}
+
+// Reused counts a session that began with so many positions of a kept cache, which was in memory or on the disk.
+func (m *Metrics) Reused(model, place string, positions int) {
+	m.reuses.WithLabelValues(model, place).Inc()
+	m.reused.WithLabelValues(model, place).Add(float64(positions))
 }
 
 // Refused counts a refusal by the name of its code.

@@ -13,13 +13,15 @@ import (
 // TestWrite counts everything once and reads it back with Prometheus' own parser.
 func TestWrite(t *testing.T) {
 	m := New("1.2", func() State {
-		return State{Accepting: true, Sessions: map[string]int{Stage: 2}, Queued: map[Purpose]int{Seam: 3}, Peers: 4,
+		return State{Accepting: true, Sessions: map[string]int{Stage: 2}, Queued: map[Purpose]int{Seam: 3}, Peers: 4, KVDisk: 5,
 			Models: map[string]Model{"abc": {Name: "a \"model\"\n\xff", First: 1, Last: 9, KVReserved: 2, KVKept: 3, KVLimit: 7, Waiting: 1, WeightsMapped: 11, WeightsPacked: 13, WeightsHeldOnDisk: 17}}}
 	})
 	m.Sent(KV, 100)
 	m.Received(Session, 200)
 	m.Computed("abc", Decoder, 3*time.Millisecond, 4, 1)
 	m.Computed("abc", Decoder, time.Hour, 0, 1)
+	m.Reused("abc", "disk", 100)
+	m.Reused("abc", "disk", 200)
 	m.Refused("busy")
 	m.Recovered(Stage)
 	m.Ended(Client, true)
@@ -41,6 +43,9 @@ func TestWrite(t *testing.T) {
 		`starling_model_info{first="1",last="9",model="abc",name="a \"model\"\n` + "\uFFFD" + `"} 1`,
 		`starling_kv_reserved_bytes{model="abc"} 2`,
 		`starling_kv_kept_bytes{model="abc"} 3`,
+		`starling_kv_disk_bytes 5`,
+		`starling_prefix_hits_total{model="abc",place="disk"} 2`,
+		`starling_prefix_positions_total{model="abc",place="disk"} 300`,
 		`starling_line_length{model="abc"} 1`,
 		`starling_kv_limit_bytes{model="abc"} 7`,
 		`starling_weights_bytes{model="abc",place="mapped"} 11`,

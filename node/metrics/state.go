@@ -15,6 +15,7 @@ type State struct {
 	Queued    map[Purpose]int  // frames that wait to be written
 	Peers     int              // connected
 	Models    map[string]Model // served, by ID
+	KVDisk    int64            // bytes of the disk that ended sessions' caches take
 }
 
 // Model is a model that is served.
@@ -43,6 +44,7 @@ var (
 	descModel     = desc("starling_model_info", "1 for each model served, with its name and layers [first, last).", "model", "name", "first", "last")
 	descReserved  = desc("starling_kv_reserved_bytes", "KV memory reserved by sessions, by model.", "model")
 	descKept      = desc("starling_kv_kept_bytes", "KV memory of ended sessions' caches, which give way to sessions, by model.", "model")
+	descKVDisk    = desc("starling_kv_disk_bytes", "Bytes of the disk that ended sessions' caches take.")
 	descWaiting   = desc("starling_line_length", "Sessions that wait for KV memory, by model.", "model")
 	descLimit     = desc("starling_kv_limit_bytes", "KV memory that sessions may reserve, by model.", "model")
 	descWeights   = desc("starling_weights_bytes", "Weights of the served layers, by model and place: mapped from the file, packed in memory, held on the disk.", "model", "place")
@@ -56,7 +58,7 @@ type states struct {
 
 // Describe implements prometheus.Collector.
 func (s *states) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descAccepting, descSessions, descQueue, descPeers, descUptime, descModel, descReserved, descKept, descWaiting, descLimit, descWeights} {
+	for _, d := range []*prometheus.Desc{descAccepting, descSessions, descQueue, descPeers, descUptime, descModel, descReserved, descKept, descKVDisk, descWaiting, descLimit, descWeights} {
 		to <- d
 	}
 }
@@ -80,6 +82,7 @@ func (s *states) Collect(to chan<- prometheus.Metric) {
 	}
 	gauge(descPeers, float64(st.Peers))
 	gauge(descUptime, time.Since(s.began).Seconds())
+	gauge(descKVDisk, float64(st.KVDisk))
 	for id, m := range st.Models {
 		gauge(descModel, 1, id, strings.ToValidUTF8(m.Name, "\uFFFD"), strconv.Itoa(m.First), strconv.Itoa(m.Last))
 		gauge(descReserved, float64(m.KVReserved), id)
