@@ -237,10 +237,10 @@ class Peer:
 
 
 class Swarm:
-    """n peers that all serve all of a model; the first publishes it. Use it in a `with` statement."""
+    """n peers that all serve all of a model, the others what the flags `serve` say; the first publishes it. Use it in a `with` statement."""
 
-    def __init__(self, model, n, rate=None, rtt=0, cpus=None, transport="tcp", binary=None, flags=(), keep=False):
-        self.file, self.n, self.rate, self.rtt, self.transport, self.flags, self.keep = model, n, rate, rtt, transport, list(flags), keep
+    def __init__(self, model, n, rate=None, rtt=0, cpus=None, transport="tcp", binary=None, flags=(), serve=(), keep=False):
+        self.file, self.n, self.rate, self.rtt, self.transport, self.flags, self.also, self.keep = model, n, rate, rtt, transport, list(flags), list(serve), keep
         self.cpus = cpus or [i % os.cpu_count() for i in range(n)]
         self.binary = pathlib.Path(binary or ROOT / "bin" / "starling").resolve()
         self.spaces, self.peers, self.net, self.packets = [], [], None, {}
@@ -273,7 +273,7 @@ class Swarm:
         self.model = first.model
         for p in others:
             p.verb("swarm", "join", first.verb("swarm", "invite", "--ttl", "5m"))
-            p.serve("--model", self.model["id"])
+            p.serve("--model", self.model["id"], *self.also)
         self.meet()
 
     def meet(self):
