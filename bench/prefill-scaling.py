@@ -118,7 +118,7 @@ def show(a, r):
     print(f"{r['machine']['cpu']}, {r['machine']['processors']} processors, load {r['machine']['load']:.1f} before; {a.tokens} tokens, "
           f"{a.rate} links, {a.transport}, round trip {r['round_trip_ms']:.2f} ms")
     cuts = [x["layers"]["last"] for x in plan["stages"]]
-    print(f"plan: cut before layer {', '.join(map(str, cuts))}, chunks of {plan['chunk']}, predicted {plan['predicted']['prefill_seconds']:.1f} s; "
+    print(f"plan: cut before layer {', '.join(map(str, cuts))}, chunks of {plan['chunk']}, the last ones of {plan['last_chunk']}, predicted {plan['predicted']['prefill_seconds']:.1f} s; "
           f"the peers measured themselves at {', '.join(f'{x / 1e9:.0f}' for x in r['flops'])} GFLOP/s")
     ratios = [x["ratio"] for x in r["rounds"]]
     fastest = {k: min(x[k]["seconds"] for x in r["rounds"]) for k in ("local", "across")}
@@ -144,7 +144,7 @@ def main():
     p.add_argument("model", help="GGUF file")
     p.add_argument("--tokens", type=int, default=6000, help="of the prompt")
     p.add_argument("--rounds", type=int, default=3)
-    p.add_argument("--chunk", type=int, help="tokens that travel together, instead of the plan's choice")
+    p.add_argument("--chunk", type=int, help="tokens that travel together at most, instead of the plan's choice")
     p.add_argument("--cuts", type=lambda t: [int(x) for x in t.split(",")], help="where the layers are cut, instead of the plan's choice")
     p.add_argument("--rate", default="1gbit", help="of each peer's uplink and downlink")
     p.add_argument("--transport", choices=["tcp", "quic"], default="tcp")

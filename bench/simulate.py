@@ -2,8 +2,9 @@
 
 The simulated peers are alike and keep the protocol's rules (docs/protocol.md, order of a session): a part starts a chunk when its
 seam is here and it is at most two chunks ahead of its successor and of the decoder's acknowledgements of KV; on an uplink seams go
-before KV, which comes in slices; everything for the decoder shares its downlink. Layers are shared out evenly, whole ones. What it
-leaves out: interrupts, encryption, and other users of links and processors."""
+before KV, which comes in slices; everything for the decoder shares its downlink. Prompts are cut as decoders cut them
+(node/chunks.go). Layers are shared out evenly, whole ones. What it leaves out: interrupts, encryption, and other users of links and
+processors."""
 import heapq
 import json
 import math
@@ -11,8 +12,10 @@ import math
 import swarm
 
 AHEAD = 2          # chunks before the receiver (node/staging.go)
+LAST = 4           # rows of the last chunks, of which there are three (route/cost.go, node/chunks.go)
+STEP = 8           # rows of which larger chunks have a multiple
 SLICE = 64 << 10   # bytes of KV that go at once
-CHUNKS = [32, 64, 128, 256, 512]
+CHUNKS = [8, 32, 64, 128, 256, 512]
 PROMPTS = [512, 1024, 2048, 4096, 8192, 16384, 32768]
 PEERS = range(1, 9)
 BAR = 0.9          # of the number of peers
@@ -37,6 +40,20 @@ class Costs:
         lo = max((c for c in sizes if c < hi), default=0)
         value = [a + b * depth for a, b in (self.line.get(lo, (0.0, 0.0)), self.line[hi])]
         return value[0] + (value[1] - value[0]) * (n - lo) / (hi - lo)
+
+    def cut(self, prompt, chunk, last):
+        """The sizes of a prompt's chunks, in order."""
+        row = lambda depth: self.whole(chunk, depth)
+        sizes, left, small = [], prompt, min(last, chunk)
+        while left:
+            n = max(chunk // 2, left // 3)
+            n = min(n, chunk, int(chunk * row(prompt // 2) / row(left)))
+            n = n - n % STEP if n > STEP else n
+            sizes.append(min(max(n, last), small, left))
+            left -= sizes[-1]
+            if len(sizes) >= 3:
+                small = min(2 * small, chunk)
+        return sizes[::-1]
 
     def part(self, n, depth, layers):
         return self.whole(n, depth) * layers / self.layers + self.overhead
@@ -80,7 +97,7 @@ class Prefill:
         self.costs, self.model, self.rate, self.rtt = costs, model, rate, rtt
         share = [len(range(i, model["layers"], peers)) for i in range(peers)]
         self.share = sorted(share)[::-1]  # the decoder, last, has one less where they aren't equal
-        self.sizes = [min(chunk, prompt - at) for at in range(0, prompt, chunk)]
+        self.sizes = costs.cut(prompt, chunk, LAST) if peers > 1 else [min(chunk, prompt - at) for at in range(0, prompt, chunk)]
         self.starts = [sum(self.sizes[:j]) for j in range(len(self.sizes))]
         self.peers, self.chunk = peers, chunk
         self.now, self.events, self.count, self.down = 0.0, [], 0, 0.0
@@ -175,7 +192,7 @@ def report(a, measured):
         return min((seconds(n, prompt, c), c) for c in CHUNKS)
     print("\nsimulated peers: seconds of one chunk of all layers at depth 0 and 3072: " + "; ".join(
         f"{c}: {costs.whole(c, 0):.3f}, {costs.whole(c, 3072):.3f}" for c in CHUNKS) + f"; {1e3 * costs.overhead:.2f} ms beside, each chunk and part")
-    check = seconds(2, a.tokens, stage["tokens"] // stage["chunks"] + 1 if stage["chunks"] > 1 else a.tokens)
+    check = seconds(2, a.tokens, measured["plan"]["chunk"])
     print(f"the measured run of two, simulated: {check:.2f} s, measured {first['seconds']:.2f}")
     print("\nspeed-up by peers, and the chunk that is best; in brackets what whole layers allow\n")
     head = ["prompt", *(f"{n} ({layers / math.ceil(layers / n):.2f})" for n in PEERS)]
