@@ -41,7 +41,8 @@ type Card struct {
 	LayerBytes []int64   `json:"layer_bytes"` // weights, per layer
 	EmbedBytes int64     `json:"embed_bytes"` // token embedding table
 	HeadBytes  int64     `json:"head_bytes"`  // output norm and matrix; the table again when Tied
-	LayerFlops []float64 `json:"layer_flops"` // per token, per layer
+	LayerFlops []float64 `json:"layer_flops"` // per token, per layer, in matrices
+	AttnFlops  []float64 `json:"attn_flops"`  // per token and each earlier one that it attends to, per layer
 	HeadFlops  float64   `json:"head_flops"`  // per token
 	Tied       bool      `json:"tied"`        // the output matrix is the token embedding table
 
@@ -104,15 +105,17 @@ func (c *Card) readMetadata(f *gguf.File, tensors int) error {
 		}
 		k := r.uintOr(arch+".attention.key_length", headDim)
 		v := r.uintOr(arch+".attention.value_length", headDim)
-		if kvHeads[i] > 1<<16 || k > 1<<20 || v > 1<<20 {
-			r.fail(fmt.Errorf("%s: layer %d would have %d KV heads of %d and %d elements: the metadata are damaged", f.Path, i, kvHeads[i], k, v))
+		if kvHeads[i] > 1<<16 || heads[i] > 1<<16 || k > 1<<20 || v > 1<<20 {
+			r.fail(fmt.Errorf("%s: layer %d would have %d heads and %d KV heads of %d and %d elements: the metadata are damaged", f.Path, i, heads[i], kvHeads[i], k, v))
 		}
 		elems := kvHeads[i] * (k + v)
 		if latent > 0 { // one latent for all heads, and the rotated part of a key
 			elems = latent + r.uintOr(arch+".rope.dimension_count", 0)
+			k, v = elems, latent
 		}
+		attn := 2 * float64(heads[i]) * float64(k+v)
 		if recurrent[i] { // a state in place of rows
-			elems = 0
+			elems, attn = 0, 0
 			c.TailBytes = append(c.TailBytes, tail)
 		} else {
 			c.TailBytes = append(c.TailBytes, 0)
@@ -121,6 +124,7 @@ func (c *Card) readMetadata(f *gguf.File, tensors int) error {
 			r.fail(fmt.Errorf("%s: layer %d would keep %d elements a token: the metadata are damaged", f.Path, i, elems))
 		}
 		c.KVBytesPerToken = append(c.KVBytesPerToken, int64(2*elems))
+		c.AttnFlops = append(c.AttnFlops, attn)
 	}
 	c.SeamBytesPerToken = 4 * int64(c.Width)
 	for i := 1; i < c.Layers; i++ {

@@ -367,15 +367,23 @@ func (n *Node) offer() {
 // load is how many sessions share this node.
 func (n *Node) load() float64 { return float64(len(n.decoderList()) + len(n.stageMap())) }
 
-// planModel returns what the planner needs to know of a model.
-func planModel(c *artifacts.Card) route.Model {
-	positions := make([]int64, c.Layers)
+// planModel returns what the planner needs to know of a model for prompts of that length, whose rows attend to half of it on average,
+// or to a layer's window.
+func planModel(c *artifacts.Card, prompt int) route.Model {
+	positions, flops := make([]int64, c.Layers), make([]float64, c.Layers)
+	for l := range flops {
+		seen := float64(prompt) / 2
+		if w := float64(c.KVWindow[l]); w > 0 && w < float64(prompt) {
+			seen = w - w*w/(2*float64(prompt)) // of the first w rows w/2
+		}
+		flops[l] = c.LayerFlops[l] + attnShare*c.AttnFlops[l]*seen
+	}
 	for l, n := range c.KVWindow {
 		if n > 0 {
 			positions[l] = int64(runtime.LayerCache{Window: int(n)}.Positions(c.Context))
 		}
 	}
 	return route.Model{Layers: c.Layers, LayerWeightBytes: c.LayerBytes, HeadBytes: c.HeadBytes, EmbedBytes: c.EmbedBytes,
-		LayerFlops: c.LayerFlops, HeadFlops: c.HeadFlops, KVBytesPerToken: c.KVBytesPerToken, KVPositions: positions, TailBytes: c.TailBytes, SeamBytes: c.SeamBytesPerToken,
+		LayerFlops: flops, HeadFlops: c.HeadFlops, KVBytesPerToken: c.KVBytesPerToken, KVPositions: positions, TailBytes: c.TailBytes, SeamBytes: c.SeamBytesPerToken,
 		Cuts: c.Cuts, Context: c.Context}
 }

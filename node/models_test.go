@@ -1,6 +1,7 @@
 package node
 
 import (
+	"math"
 	"path/filepath"
 	"testing"
 	"time"
@@ -31,11 +32,21 @@ func TestCardsAgree(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := planModel(card)
+		m := planModel(card, 1000)
 		for l, cache := range c.Cache {
 			positions := int64(0)
 			if cache.Window > 0 {
 				positions = int64(cache.Positions(c.Context))
+			}
+			attn, seen := c.AttnFlops, 500.0
+			if cache.Heads == 0 {
+				attn = 0
+			}
+			if w := float64(cache.Window); w > 0 {
+				seen = w/2*w/1000 + w*(1000-w)/1000
+			}
+			if want := card.LayerFlops[l] + attnShare*attn*seen; card.AttnFlops[l] != attn || math.Abs(m.LayerFlops[l]-want) > 1 {
+				t.Errorf("%s, layer %d: %g operations a token, %g for each that it sees; the engine has %g and %g", arch, l, m.LayerFlops[l], card.AttnFlops[l], want, attn)
 			}
 			if m.KVBytesPerToken[l] != int64(c.KVRowBytes(l, runtime.KVF16)) || m.TailBytes[l] != int64(cache.TailBytes()) || m.KVPositions[l] != positions {
 				t.Errorf("%s, layer %d: %d bytes a token, of %d, and a tail of %d; the engine has %d, %d and %d", arch, l, m.KVBytesPerToken[l], m.KVPositions[l],

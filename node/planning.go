@@ -25,11 +25,11 @@ func (n *Node) plan(ctx context.Context, id artifacts.ID, c *artifacts.Card, pro
 		_ = n.host.Refresh(ctx) // offers are hints: planning goes on with what is known
 	}
 	peers, links := n.planPeers(id)
-	p, err := route.Make(planModel(c), peers, links, req)
+	p, err := route.Make(planModel(c, prompt), peers, links, req)
 	if err != nil {
 		_ = n.host.Refresh(ctx) // perhaps what is missing has just appeared
 		peers, links = n.planPeers(id)
-		p, err = route.Make(planModel(c), peers, links, req)
+		p, err = route.Make(planModel(c, prompt), peers, links, req)
 	}
 	return p, err
 }
@@ -45,7 +45,7 @@ func (n *Node) planWithoutKV(id artifacts.ID, c *artifacts.Card, prompt, newToke
 	for i := range peers {
 		peers[i].KVFreeBytes = 1 << 62
 	}
-	return route.Make(planModel(c), peers, links, req)
+	return route.Make(planModel(c, prompt), peers, links, req)
 }
 
 func (n *Node) planRequest(prompt, newTokens int, k control.Constraints) (route.Request, error) {

@@ -15,7 +15,7 @@ type Model struct {
 	HeadBytes int64 `json:"head_bytes"`
 	// EmbedBytes is the stored size of the token embedding table.
 	EmbedBytes int64 `json:"embed_bytes"`
-	// LayerFlops is FLOPs per token of each layer. Length Layers.
+	// LayerFlops is FLOPs per token of each layer, attention to what the prompt's average token sees included. Length Layers.
 	LayerFlops []float64 `json:"layer_flops"`
 	// HeadFlops is FLOPs of the output head for one token.
 	HeadFlops float64 `json:"head_flops"`
