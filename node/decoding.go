@@ -59,7 +59,7 @@ type decoding struct {
 	chunks    []*wire.Chunk
 	seams     []*wire.Seam
 	seamEnd   int
-	rows      map[uint32]*layerRows
+	rows      map[int][]byte  // by layer: the slices of one chunk so far
 	pushed    []*wire.Chunk   // announced, rows not yet complete
 	acked     []uint32        // per stage: rows of all its layers are here before
 	due       [][]*wire.Chunk // per stage: announced, and it hasn't said that it has computed them
@@ -97,12 +97,6 @@ type account struct {
 	first, last uint32
 }
 
-// layerRows gathers one layer's slices of one chunk.
-type layerRows struct {
-	start, total uint32
-	buf          []byte
-}
-
 // newDecoding makes the machine for a session; reserved and start follow. A refusal says what the session asks for and can't have.
 func newDecoding(self string, open *wire.SessionOpen, how runtime.Sampling, profile [32]byte, cfg runtime.Config, sign func(*wire.Plan)) (*decoding, *wire.Refusal) {
 	asked, r := newProbed(open.Probe, cfg.Layers, cfg.Width, cfg.Vocab, len(open.Tokens))
@@ -136,7 +130,7 @@ func (d *decoding) adopt(r wire.Route, profile [32]byte, from int) []action {
 	d.stats.Decoder.First, d.stats.Decoder.Last = r.DecoderFirst, uint32(d.config.Layers)
 	d.plan, d.opened, d.released = nil, nil, false
 	d.digests = make([][32]byte, r.DecoderFirst)
-	d.chunks, d.sizes, d.seams, d.pushed, d.rows, d.guesses, d.void = nil, nil, nil, nil, map[uint32]*layerRows{}, nil, 0
+	d.chunks, d.sizes, d.seams, d.pushed, d.rows, d.guesses, d.void = nil, nil, nil, nil, map[int][]byte{}, nil, 0
 	d.announced, d.seamEnd, d.computed, d.plain, d.prefix = 0, 0, from, 0, d.prefix0
 	if len(r.Stages) == 0 {
 		d.routeEnd = 0
@@ -285,27 +279,27 @@ func (d *decoding) onSlice(stage int, m *wire.KVSlice) ([]action, *wire.Refusal)
 	case d.pushed[i].Prefix != m.Prefix:
 		return nil, wire.Refuse(wire.CodePrefix, "KV at position %d belongs to other tokens", m.Start)
 	}
-	rows := d.rows[m.Layer]
-	if rows == nil {
-		rows = &layerRows{start: m.Start, total: m.Total, buf: make([]byte, 0, m.Total)}
-	}
-	if int(m.Offset) != len(rows.buf) {
-		return nil, wire.Refuse(wire.CodeBadFrame, "KV slice at byte %d, expected %d", m.Offset, len(rows.buf))
+	held := d.rows[layer]
+	if int(m.Offset) != len(held) {
+		return nil, wire.Refuse(wire.CodeBadFrame, "KV slice at byte %d, expected %d", m.Offset, len(held))
 	}
 	if int(m.Offset)+len(m.Rows) == int(m.Total) {
-		if err := d.seq.ImportKV(layer, int(m.Start), int(m.Count), append(rows.buf, m.Rows...)); err != nil {
+		all := m.Rows // most come in one slice, which needs no other memory
+		if len(held) > 0 {
+			all = append(held, m.Rows...)
+		}
+		if err := d.seq.ImportKV(layer, int(m.Start), int(m.Count), all); err != nil {
 			var nan *runtime.NonFiniteError
 			if errors.As(err, &nan) { // an honest stage would have noticed
 				return d.gone(st.Peer, err.Error()), nil
 			}
 			return nil, asRefusal(err)
 		}
-		delete(d.rows, m.Layer)
+		delete(d.rows, layer)
 		d.moves++
 		return d.onRows(stage), nil
 	}
-	rows.buf = append(rows.buf, m.Rows...)
-	d.rows[m.Layer] = rows
+	d.rows[layer] = append(slices.Grow(held, int(m.Total)-len(held)), m.Rows...)
 	return nil, nil
 }
 

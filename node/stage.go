@@ -278,9 +278,10 @@ func (s *stageSession) compute(a run) {
 // push writes the rows that a names, layer by layer in slices. Rows of a
 // session that has ended meanwhile are nobody's loss.
 func (s *stageSession) push(a pushKV, write func(wire.Message) error) error {
+	var rows []byte
 	for l := a.Layers.First; l < a.Layers.Last; l++ {
-		rows, err := s.m.seq.ExportKV(nil, l, a.Start, a.Start+a.Count)
-		if err != nil {
+		var err error
+		if rows, err = s.m.seq.ExportKV(rows[:0], l, a.Start, a.Start+a.Count); err != nil {
 			return nil
 		}
 		for off := 0; off < len(rows); off += wire.MaxSlice {
