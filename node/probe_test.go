@@ -216,6 +216,31 @@ func TestStageRowsAreChecked(t *testing.T) {
 	s.mustShow()
 }
 
+// A decoder that sends more rows than were asked for is given up before they fill the client's memory.
+func TestInboxOfRows(t *testing.T) {
+	p, r := newProbed(wire.Probe{Last: 2, Layers: []uint32{1}}, 4, 2, 3, 6)
+	if r != nil {
+		t.Fatal(r)
+	}
+	b := newInbox(0, &p)
+	rows := &wire.Rows{Layer: 1, Count: 1, Rows: make([]byte, 8)}
+	if !b.put(rows, nil) || !b.put(rows, nil) {
+		t.Fatal("rows that were asked for are refused")
+	}
+	if b.put(rows, nil) {
+		t.Fatal("a third row of two is taken")
+	}
+	for range 2 {
+		if _, err := b.take(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var refusal *wire.Refusal
+	if _, err := b.take(); !errors.As(err, &refusal) || refusal.Code != wire.CodeBadFrame {
+		t.Errorf("after them: %v", err)
+	}
+}
+
 // Rows of many sessions don't fill a node's memory: it is busy for more of them, and only for such.
 func TestProbesHaveRoom(t *testing.T) {
 	n := &Node{}
