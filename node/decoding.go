@@ -441,7 +441,7 @@ func (d *decoding) expect(c *wire.Chunk) {
 
 // alone computes with all layers on this node, once every layer's rows have come, and what the stages have for a probe.
 func (d *decoding) alone() []action {
-	if d.running != nil || d.computed >= d.goal() || d.checkpoint() < d.computed || d.plan != nil && !d.probed.done(uint64(d.plan.DecoderFirst)) {
+	if d.running != nil || d.computed >= d.goal() || d.checkpoint() < d.computed || d.plan != nil && d.owed(d.plan.DecoderFirst) {
 		return nil
 	}
 	acts := d.release()

@@ -177,6 +177,11 @@ func (d *decoding) onProbe(stage int, m *wire.Rows) ([]action, *wire.Refusal) {
 	return append(acts, d.next()...), nil
 }
 
+// owed reports whether stages are yet to send rows of boundaries before limit, of positions that walk the route.
+func (d *decoding) owed(limit uint32) bool {
+	return int(d.probed.due(uint64(limit))) < min(int(d.probed.asked.Last), d.routeEnd)
+}
+
 // found tells what a step of the decoder's own has made for the probe, and returns the logits of its other rows.
 func (d *decoding) found(step *runtime.Step) (acts []action, sampled [][]float32, r *wire.Refusal) {
 	p := &d.probed.asked

@@ -37,7 +37,7 @@ func (d *decoding) behind() (peer string, positions int) {
 		}
 	}
 	for _, st := range d.plan.Stages {
-		if !d.probed.done(uint64(st.Last)) {
+		if d.owed(st.Last) {
 			return st.Peer, int(d.probed.asked.Last)
 		}
 	}

@@ -1,8 +1,11 @@
 package session_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -168,6 +171,39 @@ func TestReuse(t *testing.T) {
 	}
 }
 
+// TestProbeOfRouteLeft asks for hidden states over a route that turns out not to be worth walking: its stage has no cache of what
+// the decoder has. The decoder gives them all, and nobody waits for the stage's.
+func TestProbeOfRouteLeft(t *testing.T) {
+	s := newSwarm(t, tiny(t, "llama"), runtime.Range{First: 0, Last: 4}, runtime.Range{First: 0, Last: 2})
+	tokens := someTokens(1, 450)
+	if err := s.open(t, control.Constraints{Shape: "local", Decoder: s.peers[0]}, tokens[:300]...).Prefill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want, width, got := s.numbers(t, tokens), s.engine.Config().Width, 0
+	a, err := s.client.Run(t.Context(), control.RunRequest{Model: s.id, Tokens: tokens, PromptOnly: true, Continued: true,
+		Constraints: control.Constraints{Shape: "across", Cuts: []int{2}, Assign: s.peers[1:2], Decoder: s.peers[0], Chunk: 16},
+		Probe:       &control.Probe{First: 310, Last: 450, Layers: []int{0, 1, 2, 3, 4}}}, func(ev control.Event) {
+		if r := ev.Rows; r != nil {
+			if got += r.Count; !bytes.Equal(r.Data, littleEndian(want.hidden[r.Layer][r.First*width:(r.First+r.Count)*width])) {
+				t.Errorf("hidden states at boundary %d from position %d on differ", r.Layer, r.First)
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Reused != 299 || got != 5*140 {
+		t.Errorf("%d tokens reused, %d rows", a.Reused, got)
+	}
+}
+
+func littleEndian(x []float32) (b []byte) {
+	for _, v := range x {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+	}
+	return b
+}
+
 // TestRandomSteps plays sessions that append, generate, rewind, fork and look at numbers in random order, and compares everything with
 // runs that begin afresh.
 func TestRandomSteps(t *testing.T) {
@@ -281,10 +317,10 @@ func TestEnds(t *testing.T) {
 			switch {
 			case events < when: // it was over before
 			case when%3 == 0:
-				if !errors.Is(err, session.ErrClosed) || !errors.Is(ss.Append(1), session.ErrClosed) || !errors.Is(ss.Prefill(t.Context()), session.ErrClosed) {
+				if err != nil && !errors.Is(err, session.ErrClosed) || !errors.Is(ss.Append(1), session.ErrClosed) || !errors.Is(ss.Prefill(t.Context()), session.ErrClosed) {
 					t.Errorf("%s: closed at event %d: %v", shape, when, err)
 				}
-			case !errors.Is(err, context.Canceled):
+			case err != nil && !errors.Is(err, context.Canceled): // its last word may have been here already
 				t.Errorf("%s: ended at event %d: %v", shape, when, err)
 			default:
 				if _, err := ss.Logits(t.Context(), ss.Len()-1, ss.Len()); err != nil {
