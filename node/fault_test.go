@@ -52,7 +52,7 @@ func (f *fault) blamable() []string {
 	case "hole", "reset", "truncate":
 		return []string{f.node, f.peer}
 	case "garble", "forge":
-		if f.role != "stage" { // it judges itself
+		if f.role != "stage" || f.frame == wire.TypeSeamCredit { // it may be a decoder's, which judges itself
 			return []string{f.node, f.peer}
 		}
 	}

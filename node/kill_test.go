@@ -60,7 +60,7 @@ func TestKillSchedule(t *testing.T) {
 				continue
 			}
 			arch := killModels[lane%len(killModels)]
-			t.Run(fmt.Sprintf("%s/%d", arch, lane), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s-%d", arch, lane), func(t *testing.T) {
 				t.Parallel()
 				s := newKillNet(t, arch)
 				for _, seed := range seeds {

@@ -307,6 +307,7 @@ func (l *links) serve(k *link) error {
 		k.queue, k.busy = nil, len(k.queue) > 0
 		k.mu.Unlock()
 		if gone {
+			l.drop(jobs)
 			_ = stream.Close() // its connection is dead most of the time
 			return nil
 		}

@@ -216,3 +216,34 @@ func TestPausedReader(t *testing.T) {
 		t.Errorf("answer %+v, %v", a, err)
 	}
 }
+
+// What waits for streams that are given up holds nobody's rows back.
+func TestRenewedLinks(t *testing.T) {
+	opened := make(chan struct{})
+	l := newLinks(nil, func(ctx context.Context, _, _ string) (stream, error) {
+		<-opened
+		return nullStream{}, nil
+	}, metrics.New("test", nil))
+	defer l.Close()
+	l.send("S", &wire.Seam{Count: 1})
+	l.send("S", &wire.Seam{Count: 1})
+	l.renew("S")
+	close(opened)
+	eventually(t, "the seams to be forgotten", func() bool { return l.pending() == 0 })
+	l.uplink.mu.Lock()
+	defer l.uplink.mu.Unlock()
+	if l.uplink.seams != 0 {
+		t.Errorf("%d seams hold up rows", l.uplink.seams)
+	}
+}
+
+// nullStream swallows what is written to it.
+type nullStream struct{}
+
+func (nullStream) Read([]byte) (int, error)         { return 0, io.EOF }
+func (nullStream) Write(b []byte) (int, error)      { return len(b), nil }
+func (nullStream) Close() error                     { return nil }
+func (nullStream) Reset() error                     { return nil }
+func (nullStream) Peer() string                     { return "S" }
+func (nullStream) SetReadDeadline(time.Time) error  { return nil }
+func (nullStream) SetWriteDeadline(time.Time) error { return nil }
