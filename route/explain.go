@@ -47,6 +47,9 @@ func (p Plan) Explain() string {
 	}
 	fmt.Fprintf(&b, "total        %s\n", secondsText(c.TotalSeconds))
 	fmt.Fprintf(&b, "slowest      %s, %s per chunk\n", c.Bottleneck, secondsText(c.PeriodSeconds))
+	if p.KV != "" {
+		fmt.Fprintf(&b, "numerics     KV %s, seams %s\n", p.KV, p.Seam)
+	}
 	if len(p.Stages) > 0 {
 		fmt.Fprintf(&b, "over links   %s of seams, %s of KV\n", bytesText(float64(c.SeamBytes)), bytesText(float64(c.KVBytes)))
 		if !p.KVToDecoder {

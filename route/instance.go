@@ -16,7 +16,7 @@ type instance struct {
 	net    network
 
 	// Prefix sums: the entry at position x is the sum over layers before x.
-	flops, weight, kv, tail []float64
+	flops, weight, kv, tail []float64 // kv: cache rows as they travel
 	rows, read              []float64 // cache rows in bytes: of the whole session, of those that the average decoded token reads
 
 	tokens  float64 // prompt + new: what cache memory must hold
@@ -47,7 +47,7 @@ func newInstance(m Model, peers []Peer, links []Link, r Request) *instance {
 		in.flops[i+1] = in.flops[i] + m.LayerFlops[i]
 		in.weight[i+1] = in.weight[i] + float64(m.LayerWeightBytes[i])
 		each := float64(m.KVBytesPerToken[i])
-		in.kv[i+1] = in.kv[i] + each
+		in.kv[i+1] = in.kv[i] + float64(m.sent(i))
 		in.rows[i+1] = in.rows[i] + each*m.kept(i, in.tokens)
 		in.read[i+1] = in.read[i] + each*m.kept(i, in.context)
 		in.tail[i+1] = in.tail[i]

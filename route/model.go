@@ -21,6 +21,8 @@ type Model struct {
 	HeadFlops float64 `json:"head_flops"`
 	// KVBytesPerToken is what one token adds to each layer's cache, in bytes. Length Layers.
 	KVBytesPerToken []int64 `json:"kv_bytes_per_token"`
+	// KVSentBytes is how many bytes that is on a link. Length Layers, or 0 where it is the same.
+	KVSentBytes []int64 `json:"kv_sent_bytes,omitempty"`
 	// KVPositions is for how many tokens, at most, each layer's cache has memory; 0: for all. Length Layers, or 0 where that is so
 	// everywhere.
 	KVPositions []int64 `json:"kv_positions,omitempty"`
@@ -67,6 +69,9 @@ func (m *Model) check() error {
 	if n := len(m.TailBytes); n != 0 && n != m.Layers {
 		return bad("%d tails for %d layers", n, m.Layers)
 	}
+	if n := len(m.KVSentBytes); n != 0 && n != m.Layers {
+		return bad("%d sizes of cache rows on links for %d layers", n, m.Layers)
+	}
 	if n := len(m.KVPositions); n != 0 && n != m.Layers {
 		return bad("%d numbers of cached tokens for %d layers", n, m.Layers)
 	}
@@ -80,10 +85,12 @@ func (m *Model) check() error {
 			return bad("a size of %d bytes; 0 to %d are possible", b, int64(maxBytes))
 		}
 	}
-	var rows int64
-	for _, b := range append(slices.Clone(m.KVBytesPerToken), m.SeamBytes) {
-		if rows += b; b < 0 || b > maxTokenBytes || rows > maxTokenBytes {
-			return bad("cache rows or a seam of %d bytes per token; 0 to %d in all are possible", b, int64(maxTokenBytes))
+	for _, list := range [][]int64{append(slices.Clone(m.KVBytesPerToken), m.SeamBytes), m.KVSentBytes} {
+		var rows int64
+		for _, b := range list {
+			if rows += b; b < 0 || b > maxTokenBytes || rows > maxTokenBytes {
+				return bad("cache rows or a seam of %d bytes per token; 0 to %d in all are possible", b, int64(maxTokenBytes))
+			}
 		}
 	}
 	for _, f := range append(slices.Clone(m.LayerFlops), m.HeadFlops) {
@@ -100,6 +107,14 @@ func (m *Model) check() error {
 		return bad("a context of %d tokens", m.Context)
 	}
 	return nil
+}
+
+// sent returns the bytes of one token's row of layer x on a link.
+func (m *Model) sent(x int) int64 {
+	if len(m.KVSentBytes) > 0 {
+		return m.KVSentBytes[x]
+	}
+	return m.KVBytesPerToken[x]
 }
 
 // kept returns how many of so many tokens have memory in layer x's cache.

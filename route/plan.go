@@ -29,6 +29,10 @@ type Plan struct {
 	// KVToDecoder says that stages send their cache rows to the decoder. False in a local plan; in a pipelined plan
 	// false means that losing a stage costs a replay of the prompt.
 	KVToDecoder bool `json:"kv_to_decoder"`
+	// KV and Seam name how everybody rounds, for whom the sizes of the model hold: "f16", and "f32" or "q8_0@10,20", the seam's
+	// type and the cuts where it is rounded. The planner leaves them to its caller.
+	KV   string `json:"kv,omitempty"`
+	Seam string `json:"seam,omitempty"`
 
 	Predicted Prediction `json:"predicted"`
 	// Reasons has one entry per distinct peer offered, by ID.
