@@ -85,7 +85,7 @@ func (s *clientSession) account(d *wire.Done) *control.Account {
 	st := &d.Stats
 	a := &control.Account{Session: s.id.String(), Model: s.model.String(), Reason: d.Reason, Text: string(s.whole), PromptTokens: s.prompt, Reused: int(st.Reused), NewTokens: s.made,
 		TTFT: s.ttft, Prefill: time.Duration(st.PrefillNanos), Handoff: time.Duration(st.HandoffNanos), Decode: time.Duration(st.DecodeNanos),
-		Recovered: append(s.notes, st.Recovered...), Epoch: st.Epoch.String()}
+		Recovered: append(s.notes, st.Recovered...), Epoch: st.Epoch.String(), KV: s.req.KV, Seam: s.req.Seam}
 	a.Guessed, a.Accepted = int(st.Guessed), int(st.Accepted)
 	a.Switched, a.Switch = int(st.Switched), duration(st.SwitchNanos)
 	if st.Generated > 1 && st.DecodeNanos > 0 {

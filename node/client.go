@@ -47,6 +47,10 @@ type clientSession struct {
 	made   []int32
 	count  uint32 // decoders used
 
+	numerics wire.Numerics       // of the first plan, for all of the answer; req says the same from then on
+	fixed    bool                // numerics is so
+	asked    control.Constraints // req's in the beginning
+
 	text     *tokenizer.Stream
 	whole    []byte
 	ttft     time.Duration
@@ -84,7 +88,7 @@ func (n *Node) run(ctx context.Context, q control.RunRequest, emit func(control.
 	s.log.Debug("run began", "model", s.model.Short(), "prompt", len(s.prompt), "max_new", s.req.MaxNew)
 	a, err := s.answer(ctx)
 	if s.plan.Decoder != "" && (len(s.made) > 0 || err == nil) {
-		n.recent.add(recentAnswer{model: s.model, tokens: slices.Concat(s.prompt, s.made), decoder: s.plan.Decoder})
+		n.recent.add(recentAnswer{model: s.model, tokens: slices.Concat(s.prompt, s.made), decoder: s.plan.Decoder, kv: s.req.KV, seam: s.req.Seam})
 	}
 	n.metrics.Ended(metrics.Client, err != nil)
 	if err != nil {
@@ -161,6 +165,9 @@ func (s *clientSession) noteFull(r *wire.Refusal) {
 	c := *r
 	c.Peer = peer
 	s.full[peer] = &c
+	if len(s.made) == 0 && s.failed == 0 { // nothing has been computed
+		s.fixed, s.req.KV, s.req.Seam = false, s.asked.KV, s.asked.Seam
+	}
 }
 
 // await lets the time pass after which one of the full peers may have room. The first time, it is the next one asked that
@@ -241,7 +248,7 @@ func (n *Node) prepare(ctx context.Context, q control.RunRequest, emit func(cont
 	if err != nil {
 		return nil, err
 	}
-	s := &clientSession{n: n, probed: asked, model: id, card: card, tok: tok, req: q, how: wireSampling(&settings, q.DRYBreakers), prompt: prompt, emit: emit,
+	s := &clientSession{n: n, probed: asked, model: id, card: card, tok: tok, req: q, asked: q.Constraints, how: wireSampling(&settings, q.DRYBreakers), prompt: prompt, emit: emit,
 		text: tok.NewStream(), excluded: map[string]string{}, full: map[string]*wire.Refusal{}}
 	for p, why := range q.Excluded {
 		s.excluded[p] = why
@@ -334,7 +341,12 @@ func (s *clientSession) attempt(ctx context.Context) (*wire.Done, error) {
 		}
 		return nil, err
 	}
-	s.plan = plan
+	if s.plan = plan; !s.fixed {
+		if s.numerics, err = plannedNumerics(plan); err != nil {
+			return nil, err
+		}
+		s.fixed, s.req.KV, s.req.Seam = true, plan.KV, plan.Seam
+	}
 	s.log.Debug("planned", "shape", plan.Shape.String(), "decoder", plan.Decoder, "stages", len(plan.Stages))
 	if err := s.emit(control.Event{Kind: "plan", Session: s.id.String(), Plan: s.n.planReply(s.model, plan, k)}); err != nil {
 		return nil, err
@@ -373,9 +385,9 @@ func (s *clientSession) attempt(ctx context.Context) (*wire.Done, error) {
 // route plans what is left of the answer; over the decoder that has the cache of what the prompt begins with, where that can be.
 func (s *clientSession) route(ctx context.Context, k control.Constraints, left int) (route.Plan, error) {
 	tokens := len(s.prompt) + len(s.made)
-	if d := s.n.recent.decoder(s.model, s.prompt); d != "" && s.count == 0 && !s.req.Fresh && (!planned(k) || s.req.Continued) && k.Decoder == "" && k.Decode != "here" {
+	if d := s.n.recent.answer(s.model, s.prompt, k); d.decoder != "" && s.count == 0 && !s.req.Fresh && (!planned(k) || s.req.Continued) && k.Decoder == "" && k.Decode != "here" {
 		to := k
-		to.Decoder = d
+		to.Decoder, to.KV, to.Seam = d.decoder, d.kv, d.seam
 		if plan, err := s.n.plan(ctx, s.model, s.card, tokens, left, to); err == nil {
 			return plan, nil
 		}
@@ -395,7 +407,7 @@ func (s *clientSession) opening(plan route.Plan, left int) *wire.SessionOpen {
 		o.Wait = uint32(min(max(s.req.Wait-time.Since(s.began), 0), maxLineTime).Milliseconds())
 	}
 	o.Grant = wire.Grant{Session: s.id, Model: s.model, Client: s.n.ID(), Decoder: plan.Decoder, ClientEpoch: s.count,
-		Trust: "any", Budget: uint32(len(tokens) + left), Expires: uint64(time.Now().Add(grantLife).Unix())}
+		Trust: "any", Budget: uint32(len(tokens) + left), Numerics: s.numerics, Expires: uint64(time.Now().Add(grantLife).Unix())}
 	signGrant(s.n.identity, &o.Grant)
 	return o
 }

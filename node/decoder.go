@@ -527,7 +527,7 @@ func (s *decoderSession) replan(lost []string) {
 	s.mu.Lock()
 	tokens, budget := len(s.m.tokens), int(s.m.open.Grant.Budget)
 	s.mu.Unlock()
-	route, err := s.n.reroute(ctx, s.model, tokens, max(budget-tokens, 1), lost)
+	route, err := s.n.reroute(ctx, s.model, s.numerics, tokens, max(budget-tokens, 1), lost)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.ended {

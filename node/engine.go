@@ -197,7 +197,14 @@ func (e engine) Plan(ctx context.Context, q control.PlanRequest) (*control.PlanR
 	if err != nil {
 		return nil, err
 	}
-	return e.n.planReply(id, p, q.Constraints), nil
+	r := e.n.planReply(id, p, q.Constraints)
+	if r.Effect, err = e.n.effect(ctx, id, card, p, q); err != nil {
+		return nil, err
+	}
+	if r.Effect != nil {
+		r.Explain += explainEffect(p, r.Effect)
+	}
+	return r, nil
 }
 
 func (e engine) Model(ctx context.Context, q control.ModelRequest, emit func(control.Event) error) (*control.Model, error) {

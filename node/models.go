@@ -367,10 +367,13 @@ func (n *Node) offer() {
 // load is how many sessions share this node.
 func (n *Node) load() float64 { return float64(len(n.decoderList()) + len(n.stageMap())) }
 
-// planModel returns what the planner needs to know of a model for prompts of that length, whose rows attend to half of it on average,
-// or to a layer's window.
-func planModel(c *artifacts.Card, prompt int) route.Model {
-	positions, flops := make([]int64, c.Layers), make([]float64, c.Layers)
+// planModel returns what the planner needs to know of a model whose KV rows and seams are of these types, for prompts of that length,
+// whose rows attend to half of it on average, or to a layer's window.
+func planModel(c *artifacts.Card, prompt int, kv runtime.KVType, seam runtime.SeamType) route.Model {
+	positions, flops, sent := make([]int64, c.Layers), make([]float64, c.Layers), make([]int64, c.Layers)
+	for l, n := range c.KVBytesPerToken { // of halves; blocks of 8 bits that heads fill
+		sent[l] = int64(kv.Bytes(int(n / 2)))
+	}
 	for l := range flops {
 		seen := float64(prompt) / 2
 		if w := float64(c.KVWindow[l]); w > 0 && w < float64(prompt) {
@@ -384,6 +387,6 @@ func planModel(c *artifacts.Card, prompt int) route.Model {
 		}
 	}
 	return route.Model{Layers: c.Layers, LayerWeightBytes: c.LayerBytes, HeadBytes: c.HeadBytes, EmbedBytes: c.EmbedBytes,
-		LayerFlops: flops, HeadFlops: c.HeadFlops, KVBytesPerToken: c.KVBytesPerToken, KVPositions: positions, TailBytes: c.TailBytes, SeamBytes: c.SeamBytesPerToken,
+		LayerFlops: flops, HeadFlops: c.HeadFlops, KVBytesPerToken: c.KVBytesPerToken, KVSentBytes: sent, KVPositions: positions, TailBytes: c.TailBytes, SeamBytes: int64(seam.Bytes(c.Width)),
 		Cuts: c.Cuts, Context: c.Context}
 }

@@ -32,7 +32,7 @@ func TestCardsAgree(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := planModel(card, 1000)
+		m := planModel(card, 1000, runtime.KVQ8, runtime.SeamQ8)
 		for l, cache := range c.Cache {
 			positions := int64(0)
 			if cache.Window > 0 {
@@ -47,6 +47,9 @@ func TestCardsAgree(t *testing.T) {
 			}
 			if want := card.LayerFlops[l] + attnShare*attn*seen; card.AttnFlops[l] != attn || math.Abs(m.LayerFlops[l]-want) > 1 {
 				t.Errorf("%s, layer %d: %g operations a token, %g for each that it sees; the engine has %g and %g", arch, l, m.LayerFlops[l], card.AttnFlops[l], want, attn)
+			}
+			if heads := int64(c.KVRowBytes(l, runtime.KVQ8)); cache.Key%32 == 0 && cache.Value%32 == 0 && m.KVSentBytes[l] != heads {
+				t.Errorf("%s, layer %d: %d bytes a token on a link, the engine sends %d", arch, l, m.KVSentBytes[l], heads)
 			}
 			if m.KVBytesPerToken[l] != int64(c.KVRowBytes(l, runtime.KVF16)) || m.TailBytes[l] != int64(cache.TailBytes()) || m.KVPositions[l] != positions {
 				t.Errorf("%s, layer %d: %d bytes a token, of %d, and a tail of %d; the engine has %d, %d and %d", arch, l, m.KVBytesPerToken[l], m.KVPositions[l],

@@ -1,6 +1,14 @@
 package node
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/starling-swarm/starling/artifacts"
+	"github.com/starling-swarm/starling/node/control"
+	"github.com/starling-swarm/starling/route"
 	"github.com/starling-swarm/starling/runtime"
 	"github.com/starling-swarm/starling/swarm"
 	"github.com/starling-swarm/starling/swarm/wire"
@@ -50,4 +58,107 @@ func offerProfiles(o *swarm.Offer, e runtime.Executor) {
 			o.SeamTypes |= 1 << seam
 		}
 	}
+}
+
+// wanted is what a request says of its session's profile.
+type wanted struct {
+	kv   runtime.KVType
+	seam runtime.SeamType
+	cuts []int // where seams are rounded; nil: where the plan cuts
+	auto bool  // the plan may choose the seam's type
+}
+
+func readNumerics(k control.Constraints) (w wanted, err error) {
+	if w.kv, err = runtime.ParseKVType(cmp.Or(k.KV, runtime.KVF16.String())); err != nil {
+		return w, err
+	}
+	if k.Seam == "auto" {
+		w.auto = true
+		return w, nil
+	}
+	w.seam, w.cuts, err = runtime.ParseSeam(cmp.Or(k.Seam, runtime.SeamF32.String()))
+	return w, err
+}
+
+// autoMargin is how much longer a whole answer may take with finer seams; autoTypes are what "auto" chooses from, the finest first:
+// half precision is not among them, for what exceeds it ends a session.
+const autoMargin = 0.10
+
+var autoTypes = []runtime.SeamType{runtime.SeamF32, runtime.SeamBF16, runtime.SeamQ8}
+
+// plan makes the best plan for a request, with its numerics filled in.
+func (w wanted) plan(c *artifacts.Card, offers []swarm.Offer, peers []route.Peer, links []route.Link, req route.Request) (route.Plan, error) {
+	if n := len(w.cuts); n > 0 && w.cuts[n-1] > c.Layers {
+		return route.Plan{}, fmt.Errorf("seams are to be rounded before layer %d: the model has %d layers", w.cuts[n-1], c.Layers)
+	}
+	if !w.auto {
+		return w.planIn(w.seam, c, offers, peers, links, req)
+	}
+	var plans []route.Plan
+	var errs []error
+	for _, typ := range autoTypes {
+		p, err := w.planIn(typ, c, offers, peers, links, req)
+		if errs = append(errs, err); err == nil {
+			plans = append(plans, p)
+		}
+	}
+	if len(plans) == 0 {
+		return route.Plan{}, errs[0]
+	}
+	total := func(p route.Plan) float64 { return p.Predicted.TotalSeconds }
+	least := slices.MinFunc(plans, func(a, b route.Plan) int { return cmp.Compare(total(a), total(b)) })
+	return plans[slices.IndexFunc(plans, func(p route.Plan) bool { return total(p) <= total(least)*(1+autoMargin) })], nil
+}
+
+// planIn is plan with seams of a type. Where the profile's cuts are given, as they are after a loss, a plan that cuts there competes
+// with one that sends f32 wherever it cuts.
+func (w wanted) planIn(typ runtime.SeamType, c *artifacts.Card, offers []swarm.Offer, peers []route.Peer, links []route.Link, req route.Request) (route.Plan, error) {
+	req.Exclude = maps.Clone(req.Exclude)
+	if req.Exclude == nil {
+		req.Exclude = map[string]string{}
+	}
+	for _, o := range offers {
+		switch {
+		case w.kv != runtime.KVF16 && o.KVTypes&(1<<w.kv) == 0:
+			req.Exclude[o.Peer] = fmt.Sprintf("doesn't compute with KV rows in %v", w.kv)
+		case typ != runtime.SeamF32 && o.SeamTypes&(1<<typ) == 0:
+			req.Exclude[o.Peer] = fmt.Sprintf("doesn't compute with seams in %v", typ)
+		}
+	}
+	make := func(sent runtime.SeamType, cuts []int) (route.Plan, error) {
+		r := req
+		r.Cuts = cuts
+		p, err := route.Make(planModel(c, req.PromptTokens, w.kv, sent), peers, links, r)
+		rounded := w.cuts
+		if rounded == nil {
+			rounded = cutsOf(p)
+		}
+		p.KV, p.Seam = w.kv.String(), runtime.Profile{}.Rounding(w.kv, typ, rounded).SeamText()
+		return p, err
+	}
+	switch outside := func(cut int) bool { return !slices.Contains(w.cuts, cut) }; {
+	case w.cuts == nil, len(req.Cuts) > 0 && !slices.ContainsFunc(req.Cuts, outside):
+		return make(typ, req.Cuts)
+	case len(req.Cuts) > 0 || len(req.Assign) > 0 || req.Shape == route.Local:
+		return make(runtime.SeamF32, req.Cuts)
+	}
+	free, err := make(runtime.SeamF32, nil)
+	if there, other := make(typ, w.cuts); other == nil && (err != nil || there.Predicted.TotalSeconds <= free.Predicted.TotalSeconds) {
+		return there, nil
+	}
+	return free, err
+}
+
+// cutsOf returns where a plan cuts the model.
+func cutsOf(p route.Plan) (cuts []int) {
+	for _, s := range p.Stages {
+		cuts = append(cuts, s.Layers.Last)
+	}
+	return cuts
+}
+
+// plannedNumerics returns what a plan says of its session's profile.
+func plannedNumerics(p route.Plan) (wire.Numerics, error) {
+	w, err := readNumerics(control.Constraints{KV: p.KV, Seam: p.Seam})
+	return numericsOf(w.kv, w.seam, w.cuts), err
 }

@@ -17,6 +17,10 @@ import (
 
 // plan asks the planner for a route over the offers that this node knows.
 func (n *Node) plan(ctx context.Context, id artifacts.ID, c *artifacts.Card, prompt, newTokens int, k control.Constraints) (route.Plan, error) {
+	w, err := readNumerics(k)
+	if err != nil {
+		return route.Plan{}, err
+	}
 	req, err := n.planRequest(prompt, newTokens, k)
 	if err != nil {
 		return route.Plan{}, err
@@ -24,12 +28,14 @@ func (n *Node) plan(ctx context.Context, id artifacts.ID, c *artifacts.Card, pro
 	if len(n.holders(id)) == 0 {
 		_ = n.host.Refresh(ctx) // offers are hints: planning goes on with what is known
 	}
-	peers, links := n.planPeers(id)
-	p, err := route.Make(planModel(c, prompt), peers, links, req)
+	make := func() (route.Plan, error) {
+		peers, links := n.planPeers(id)
+		return w.plan(c, n.offersOf(id), peers, links, req)
+	}
+	p, err := make()
 	if err != nil {
 		_ = n.host.Refresh(ctx) // perhaps what is missing has just appeared
-		peers, links = n.planPeers(id)
-		p, err = route.Make(planModel(c, prompt), peers, links, req)
+		p, err = make()
 	}
 	return p, err
 }
@@ -37,6 +43,10 @@ func (n *Node) plan(ctx context.Context, id artifacts.ID, c *artifacts.Card, pro
 // planWithoutKV plans as if every peer had room. Offers tell what was free a while ago; where that is not enough, the peers
 // themselves say whether it still is so, and when there will be room.
 func (n *Node) planWithoutKV(id artifacts.ID, c *artifacts.Card, prompt, newTokens int, k control.Constraints) (route.Plan, error) {
+	w, err := readNumerics(k)
+	if err != nil {
+		return route.Plan{}, err
+	}
 	req, err := n.planRequest(prompt, newTokens, k)
 	if err != nil {
 		return route.Plan{}, err
@@ -45,7 +55,17 @@ func (n *Node) planWithoutKV(id artifacts.ID, c *artifacts.Card, prompt, newToke
 	for i := range peers {
 		peers[i].KVFreeBytes = 1 << 62
 	}
-	return route.Make(planModel(c, prompt), peers, links, req)
+	return w.plan(c, n.offersOf(id), peers, links, req)
+}
+
+// offersOf returns the offers to compute a model.
+func (n *Node) offersOf(id artifacts.ID) (offers []swarm.Offer) {
+	for _, o := range n.host.Offers() {
+		if artifacts.ID(o.Model) == id && computes(o) {
+			offers = append(offers, o)
+		}
+	}
+	return offers
 }
 
 func (n *Node) planRequest(prompt, newTokens int, k control.Constraints) (route.Request, error) {
@@ -175,9 +195,9 @@ func wireRoute(p route.Plan) wire.Route {
 	return r
 }
 
-// reroute plans again for a session whose decoder is this node, without the
-// peers that were lost.
-func (n *Node) reroute(ctx context.Context, id artifacts.ID, prompt, newTokens int, lost []string) (wire.Route, error) {
+// reroute plans again for a session of a profile whose decoder is this node,
+// without the peers that were lost.
+func (n *Node) reroute(ctx context.Context, id artifacts.ID, profile runtime.Profile, prompt, newTokens int, lost []string) (wire.Route, error) {
 	s := n.served(id)
 	if s == nil {
 		return wire.Route{}, fmt.Errorf("model %s is no longer served here", id.Short())
@@ -187,7 +207,7 @@ func (n *Node) reroute(ctx context.Context, id artifacts.ID, prompt, newTokens i
 	for _, p := range lost {
 		excluded[p] = "lost in this session"
 	}
-	p, err := n.plan(ctx, id, s.card, prompt, newTokens, control.Constraints{Decoder: n.ID(), Excluded: excluded})
+	p, err := n.plan(ctx, id, s.card, prompt, newTokens, control.Constraints{Decoder: n.ID(), Excluded: excluded, KV: profile.KV.String(), Seam: profile.SeamText()})
 	if err != nil {
 		return wire.Route{}, err
 	}

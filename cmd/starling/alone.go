@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 
 	"github.com/starling-swarm/starling/node"
@@ -22,6 +23,10 @@ func (c *runCmd) alone(ctx context.Context, g *globals, q control.RunRequest) er
 	if st, err := os.Stat(c.Model); err == nil {
 		a.event(control.Event{Kind: "progress", Phase: "load", Total: st.Size()})
 	}
+	kv, seam, cuts, err := c.roundingFlags.alone()
+	if err != nil {
+		return usageError(err)
+	}
 	o := g.engine()
 	o.Path = c.Model
 	m, err := runtime.Open(o)
@@ -37,9 +42,25 @@ func (c *runCmd) alone(ctx context.Context, g *globals, q control.RunRequest) er
 	if err != nil {
 		return a.fail(err)
 	}
-	r, err := generate(ctx, m, tokens, q.MaxNew, sampling, q.Logprobs, a.event)
+	r, err := generate(ctx, m, m.Profile().Rounding(kv, seam, cuts), tokens, q.MaxNew, sampling, q.Logprobs, a.event)
 	if err != nil {
 		return a.fail(err)
 	}
 	return a.finish(r.account())
+}
+
+// alone returns what rounding means where nothing is cut: seams are rounded only where they are said to be.
+func (f *roundingFlags) alone() (kv runtime.KVType, seam runtime.SeamType, cuts []int, err error) {
+	if f.KV != "" {
+		if kv, err = runtime.ParseKVType(f.KV); err != nil {
+			return kv, seam, nil, err
+		}
+	}
+	if f.Seam == "" {
+		return kv, seam, nil, nil
+	}
+	if seam, cuts, err = runtime.ParseSeam(f.Seam); err == nil && seam != runtime.SeamF32 && cuts == nil {
+		err = fmt.Errorf("--seam %s: a file is computed in this process, which cuts nowhere: say before which layers, as in %s@10,20", f.Seam, f.Seam)
+	}
+	return kv, seam, cuts, err
 }

@@ -220,5 +220,5 @@ func (c *demoCmd) reference(ctx context.Context, g *globals, file string, q *con
 	if err != nil {
 		return nil, err
 	}
-	return generate(ctx, m, tokens, q.MaxNew, sampling, 0, nil)
+	return generate(ctx, m, m.Profile(), tokens, q.MaxNew, sampling, 0, nil)
 }

@@ -16,16 +16,24 @@ type routeFlags struct {
 	Assign  []string `placeholder:"PEER" help:"Force the peers of the ranges, in layer order."`
 	Decoder string   `placeholder:"PEER" help:"Force the peer that decodes."`
 	Chunk   int      `placeholder:"N" help:"Tokens that travel together at most; a prompt's first and last chunks are smaller. Default: the planner's choice."`
+	roundingFlags
+}
+
+// roundingFlags say how everybody rounds.
+type roundingFlags struct {
+	Seam string `placeholder:"TYPE" help:"Number format of the residual stream between peers: f32, f16, bf16 or q8_0, for slow links; auto lets the plan choose. All but f32 change the numbers a little: the answer is a function of the format and of where the plan cuts, which q8_0@10,20 says instead. Default: f32."`
+	KV   string `name:"kv" enum:",f16,q8_0" default:"" placeholder:"TYPE" help:"Number format of KV rows: f16, or q8_0, which has half the bytes on links and changes the numbers a little. Default: f16."`
 }
 
 func (f *routeFlags) constraints() control.Constraints {
-	return control.Constraints{Shape: f.Shape, Cuts: f.Cuts, Assign: f.Assign, Decoder: f.Decoder, Decode: f.Decode, Chunk: f.Chunk}
+	return control.Constraints{Shape: f.Shape, Cuts: f.Cuts, Assign: f.Assign, Decoder: f.Decoder, Decode: f.Decode, Chunk: f.Chunk, Seam: f.Seam, KV: f.KV}
 }
 
 type planCmd struct {
 	Model        string `arg:"" help:"Model: its ID, six or more digits of its start, or its name."`
 	PromptTokens int    `required:"" placeholder:"N" help:"Length of the prompt."`
 	NewTokens    int    `required:"" placeholder:"M" help:"Length of the answer."`
+	Text         string `placeholder:"TEXT" help:"With --seam or --kv: measure with this text what rounding changes. Default: a text of ours."`
 	routeFlags
 	JSON bool `name:"json" help:"Print the plan as a JSON object."`
 }
@@ -33,12 +41,14 @@ type planCmd struct {
 // Help implements kong.HelpProvider.
 func (planCmd) Help() string {
 	return `Shows which peers would compute which layers for a prompt of N tokens and an answer of M, what that would cost, who
-would see what, and why each peer is or isn't used. Nothing is computed.
+would see what, and why each peer is or isn't used. Nothing is computed, but with --seam or --kv: then a short text is, both ways,
+to tell what the rounding changes: the largest difference of logits, the KL divergence, and how often the likeliest token is the same.
 
 Examples:
 
   starling plan SmolLM2 --prompt-tokens 2000 --new-tokens 200
-  starling plan SmolLM2 --prompt-tokens 2000 --new-tokens 200 --shape across --cuts 10,20`
+  starling plan SmolLM2 --prompt-tokens 2000 --new-tokens 200 --shape across --cuts 10,20
+  starling plan SmolLM2 --prompt-tokens 2000 --new-tokens 200 --seam q8_0 --kv q8_0`
 }
 
 // Run prints the plan.
@@ -48,7 +58,7 @@ func (c *planCmd) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	defer s.close()
-	p, err := s.Plan(ctx, control.PlanRequest{Model: c.Model, PromptTokens: c.PromptTokens, NewTokens: c.NewTokens, Constraints: c.constraints()})
+	p, err := s.Plan(ctx, control.PlanRequest{Model: c.Model, PromptTokens: c.PromptTokens, NewTokens: c.NewTokens, Text: c.Text, Constraints: c.constraints()})
 	if err != nil {
 		return err
 	}

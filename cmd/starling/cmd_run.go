@@ -56,6 +56,7 @@ Examples:
   git diff | starling run --system "Summarise this change." -
   starling run --decode here "…"          # fetch the model and decode on this machine
   starling run -m model.gguf "…"          # one process, no swarm
+  starling run --seam q8_0 --kv q8_0 "…"  # fewer bytes on slow links; see "starling plan --seam"
   starling run --trace "…"                # who did what when
   starling run --json "…" | jq -r 'select(.kind=="text").text'
   starling run --json --logprobs 3 "…" | jq -c 'select(.logprobs).logprobs'

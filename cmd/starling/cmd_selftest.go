@@ -124,7 +124,7 @@ func (r *selftestReport) smoke(ctx context.Context, o runtime.Options) error {
 	if err != nil {
 		return err
 	}
-	ref, err := generate(ctx, m, tokens, q.MaxNew, runtime.Sampling{}, 0, nil)
+	ref, err := generate(ctx, m, m.Profile(), tokens, q.MaxNew, runtime.Sampling{}, 0, nil)
 	if err != nil {
 		return err
 	}

@@ -36,16 +36,16 @@ type reference struct {
 	Decode     time.Duration
 }
 
-// generate answers prompt with a whole model; maxNew is as node.MaxNew takes it.
+// generate answers prompt with a whole model by a numerics profile; maxNew is as node.MaxNew takes it.
 // On gets the text as it comes, with the log-probabilities
 // of so many tokens, and how much of the prompt has been read; it may be nil.
-func generate(ctx context.Context, m runtime.Executor, prompt []int32, maxNew int, sampling runtime.Sampling, logprobs int, on func(control.Event)) (*reference, error) {
+func generate(ctx context.Context, m runtime.Executor, profile runtime.Profile, prompt []int32, maxNew int, sampling runtime.Sampling, logprobs int, on func(control.Event)) (*reference, error) {
 	cfg := m.Config()
 	maxNew, err := node.MaxNew(len(prompt), maxNew, cfg.Context)
 	if err != nil {
 		return nil, err
 	}
-	seq, err := m.NewSequence(len(prompt)+maxNew, m.Layers())
+	seq, err := m.NewSequenceFor(profile, len(prompt)+maxNew, m.Layers())
 	if err != nil {
 		return nil, err
 	}

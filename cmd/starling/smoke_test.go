@@ -65,7 +65,7 @@ func TestSmokeAnswers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := generate(t.Context(), m, tokens, r.MaxNew, runtime.Sampling{}, 0, nil)
+		got, err := generate(t.Context(), m, m.Profile(), tokens, r.MaxNew, runtime.Sampling{}, 0, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -119,6 +119,12 @@ type Constraints struct {
 	Decode   string            `json:"decode,omitempty"`   // "here" or "any"
 	Chunk    int               `json:"chunk,omitempty"`    // tokens per chunk, 0: the planner's choice
 	Excluded map[string]string `json:"excluded,omitempty"` // peer → why
+
+	// How everybody rounds, which changes the numbers, and so perhaps the answer (docs/numerics.md, section 11).
+	KV string `json:"kv,omitempty"` // cache rows: "f16", also where empty, or "q8_0"
+	// Seam is the type of the residual stream between peers: "f32", also where empty, "f16", "bf16", "q8_0", rounded where the
+	// plan cuts, or where the type names layers: "q8_0@10,20"; "auto": the finest with which the plan is hardly slower than with any.
+	Seam string `json:"seam,omitempty"`
 }
 
 // PlanRequest asks for a placement preview.
@@ -126,6 +132,7 @@ type PlanRequest struct {
 	Model        string `json:"model"`
 	PromptTokens int    `json:"prompt_tokens"`
 	NewTokens    int    `json:"new_tokens"`
+	Text         string `json:"text,omitempty"` // measure with this what the rounding of the plan changes; "": with a text of ours
 	Constraints
 }
 
@@ -134,6 +141,31 @@ type PlanReply struct {
 	Model   string     `json:"model"`
 	Plan    route.Plan `json:"plan"`
 	Explain string     `json:"explain"`
+	Effect  *Effect    `json:"effect,omitempty"` // of the rounding that was asked for, where the plan has any; not of a run
+}
+
+// Effect says what the rounding of a plan saves and what it changes, against the same plan with KV in f16 and seams in f32.
+type Effect struct {
+	Links           []LinkBytes `json:"links"`
+	FirstToken      float64     `json:"first_token_seconds"` // predicted
+	FirstTokenPlain float64     `json:"first_token_seconds_plain"`
+
+	NotMeasured string  `json:"not_measured,omitempty"` // why the rest isn't there
+	Where       string  `json:"where,omitempty"`        // it was measured
+	Positions   int     `json:"positions,omitempty"`
+	Largest     float64 `json:"largest_difference"` // of logits
+	KL          float64 `json:"kl_divergence"`      // nats, the mean over positions
+	Top1        int     `json:"top1_equal"`         // positions at which the most likely token is the same
+}
+
+// LinkBytes is what a token takes on the way from one stage: its seam to the next peer, and its KV rows to the decoder.
+type LinkBytes struct {
+	From      string `json:"from"`
+	To        string `json:"to"`
+	Seam      int    `json:"seam_bytes"`
+	SeamPlain int    `json:"seam_bytes_plain"`
+	KV        int    `json:"kv_bytes"`
+	KVPlain   int    `json:"kv_bytes_plain"`
 }
 
 // Message is one turn of a chat.
@@ -278,6 +310,8 @@ type Account struct {
 	KVHash        string         `json:"kv_hash,omitempty"`     // over the layers' digests, ascending
 	Recovered     []string       `json:"recovered,omitempty"`
 	Epoch         string         `json:"epoch"`
+	KV            string         `json:"kv"`   // how everybody rounded, as in Constraints: ask so again and the answer is the same
+	Seam          string         `json:"seam"` // likewise, with the cuts
 }
 
 // StageAccount is what one peer did in one run, and what it waited for meanwhile.
