@@ -23,7 +23,8 @@ type Options struct {
 	// Model is an ID, six or more digits of its start, or a unique name; "" means the only model known.
 	Model string
 	// Constraints narrow the choice of a route. A given shape, cut or assignment is walked by the session's first step, and by a
-	// later one that has much to compute; else the decoder goes on alone from its cache. The zero value leaves all to the planner.
+	// later one that has much to compute; else the decoder goes on alone from its cache. The zero value leaves all to the planner. Seams that are rounded where the first
+	// plan with stages cuts are rounded there in all later steps.
 	control.Constraints
 	// Wait is how long a step waits for room where every peer that could compute it is busy; 0: it fails at once.
 	Wait time.Duration
@@ -217,7 +218,9 @@ func (s *Session) run(ctx context.Context, n int, q control.RunRequest, on func(
 	case err != nil && context.Cause(ctx) == ErrClosed:
 		return ErrClosed
 	case err == nil:
-		s.walked, s.account = true, a
+		if s.walked, s.account = true, a; a.Seam != "f32" {
+			s.options.KV, s.options.Seam = a.KV, a.Seam
+		}
 	}
 	return err
 }

@@ -465,3 +465,18 @@ func TestText(t *testing.T) {
 		t.Errorf("pieces %q, the answer is %q", text, ss.Account().Text)
 	}
 }
+
+// TestRoundedSteps asks that all steps of a session round where the first one did.
+func TestRoundedSteps(t *testing.T) {
+	s := newSwarm(t, tiny(t, "llama"), runtime.Range{First: 0, Last: 4}, runtime.Range{First: 0, Last: 2})
+	ss := s.open(t, control.Constraints{Decoder: s.peers[0], Shape: "across", Cuts: []int{2}, Assign: s.peers[1:2], Seam: "q8_0", KV: "q8_0"}, someTokens(1, 100)...)
+	for reused := range 2 {
+		generate(t, ss, control.RunRequest{MaxNew: 5})
+		if a := ss.Account(); a.Seam != "q8_0@2" || a.KV != "q8_0" || (a.Reused >= 100) != (reused > 0) {
+			t.Errorf("step %d: seams %s, KV %s, %d tokens reused", reused, a.Seam, a.KV, a.Reused)
+		}
+		if err := ss.Append(someTokens(2, 20)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
