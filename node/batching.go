@@ -90,6 +90,13 @@ func (s *seat) run(ctx context.Context, step *runtime.Step, whole bool) (time.Du
 	return w.took, err
 }
 
+// load says what guesses of the session cost now.
+func (s *seat) load() load {
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	return s.b.rounds.load(s, time.Now())
+}
+
 // giveUp ends a step for the sake of err.
 func (b *batcher) giveUp(w *work, err error) {
 	b.mu.Lock()

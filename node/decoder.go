@@ -211,6 +211,7 @@ func (n *Node) admitSession(client string, open *wire.SessionOpen, conn sessionC
 	d := &decoderSession{n: n, log: n.sessionLog(open.Session, metrics.Decoder), client: client, conn: conn, clientAt: time.Now(), model: s.id, served: s, exec: s.exec, room: s.room, prefixes: s.prefixes, seat: s.batcher.sit(), numerics: profile, profile: profile.ID(), m: m,
 		ctx: ctx, cancel: cancel, began: time.Now(), opened: time.Now(), absent: map[string]int{}}
 	d.outReady = sync.NewCond(&d.mu)
+	d.m.load = d.seat.load
 	if r := n.addDecoder(open.Session, d); r != nil {
 		cancel()
 		d.seat.leave()

@@ -68,6 +68,7 @@ type decoding struct {
 
 	ngram    *ngram                                 // nil: nothing is guessed
 	propose  func(tokens []int32, most int) []int32 // ngram's guess
+	load     func() load                            // of the executor
 	steady   bool                                   // the caches can go back to any position of a short chunk, else only to its start
 	most     int                                    // rows of a chunk with guesses
 	guesses  []int32                                // announced, or being computed, behind tokens
@@ -110,9 +111,9 @@ func newDecoding(self string, open *wire.SessionOpen, how runtime.Sampling, prof
 	}
 	d.head = wire.Head{Session: open.Session, Epoch: wire.Epoch{Client: open.Grant.ClientEpoch}}
 	if open.Guess {
-		d.ngram = newNgram()
-		d.propose = d.ngram.guess
 		d.steady, d.most = rewindable(cfg)
+		d.ngram, d.load = newNgram(d.steady), func() load { return load{} }
+		d.propose = d.ngram.guess
 	}
 	d.stats.Prompt = uint32(len(open.Tokens))
 	d.stats.Decoder.Peer = self
@@ -339,7 +340,7 @@ func (d *decoding) next() []action {
 		return nil
 	case d.reason != "" && d.complete():
 		return d.end()
-	case d.plan != nil && d.computed < d.routeEnd:
+	case d.walks():
 		return d.walk()
 	}
 	return d.alone()
@@ -390,7 +391,7 @@ func (d *decoding) walk() []action {
 		if n := d.plain - d.announced; n > 0 {
 			part = part[:min(len(part), n)]
 		}
-		if d.guess(d.announced, len(part)); len(d.guesses) > 0 {
+		if d.guess(load{}, d.announced, len(part)); len(d.guesses) > 0 {
 			d.base, d.baseHash = d.announced, d.prefix
 			part = slices.Concat(part, d.guesses)
 		}
@@ -448,9 +449,12 @@ func (d *decoding) alone() []action {
 	if d.grown && d.stats.Switched == 0 {
 		d.stats.Switched = uint32(d.computed)
 	}
-	n := min(d.goal()-d.computed, d.chunkSize())
-	step := &runtime.Step{Seq: d.seq, Layers: runtime.Range{First: 0, Last: d.config.Layers},
-		Start: d.computed, N: n, Tokens: d.tokens[d.computed : d.computed+n]}
+	tokens := d.tokens[d.computed:min(d.goal(), d.computed+d.chunkSize())]
+	if d.ngram != nil && d.generated > 0 {
+		d.guess(d.load(), d.computed, len(tokens))
+		tokens = slices.Concat(tokens, d.guesses)
+	}
+	step := &runtime.Step{Seq: d.seq, Layers: runtime.Range{First: 0, Last: d.config.Layers}, Start: d.computed, N: len(tokens), Tokens: tokens}
 	return append(acts, d.run(step, false))
 }
 
@@ -459,7 +463,7 @@ func (d *decoding) waitsFor() wait {
 	switch {
 	case d.ended || d.running != nil:
 		return waitNone
-	case d.plan != nil && d.computed < d.routeEnd:
+	case d.walks():
 		return waitInput
 	}
 	return waitRows

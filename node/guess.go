@@ -24,8 +24,17 @@ type ngram struct {
 	run  int                   // class of the run of the latest guesses
 
 	right [len(firstRight)]float64 // how often a guess is right, if those before it are, by class
-	row   float64                  // what a further row costs, in rounds of one row
+	row   float64                  // on a route: what a further row costs, in rounds of one row
 	round float64                  // seconds of such a round; 0: not known
+
+	load   load // of this node, where no route is walked
+	steady bool // after a wrong guess the right rows are kept
+}
+
+// load is what a model's executor does beside a session, and what it would make of guesses.
+type load struct {
+	others int       // sessions that decode, too: longer rounds are theirs as well
+	cost   []float64 // of a round with so many guesses, in rounds without, by guesses; it ends where no more are welcome. nil: not known
 }
 
 // firstRight is what is assumed of runs of 2, 4, 8, 16 and 32 tokens or more.
@@ -35,8 +44,8 @@ var firstRight = [...]float64{0.5, 0.65, 0.8, 0.9, 0.95}
 // mostRow the most that one measurement may say: a machine may pause at any time.
 const firstRow, mostRow = 1.0 / 32, 0.5
 
-func newNgram() *ngram {
-	return &ngram{last: map[[minRun]int32]int{}, right: firstRight, row: firstRow}
+func newNgram(steady bool) *ngram {
+	return &ngram{last: map[[minRun]int32]int{}, right: firstRight, row: firstRow, steady: steady}
 }
 
 // guess returns at most so many tokens that may follow tokens, which only ever
@@ -85,14 +94,26 @@ func alike(a, b []int32) (n int) {
 	return n
 }
 
-// size returns how many guesses make the most tokens in a second: one more is
-// worth its row as long as it is right often enough.
+// size returns how many guesses make the most tokens in a second, those of other sessions in the same rounds included.
 func (g *ngram) size(most int) (n int) {
-	right := g.right[g.run]
-	for tokens, cost, chance := 1.0, 1.0, right; n < most && chance*cost > g.row*tokens; n++ {
-		tokens += chance
-		cost += g.row
+	if c := g.load.cost; c != nil {
+		most = min(most, len(c)-1)
+	}
+	right, chance, tokens := g.right[g.run], 1.0, float64(1+g.load.others)
+	best := tokens
+	for k := 1; k <= most; k++ {
 		chance *= right
+		tokens += chance
+		cost := 1 + g.row*float64(k)
+		if g.load.cost != nil {
+			cost = g.load.cost[k]
+		}
+		if !g.steady { // the right ones' rows are computed again
+			cost += (1 - chance) * (cost - 1)
+		}
+		if tokens > best*cost {
+			best, n = tokens/cost, k
+		}
 	}
 	if n == 0 && most > 0 { // times change: it is tried again after some
 		near(&g.right[g.run], firstRight[g.run], 256)

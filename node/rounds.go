@@ -25,6 +25,7 @@ const (
 	growFirst = 1.25 // by what the share of prompts grows with each round until it was too much once
 	grow      = 1.1  // by what it grows or shrinks from then on: it settles where half of the rounds are too long, however long the others
 
+	costLife  = 2048             // rounds after which it is forgotten what one of so many rows takes
 	lately    = time.Second      // a session that decoded so recently goes on decoding
 	leastWait = time.Millisecond // how long a round waits for a session that is expected back, beyond twice its usual time
 )
@@ -73,11 +74,19 @@ type rounds struct {
 	queue []*work // that aren't done, by arrival
 	seats map[*seat]bool
 
-	count  int     // rounds so far
-	rested []rest  // the latest rounds without prompts, oldest first
-	slice  float64 // rows × layers of prompts that decoding steps bear beside them; 0: not known
-	over   bool    // that was too much once
-	perRow float64 // seconds that a row of a prompt takes in a layer, without decoding steps; 0: not known
+	count  int                  // rounds so far
+	read   int                  // the latest one that had rows of prompts
+	rested []rest               // the latest rounds without prompts, oldest first
+	slice  float64              // rows × layers of prompts that decoding steps bear beside them; 0: not known
+	over   bool                 // that was too much once
+	costs  [roundShort + 1]cost // of rounds without prompts, by rows
+	perRow float64              // seconds that a row of a prompt takes in a layer, without decoding steps; 0: not known
+}
+
+// cost is how long rounds of so many rows take that nothing holds up.
+type cost struct {
+	seconds float64 // 0: not known
+	round   int     // that told so last
 }
 
 // rest is a round of decoding steps alone.
@@ -246,9 +255,20 @@ func (r *rounds) learn(round []piece, took time.Duration) {
 		long += float64(p.n * p.w.layers())
 		layers = float64(p.w.layers())
 	}
-	r.count++
+	if r.count++; long > 0 {
+		r.read = r.count
+	}
 	switch {
 	case long == 0:
+		s, n, c := took.Seconds(), 2.0, &r.costs[rows]
+		if c.seconds == 0 {
+			c.seconds = s
+		}
+		if s > c.seconds { // what else the machine does only adds
+			s, n = min(s, 2*c.seconds), 64
+		}
+		near(&c.seconds, s, n)
+		c.round = r.count
 		r.rested = append(r.rested, rest{r.count, rows, took})
 		r.rested = r.rested[max(len(r.rested)-rests, 0):]
 	case rows == 0 && (r.perRow == 0 || long >= leastIdle*layers):
@@ -279,4 +299,52 @@ func (r *rounds) weigh(long, slice, layers float64, rows int, took time.Duration
 	default:
 		r.slice = min(slice*growFirst, roundLong*layers)
 	}
+}
+
+// load returns what the sessions beside one make of its guesses. While prompts are read, they are not welcome: the rows of those
+// take all the arithmetic there is.
+func (r *rounds) load(of *seat, now time.Time) load {
+	l := load{cost: []float64{1}}
+	for s := range r.seats {
+		if s != of && s.last != (time.Time{}) && now.Sub(s.last) < lately {
+			l.others++
+		}
+	}
+	if r.read > 0 && r.count-r.read < restEvery || slices.ContainsFunc(r.queue, func(w *work) bool { return !w.short() }) {
+		return l
+	}
+	for n := l.others + 2; n <= roundShort && len(l.cost) <= maxGuessed; n++ {
+		l.cost = append(l.cost, max(r.roundOf(n)/r.roundOf(l.others+1), l.cost[len(l.cost)-1]))
+	}
+	return l
+}
+
+// roundOf estimates how long a round of so many rows takes, from those that have been measured not too long ago: on a line between the
+// next smaller and larger ones; beyond the largest they are thought cheap, so that they are tried.
+func (r *rounds) roundOf(rows int) float64 {
+	known := func(n int) float64 {
+		if c := r.costs[n]; r.count-c.round < costLife {
+			return c.seconds
+		}
+		return 0
+	}
+	low, high := rows, rows
+	for low > 0 && known(low) == 0 {
+		low--
+	}
+	for high < roundShort && known(high) == 0 {
+		high++
+	}
+	least, most := known(low), known(high)
+	switch {
+	case least == 0 && most == 0:
+		return 1 + firstRow*float64(rows)
+	case least == 0:
+		return most / (1 + firstRow*float64(high-rows))
+	case most == 0:
+		return least * (1 + firstRow*float64(rows-low))
+	case low == high:
+		return least
+	}
+	return least + (most-least)*float64(rows-low)/float64(high-low)
 }

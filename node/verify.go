@@ -25,19 +25,23 @@ func rewindable(cfg runtime.Config) (steady bool, most int) {
 
 // guess makes the guesses that go with tokens [start, start+n), if those are the
 // newest ones and nothing else is under way.
-func (d *decoding) guess(start, n int) {
+func (d *decoding) guess(l load, start, n int) {
 	d.guesses = nil
 	if d.ngram == nil || d.grown || d.generated == 0 || d.reason != "" || start != d.computed || start+n != len(d.tokens) {
 		return
 	}
+	d.ngram.load = l
 	room := min(d.most, d.frameRows()) - n
 	d.guesses = d.propose(d.tokens, min(room, int(d.open.MaxNew)-d.generated-1))
 }
 
+// walks reports whether the next positions walk the route.
+func (d *decoding) walks() bool { return d.plan != nil && d.computed < d.routeEnd }
+
 // timed takes how long the latest chunk has taken from its announcement on, its
 // own step included, before that step's result.
 func (d *decoding) timed(rows int, round time.Duration) {
-	if d.ngram != nil && d.generated > 0 && d.reason == "" && !d.rewind {
+	if d.ngram != nil && d.generated > 0 && d.reason == "" && !d.rewind && d.walks() {
 		d.ngram.timed(rows, round)
 	}
 }
@@ -97,21 +101,24 @@ func (d *decoding) verify(step *runtime.Step, sampled [][]float32) []action {
 // tokens, or further where a layer's cache can't be cut there.
 func (d *decoding) correct(step *runtime.Step) (acts []action) {
 	to := len(d.tokens) - 1
-	if to < max(d.computed, d.announced) {
+	if to < d.computed || to < d.announced && step.Seam != nil {
 		if !d.steady {
 			to, d.plain = step.Start, step.Start+step.N
 		}
 		if n := d.seq.Truncate(to); n != to {
 			return d.fail(wire.Refuse(wire.CodeInternal, "rewind to position %d: the layers go back to %d only", to, n))
 		}
+		d.computed = to
+		if step.Seam == nil {
+			return nil
+		}
 		d.announced, d.seamEnd = to, to
 		d.prefix = d.baseHash.Extend(d.tokens[d.base:to])
 		for _, s := range d.plan.Stages {
 			acts = append(acts, send{s.Peer, &wire.Rewind{Head: d.head, Upto: uint32(to), Prefix: d.prefix}})
 		}
-		d.computed = to
 	}
-	if to > d.base {
+	if step.Seam != nil && to > d.base {
 		d.expect(&wire.Chunk{Start: uint32(d.base), Count: uint32(to - d.base), Prefix: d.prefix})
 	}
 	return acts

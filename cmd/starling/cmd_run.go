@@ -34,7 +34,7 @@ type runCmd struct {
 	Wait     time.Duration `default:"1m" placeholder:"TIME" help:"How long to wait for room where every peer that could answer is busy. Default: 1m; 0 fails at once."`
 	Logprobs int           `placeholder:"N" help:"With --json: tell each token's log-probability, and those of the N likeliest (at most 20), by the model alone."`
 	Fresh    bool          `help:"Compute the whole prompt, even where the decoder still has the cache of an earlier one of yours that begins alike. A given shape, cut or assignment does so, too."`
-	NoGuess  bool          `help:"In a pipelined route let every new token walk alone, without guesses of what follows. Guessing changes no token, only how long they take."`
+	NoGuess  bool          `help:"Compute every new token by itself, without guesses of what follows. Guessing changes no token, only how long they take."`
 	Proof    bool          `help:"Account with hashes of logits, seams and KV."`
 	Trace    bool          `help:"Show on stderr what each peer did when: chunk by chunk the waiting, the computing and the cache rows' way. With --json it is in the account."`
 	JSON     bool          `name:"json" help:"Print events, one JSON object per line: plan, progress, text, done."`

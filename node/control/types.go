@@ -221,7 +221,7 @@ type RunRequest struct {
 	Proof               bool          `json:"proof,omitempty"`       // account with hashes of logits, seams and KV
 	Wait                time.Duration `json:"wait_ns,omitempty"`     // for room, where every peer that could answer is busy; 0: fail at once
 	Timeline            bool          `json:"timeline,omitempty"`    // account with the times of chunks
-	NoGuess             bool          `json:"no_guess,omitempty"`    // in a pipelined route every token walks alone; changes no token
+	NoGuess             bool          `json:"no_guess,omitempty"`    // every token is computed by itself; changes no token
 	PromptOnly          bool          `json:"prompt_only,omitempty"` // compute the prompt, for its cache or a probe, and make no token
 	Continued           bool          `json:"continued,omitempty"`   // an earlier request has walked the given route: what its decoder still has of it is reused
 	Probe               *Probe        `json:"probe,omitempty"`       // tell numbers of the prompt, as events of kind "rows"
@@ -300,7 +300,7 @@ type Account struct {
 	Handoff       time.Duration  `json:"handoff_ns"`    // the end of that: from the last seam's arrival to the first token; 0 without stages
 	Decode        time.Duration  `json:"decode_ns"`
 	DecodeTokensS float64        `json:"decode_tokens_per_s"`
-	Guessed       int            `json:"guessed_tokens"`        // that walked the route before they were sampled
+	Guessed       int            `json:"guessed_tokens"`        // whose rows were computed before they were sampled
 	Accepted      int            `json:"accepted_tokens"`       // of them were what was sampled
 	Switched      int            `json:"switched_at,omitempty"` // position from which the decoder computed alone, as it had got the layers that it lacked; 0: it didn't
 	Switch        time.Duration  `json:"switch_ns,omitempty"`   // the longer of the times that the first two tokens after it took
