@@ -1,13 +1,11 @@
 #!/usr/bin/env python3
 """What guesses are worth where decoding walks the route over links with delay.
 
-    bench/guess.py MODEL.gguf [--prompt FILE]
+    bench/guess.py MODEL.gguf [--prompt FILE] [--alone]
 
 Two peers in network namespaces, joined by links of the given round trip (bench/delay), answer in the pipelined shape, with guesses and
-without, in turn. The prompt repeats itself unless a file says otherwise, and end tokens are banned, so that the answer does too. Tokens,
+without, in turn; with --alone one of them decodes alone, and links mean nothing. The prompt repeats itself unless a file says otherwise, and end tokens are banned, so that the answer does too. Tokens,
 logits and caches must be equal. Linux and root."""
-import argparse
-import json
 import pathlib
 import statistics
 import sys
@@ -18,24 +16,21 @@ REPEATS = "List the numbers and their names again and again:\n" + "one is 1, two
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    p.add_argument("model", help="GGUF file")
+    p = swarm.flags(__doc__, rate="100mbit", rtt=20)
     p.add_argument("--prompt", metavar="FILE", help="text to go on with, instead of one that repeats itself")
+    p.add_argument("--alone", action="store_true", help="decode on one peer")
     p.add_argument("--new", type=int, default=128, help="tokens decoded")
     p.add_argument("--ban", type=lambda t: [int(x) for x in t.split(",")], default=[0, 2], help="IDs of tokens that would end the answer")
-    p.add_argument("--rtt", type=float, default=20, help="round trip in ms")
-    p.add_argument("--rate", default="100mbit", help="of each peer's uplink and downlink")
     p.add_argument("--rounds", type=int, default=5)
-    p.add_argument("--transport", choices=["tcp", "quic"], default="tcp")
     p.add_argument("--bar", type=float, default=3, help="of the ratio: below it the exit status is 1")
-    p.add_argument("--starling", help="our binary; default: bin/starling")
-    p.add_argument("--json", metavar="FILE", help="also write everything to a file")
     a = p.parse_args()
-    r = {"machine": swarm.machine(), "arguments": vars(a), "rounds": []}
+    r = swarm.report(a) | {"rounds": []}
     text = pathlib.Path(a.prompt).read_text() if a.prompt else REPEATS
     with swarm.Swarm(a.model, 2, rate=a.rate, rtt=a.rtt / 1000, transport=a.transport, binary=a.starling) as s:
         first, decoder = s.peers
         route = {"shape": "pipelined", "cuts": [s.model["num_layers"] // 2], "assign": [first.id], "decoder": decoder.id}
+        if a.alone:
+            route = {"shape": "local", "decoder": decoder.id}
 
         def run(new, without):
             return decoder.run(prompt=text, max_new_tokens=new, temperature=0, proof=True, no_guess=without, logit_bias=[{"token": t, "ban": True} for t in a.ban], **route)
@@ -52,11 +47,9 @@ def main():
             print(f"round {i + 1}: {x['with']:.2f} tokens/s with guesses, {x['without']:.2f} without, ratio {x['ratio']:.2f}; "
                   f"{x['right']} of {x['guessed']} guesses right, {x['made']} tokens", file=sys.stderr, flush=True)
     m = {k: statistics.median(x[k] for x in r["rounds"]) for k in ("with", "without", "ratio")}
-    print(f"{r['machine']['cpu']}, {r['machine']['processors']} processors, load {r['machine']['load']:.1f} before; round trip {a.rtt:g} ms, {a.rate}, {a.transport}: "
+    print(f"{r['machine']['cpu']}, {r['machine']['processors']} processors, load {r['machine']['load']:.1f} before; round trip {a.rtt:g} ms, {a.rate}, {a.transport}{', alone' if a.alone else ''}: "
           f"{m['with']:.2f} tokens/s with guesses, {m['without']:.2f} without, ratio {m['ratio']:.2f}, median of {a.rounds}; all tokens, logits and caches equal; bar {a.bar:g}")
-    if a.json:
-        with open(a.json, "w") as f:
-            json.dump(r | {"median": m}, f, indent=1)
+    swarm.save(a, r | {"median": m})
     return m["ratio"] < a.bar
 
 

@@ -10,8 +10,6 @@ every part's compute, a round trip for two parts, and what the machinery adds: t
     efficiency = (round trip + a token's compute in all parts) / seconds per token
 
 where the round trip is what a TCP connection needs at that moment, and the compute what the parts account for. Linux and root."""
-import argparse
-import json
 import statistics
 import sys
 
@@ -40,21 +38,15 @@ def run(s, a, shape, seed):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    p.add_argument("model", help="GGUF file")
+    p = swarm.flags(__doc__, rate="100mbit", rtt=20)
     p.add_argument("--peers", type=int, default=2)
     p.add_argument("--cuts", type=lambda t: [int(x) for x in t.split(",")], help="where the layers are cut; default: evenly")
     p.add_argument("--tokens", type=int, default=128, help="of the prompt")
     p.add_argument("--new", type=int, default=64, help="tokens decoded")
-    p.add_argument("--rtt", type=float, default=20, help="round trip in ms")
-    p.add_argument("--rate", default="100mbit", help="of each peer's uplink and downlink")
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--seed", type=int, default=1)
-    p.add_argument("--transport", choices=["tcp", "quic"], default="tcp")
-    p.add_argument("--starling", help="our binary; default: bin/starling")
-    p.add_argument("--json", metavar="FILE", help="also write everything, every sample included, to a file")
     a = p.parse_args()
-    r = {"machine": swarm.machine(), "arguments": vars(a), "rounds": []}
+    r = swarm.report(a) | {"rounds": []}
     with swarm.Swarm(a.model, a.peers, rate=a.rate, rtt=a.rtt / 1000, transport=a.transport, binary=a.starling) as s:
         if not a.cuts:
             layers = s.model["num_layers"]
@@ -88,9 +80,7 @@ def main():
     print("\n" + swarm.words(r["rounds"][0]["pipelined"]["machine"]))
     print(f"packets {r['packets'].get('forwarded')}, dropped {r['packets'].get('dropped')}, late by {r['packets'].get('late_us', 0):.0f} µs on average")
     r["tokens_per_s"], r["efficiency"] = 1 / middle(lambda x: x["pipelined"]["token"])[0], middle(lambda x: x["efficiency"])[0]
-    if a.json:
-        with open(a.json, "w") as f:
-            json.dump(r, f, indent=1)
+    swarm.save(a, r)
 
 
 swarm.main(main)

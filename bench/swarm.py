@@ -6,6 +6,7 @@ delay by bench/delay, a program of ours through which every packet goes, since f
 Namespaces have no names: each lives as long as a process of ours that waits for the end of its standard input, and so do the
 peers (serve --attached). Whatever ends the script, even SIGKILL, leaves nothing behind but a folder in the temporary directory.
 """
+import argparse
 import ctypes
 import fcntl
 import http.client
@@ -213,9 +214,9 @@ class Peer:
         return last
 
     def run(self, **request):
-        """The account of a run whose client is this peer; nothing of earlier runs is used unless the request says so."""
+        """The account of a run whose client is this peer; nothing of earlier runs is used, and nothing guessed, unless the request says so."""
         time.sleep(1)  # until the offers say that earlier runs have ended
-        a = self.ask("POST", "/v1/run", {"model": self.swarm.model["id"], "decode": "here", "fresh": True, **request})["run"]
+        a = self.ask("POST", "/v1/run", {"model": self.swarm.model["id"], "decode": "here", "fresh": True, "no_guess": True, **request})["run"]
         a["stages"] = a["stages"] or []
         if a.get("recovered"):
             raise Failed(f"a run lost a peer: {a['recovered'][0]}")
@@ -385,6 +386,31 @@ def machine():
     """What the figures were measured on."""
     model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown")
     return {"cpu": model, "processors": os.cpu_count(), "kernel": os.uname().release, "load": os.getloadavg()[0]}
+
+
+def flags(doc, rate, rtt=None):
+    """A parser with what scripts share: rtt is the default round trip in ms of those whose links have one."""
+    p = argparse.ArgumentParser(description=doc.split("\n\n")[0])
+    p.add_argument("model", help="GGUF file")
+    p.add_argument("--rate", default=rate, help="of each peer's uplink and downlink")
+    if rtt is not None:
+        p.add_argument("--rtt", type=float, default=rtt, help="round trip in ms")
+    p.add_argument("--transport", choices=["tcp", "quic"], default="tcp")
+    p.add_argument("--starling", help="our binary; default: bin/starling")
+    p.add_argument("--json", metavar="FILE", help="also write everything, every sample included, to a file")
+    return p
+
+
+def report(a):
+    """What a script's result begins with."""
+    return {"machine": machine(), "arguments": vars(a)}
+
+
+def save(a, result):
+    """Writes the result where --json says."""
+    if a.json:
+        with open(a.json, "w") as f:
+            json.dump(result, f, indent=1)
 
 
 def main(run):

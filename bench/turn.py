@@ -32,20 +32,15 @@ def local(s, a, depth):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    p.add_argument("model", help="GGUF file")
+    p = swarm.flags(__doc__, rate="1gbit")
     p.add_argument("--first", type=int, default=4096, help="tokens of the first turn")
     p.add_argument("--answer", type=int, default=16, help="tokens of its answer")
     p.add_argument("--new", type=int, default=50, help="new tokens of the second turn")
     p.add_argument("--runs", type=int, default=5)
-    p.add_argument("--rate", default="1gbit", help="of each peer's uplink and downlink")
     p.add_argument("--seed", type=int, default=1)
-    p.add_argument("--transport", choices=["tcp", "quic"], default="tcp")
     p.add_argument("--bar", type=float, default=1.3, help="of the ratio: above it the exit status is 1")
-    p.add_argument("--starling", help="our binary; default: bin/starling")
-    p.add_argument("--json", metavar="FILE", help="also write everything to a file")
     a = p.parse_args()
-    r = {"machine": swarm.machine(), "arguments": vars(a), "runs": []}
+    r = swarm.report(a) | {"runs": []}
     with swarm.Swarm(a.model, 2, rate=a.rate, transport=a.transport, binary=a.starling) as s:
         conversation(s, argparse.Namespace(**{**vars(a), "first": 300}), a.seed + 99)  # connections, caches
         for i in range(a.runs):
@@ -60,9 +55,7 @@ def main():
     print(f"{r['machine']['cpu']}, {r['machine']['processors']} processors, load {r['machine']['load']:.1f} before; {a.first} tokens read across two peers in "
           f"{m['first']:.2f} s; with {a.new} more the first token comes after {1e3 * m['ttft']:.1f} ms, which one process reads at that depth in "
           f"{1e3 * m['local']:.1f} ms: ratio {m['ratio']:.2f}, median of {a.runs}; bar {a.bar}")
-    if a.json:
-        with open(a.json, "w") as f:
-            json.dump(r | {"median": m}, f, indent=1)
+    swarm.save(a, r | {"median": m})
     return m["ratio"] > a.bar
 
 
