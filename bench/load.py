@@ -78,8 +78,8 @@ class Node:
         c.close()
         return text
 
-    def metric(self, name):
-        found = re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", self.get("/metrics"), re.M)
+    def metric(self, name, label=""):
+        found = re.findall(rf"^{name}(?:{{[^}}]*{label}[^}}]*}})? (\S+)$", self.get("/metrics"), re.M)
         return sum(float(x) for x in found)
 
 
@@ -152,14 +152,14 @@ def arrival(node, a):
         s.start()
     while min(len(s.tokens) for s in many) < a.new:
         time.sleep(0.01)
-    comes = time.monotonic()
+    comes, had = time.monotonic(), node.metric("starling_tokens_total", 'phase="prefill"')
     prompt = Session(node, a.prompt, 1, a.ban, 99)
     prompt.start()
     until = comes + a.limit if a.limit else float("inf")
     while prompt.is_alive() and time.monotonic() < until and all(s.is_alive() for s in many):
         time.sleep(0.01)
     gone = time.monotonic()
-    read = prompt.done
+    read = node.metric("starling_tokens_total", 'phase="prefill"') - had
     for s in [prompt, *many]:
         s.stop()
     for s in [prompt, *many]:
@@ -174,7 +174,7 @@ def arrival(node, a):
         worst.append(each[-1])
         gaps += each
     gaps.sort()
-    print(f"arrival: {a.prompt} prompt tokens beside {count} decoding sessions, {'read' if read else 'watched'} for {gone - comes:.1f} s: their tokens take "
+    print(f"arrival: {a.prompt} prompt tokens beside {count} decoding sessions, {read:.0f} of them read in {gone - comes:.1f} s: their tokens take "
           f"{statistics.mean(slow):.2f} times as long (most {max(slow):.2f}; 99 of 100 single ones at most {gaps[len(gaps) * 99 // 100]:.2f}, the slowest {max(worst):.2f})")
     return max(slow) <= 2
 
