@@ -19,7 +19,7 @@ const (
 
 	slowdown  = 1.8         // how much longer than its decoding steps alone a round with rows of a prompt should take
 	restEvery = 4           // one round of so many has no prompts, which tells how long decoding steps alone take; so tokens take 1.6 times as long
-	rests     = 5           // such rounds that are remembered
+	rests     = 8           // such rounds that are remembered
 	idleRound = time.Second // how long a round of prompts alone should take, since a token may come in the middle
 
 	growFirst = 1.25 // by what the share of prompts grows with each round until it was too much once
@@ -200,8 +200,8 @@ func (r *rounds) alone(rows int) (took time.Duration, fresh bool) {
 	for _, x := range r.rested {
 		if x.rows <= rows && 2*x.rows >= rows {
 			list = append(list, x.took)
-			fresh = r.count-x.round < restEvery-1
 		}
+		fresh = r.count-x.round < restEvery-1
 	}
 	if len(list) == 0 {
 		return 0, false
