@@ -37,9 +37,10 @@ type decoderSession struct {
 	exec     runtime.Executor
 	room     *room // where its KV is
 	prefixes *prefixes
-	kept     bool  // the cache has gone to prefixes
-	growing  bool  // it wants the model to grow
-	seat     *seat // at exec's batcher
+	kept     bool     // the cache has gone to prefixes
+	growing  bool     // it wants the model to grow
+	seat     *seat    // at exec's batcher
+	drafter  *drafter // nil: no draft model guesses
 	numerics runtime.Profile
 	profile  [32]byte // its ID
 	ctx      context.Context
@@ -212,9 +213,13 @@ func (n *Node) admitSession(client string, open *wire.SessionOpen, conn sessionC
 		ctx: ctx, cancel: cancel, began: time.Now(), opened: time.Now(), absent: map[string]int{}}
 	d.outReady = sync.NewCond(&d.mu)
 	d.m.load = d.seat.load
+	if s.draft != nil && open.Guess {
+		d.m.drafts, d.drafter = true, s.draft.follow(need, how)
+	}
 	if r := n.addDecoder(open.Session, d); r != nil {
 		cancel()
 		d.seat.leave()
+		d.drafter.close()
 		return nil, r
 	}
 	if st := n.stage(open.Session); st != nil && st.client == client && st.m.head.Epoch.Compare(open.Epoch) < 0 {
@@ -341,6 +346,7 @@ func (s *decoderSession) free() {
 	if growing {
 		s.served.growth.leave()
 	}
+	s.drafter.close()
 	if s.m.seq != nil {
 		s.keep()
 		s.room.free(s.m.seq)
@@ -423,6 +429,8 @@ func (s *decoderSession) do(acts []action) {
 			s.n.links.send(a.To, a.Msg)
 		case run:
 			s.n.spawn(func() { s.compute(a) })
+		case draft:
+			s.n.spawn(func() { s.ask(a) })
 		case emit:
 			if t, ok := a.Msg.(*wire.Token); ok {
 				before := s.lastTok

@@ -69,6 +69,12 @@ type decoding struct {
 	ngram    *ngram                                 // nil: nothing is guessed
 	propose  func(tokens []int32, most int) []int32 // ngram's guess
 	load     func() load                            // of the executor
+	drafts   bool                                   // a draft model follows the session, too
+	caughtUp bool                                   // it has read the prompt
+	drafting bool                                   // it has been asked
+	awaited  bool                                   // for tokens, which the next step takes along
+	draft    []int32                                // what it says after
+	drafted  int                                    // so many tokens
 	steady   bool                                   // the caches can go back to any position of a short chunk, else only to its start
 	most     int                                    // rows of a chunk with guesses
 	guesses  []int32                                // announced, or being computed, behind tokens
@@ -391,7 +397,11 @@ func (d *decoding) walk() []action {
 		if n := d.plain - d.announced; n > 0 {
 			part = part[:min(len(part), n)]
 		}
-		if d.guess(load{}, d.announced, len(part)); len(d.guesses) > 0 {
+		asks := d.guess(load{}, d.announced, len(part))
+		if acts = append(acts, asks...); d.awaited {
+			return acts
+		}
+		if len(d.guesses) > 0 {
 			d.base, d.baseHash = d.announced, d.prefix
 			part = slices.Concat(part, d.guesses)
 		}
@@ -451,7 +461,10 @@ func (d *decoding) alone() []action {
 	}
 	tokens := d.tokens[d.computed:min(d.goal(), d.computed+d.chunkSize())]
 	if d.ngram != nil && d.generated > 0 {
-		d.guess(d.load(), d.computed, len(tokens))
+		asks := d.guess(d.load(), d.computed, len(tokens))
+		if acts = append(acts, asks...); d.awaited {
+			return acts
+		}
 		tokens = slices.Concat(tokens, d.guesses)
 	}
 	step := &runtime.Step{Seq: d.seq, Layers: runtime.Range{First: 0, Last: d.config.Layers}, Start: d.computed, N: len(tokens), Tokens: tokens}
@@ -461,7 +474,7 @@ func (d *decoding) alone() []action {
 // waitsFor says what keeps the decoder from computing.
 func (d *decoding) waitsFor() wait {
 	switch {
-	case d.ended || d.running != nil:
+	case d.ended || d.running != nil || d.awaited:
 		return waitNone
 	case d.walks():
 		return waitInput

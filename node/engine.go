@@ -81,6 +81,9 @@ func (n *Node) modelView(m *artifacts.Model) control.Model {
 	if s := n.served(m.ID()); s != nil {
 		r := s.exec.Layers()
 		v.Serving, v.Decoder = &control.Layers{First: r.First, Last: r.Last - 1}, s.decodes()
+		if s.draft != nil {
+			v.Draft = s.draft.name
+		}
 	}
 	return v
 }
@@ -306,7 +309,7 @@ func (e engine) Serve(ctx context.Context, q control.ServeRequest, emit func(con
 	if err != nil {
 		return nil, err
 	}
-	s, err := e.n.serve(ctx, id, q.Layers, q.NoDecode, emit)
+	s, err := e.n.serve(ctx, id, q.Layers, q.NoDecode, q.Draft, emit)
 	if err != nil {
 		return nil, err
 	}

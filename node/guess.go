@@ -24,6 +24,8 @@ type ngram struct {
 	run  int                   // class of the run of the latest guesses
 
 	right [len(firstRight)]float64 // how often a guess is right, if those before it are, by class
+	rate  float64                  // what the latest guesses promise: tokens, those of other sessions included, in the time of a round without
+	ahead float64                  // what a token of a draft model takes, in rounds
 	row   float64                  // on a route: what a further row costs, in rounds of one row
 	round float64                  // seconds of such a round; 0: not known
 
@@ -33,19 +35,27 @@ type ngram struct {
 
 // load is what a model's executor does beside a session, and what it would make of guesses.
 type load struct {
+	round  float64   // seconds of a round without guesses; 0: not known
 	others int       // sessions that decode, too: longer rounds are theirs as well
 	cost   []float64 // of a round with so many guesses, in rounds without, by guesses; it ends where no more are welcome. nil: not known
 }
 
-// firstRight is what is assumed of runs of 2, 4, 8, 16 and 32 tokens or more.
-var firstRight = [...]float64{0.5, 0.65, 0.8, 0.9, 0.95}
+// firstRight is what is assumed of runs of 2, 4, 8, 16 and 32 tokens or more, and
+// of a draft model.
+var firstRight = [...]float64{0.5, 0.65, 0.8, 0.9, 0.95, classDraft: 0.8}
+
+// classDraft is the class of a draft model's guesses.
+const classDraft = 5
+
+// firstAhead is what a token of a draft model is assumed to take.
+const firstAhead = 1.0 / 8
 
 // firstRow is what a row is assumed to cost until it has been measured, and
 // mostRow the most that one measurement may say: a machine may pause at any time.
 const firstRow, mostRow = 1.0 / 32, 0.5
 
 func newNgram(steady bool) *ngram {
-	return &ngram{last: map[[minRun]int32]int{}, right: firstRight, row: firstRow, steady: steady}
+	return &ngram{last: map[[minRun]int32]int{}, right: firstRight, row: firstRow, ahead: firstAhead, steady: steady}
 }
 
 // guess returns at most so many tokens that may follow tokens, which only ever
@@ -60,6 +70,7 @@ func (g *ngram) guess(tokens []int32, most int) []int32 {
 		}
 		g.prev = append(g.prev, at)
 	}
+	g.rate = float64(1 + g.load.others)
 	if len(tokens) < minRun {
 		return nil
 	}
@@ -94,13 +105,51 @@ func alike(a, b []int32) (n int) {
 	return n
 }
 
-// size returns how many guesses make the most tokens in a second, those of other sessions in the same rounds included.
+// size returns how many guesses of the latest run make the most tokens in a second.
 func (g *ngram) size(most int) (n int) {
+	n, g.rate = g.best(most, g.right[g.run], 0)
+	if n == 0 && most > 0 { // times change: it is tried again after some
+		near(&g.right[g.run], firstRight[g.run], 256)
+		near(&g.row, firstRow, 256)
+	}
+	return n
+}
+
+// draftSize returns how many tokens of a draft model do; 0 if the latest guesses promise as many without.
+func (g *ngram) draftSize(most int) int {
+	n, rate := g.best(most, g.right[classDraft], g.ahead)
+	if n == 0 || rate <= g.rate {
+		near(&g.right[classDraft], firstRight[classDraft], 256) // as above
+		near(&g.ahead, firstAhead, 256)
+		return 0
+	}
+	return n
+}
+
+// draftedIn takes how long a draft model took for each of its tokens.
+func (g *ngram) draftedIn(each time.Duration) {
+	round := g.round
+	if g.load.cost != nil {
+		round = g.load.round
+	}
+	if round > 0 {
+		ahead, n := min(each.Seconds()/round, 2), 4.0
+		if ahead > g.ahead { // what else the machine does only adds
+			n = 16
+		}
+		near(&g.ahead, ahead, n)
+	}
+}
+
+// best returns how many guesses make the most tokens in a second, those of other sessions in the same rounds included, and how many
+// that is in the time of a round without: if one is right as often as right says where those before it are, and takes so much of a
+// round to make.
+func (g *ngram) best(most int, right, each float64) (n int, rate float64) {
 	if c := g.load.cost; c != nil {
 		most = min(most, len(c)-1)
 	}
-	right, chance, tokens := g.right[g.run], 1.0, float64(1+g.load.others)
-	best := tokens
+	chance, tokens := 1.0, float64(1+g.load.others)
+	rate = tokens
 	for k := 1; k <= most; k++ {
 		chance *= right
 		tokens += chance
@@ -111,15 +160,11 @@ func (g *ngram) size(most int) (n int) {
 		if !g.steady { // the right ones' rows are computed again
 			cost += (1 - chance) * (cost - 1)
 		}
-		if tokens > best*cost {
-			best, n = tokens/cost, k
+		if cost += each * float64(k); tokens > rate*cost {
+			rate, n = tokens/cost, k
 		}
 	}
-	if n == 0 && most > 0 { // times change: it is tried again after some
-		near(&g.right[g.run], firstRight[g.run], 256)
-		near(&g.row, firstRow, 256)
-	}
-	return n
+	return n, rate
 }
 
 // near moves v the n-th part of the way to a newer value.

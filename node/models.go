@@ -24,9 +24,10 @@ type served struct {
 	model    *artifacts.Model
 	card     *artifacts.Card
 	exec     runtime.Executor
-	batcher  *batcher  // computes on exec for all sessions
-	room     *room     // has their KV
-	prefixes *prefixes // what ended sessions left
+	batcher  *batcher    // computes on exec for all sessions
+	draft    *draftModel // guesses for its sessions; nil: none
+	room     *room       // has their KV
+	prefixes *prefixes   // what ended sessions left
 	noDecode bool
 	asked    runtime.Range // layers that the node was told to serve; it may have grown since
 	growth   growth
@@ -214,8 +215,8 @@ func (n *Node) pull(ctx context.Context, id artifacts.ID, layers *control.Layers
 	return m, c, r, err
 }
 
-// serve fetches, loads, measures and offers layers of a model.
-func (n *Node) serve(ctx context.Context, id artifacts.ID, layers *control.Layers, noDecode bool, emit func(control.Event) error) (*served, error) {
+// serve fetches, loads, measures and offers layers of a model; draft names one that guesses for it, or is empty.
+func (n *Node) serve(ctx context.Context, id artifacts.ID, layers *control.Layers, noDecode bool, draft string, emit func(control.Event) error) (*served, error) {
 	if n.cfg.Client {
 		return nil, errors.New("no daemon runs on this data folder: serve needs one, start it with 'starling serve --model'")
 	}
@@ -251,6 +252,12 @@ func (n *Node) serve(ctx context.Context, id artifacts.ID, layers *control.Layer
 			return nil, err
 		}
 	}
+	if draft != "" && s.decodes() {
+		if s.draft, err = n.openDraft(ctx, draft, exec, emit); err != nil {
+			exec.Close()
+			return nil, err
+		}
+	}
 	s.batcher, s.prefixes = newBatcher(exec), &prefixes{exec: exec, model: id, limit: s.kvLimit, flops: s.speed.PrefillFlops, disk: n.spill,
 		count: func(place string, rows int) {
 			n.reuse.hits.Add(1)
@@ -266,6 +273,7 @@ func (n *Node) serve(ctx context.Context, id artifacts.ID, layers *control.Layer
 		old.growth.end()
 		old.prefixes.clear()
 		old.batcher.close()
+		old.draft.close()
 	}
 	n.offer()
 	return s, nil

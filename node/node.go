@@ -178,7 +178,7 @@ func (n *Node) Close() error {
 	n.models.Lock()
 	for _, s := range n.models.served {
 		s.prefixes.clear()
-		errs = append(errs, s.batcher.close())
+		errs = append(errs, s.batcher.close(), s.draft.close())
 	}
 	clear(n.models.served)
 	n.models.Unlock()

@@ -76,7 +76,7 @@ func (tn *testNet) serve(n *Node, id artifacts.ID, first, last int) {
 		_, held := n.store.Get(id)
 		return held || len(n.holders(id)) > 0
 	})
-	if _, err := n.serve(ctx, id, &control.Layers{First: first, Last: last - 1}, false, quiet); err != nil {
+	if _, err := n.serve(ctx, id, &control.Layers{First: first, Last: last - 1}, false, "", quiet); err != nil {
 		tn.t.Fatal(err)
 	}
 }

@@ -305,6 +305,9 @@ func (r *rounds) weigh(long, slice, layers float64, rows int, took time.Duration
 // take all the arithmetic there is.
 func (r *rounds) load(of *seat, now time.Time) load {
 	l := load{cost: []float64{1}}
+	if r.costs[1].seconds > 0 {
+		l.round = r.roundOf(1)
+	}
 	for s := range r.seats {
 		if s != of && s.last != (time.Time{}) && now.Sub(s.last) < lately {
 			l.others++

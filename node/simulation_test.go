@@ -36,12 +36,14 @@ type simulation struct {
 	dead    map[string]bool
 	deaf    func(q simQueue, m wire.Message) bool // true: the frame is lost, silently
 	asleep  map[string]bool                       // stages that compute nothing
+	drafter *drafter                              // nil: no draft model
 	spare   []string                              // peers that replan may use, in order
 
 	tokens  []int32
 	told    []wire.Token
 	rows    map[uint32][]byte // of the probe, by boundary
 	done    *finish
+	drafted int // tokens of the draft model
 	refused []*wire.Refusal
 	onFrame func(q simQueue, m wire.Message) // sees every frame before it is delivered
 	profile [32]byte
@@ -211,6 +213,12 @@ func (s *simulation) decoderDo(acts []action) {
 				err := s.dec.Run(context.Background(), []*runtime.Step{a.Step})
 				s.d.timed(a.Step.N, time.Millisecond)
 				s.decoderDo(s.d.ran(a.Step, time.Millisecond, err))
+			})
+		case draft:
+			s.pending = append(s.pending, func() {
+				list, err := s.drafter.ahead(s.t.Context(), a.Tokens, a.N)
+				s.drafted += len(list)
+				s.decoderDo(s.d.haveDraft(len(a.Tokens), list, time.Millisecond, err))
 			})
 		case emit:
 			switch m := a.Msg.(type) {

@@ -24,15 +24,27 @@ func rewindable(cfg runtime.Config) (steady bool, most int) {
 }
 
 // guess makes the guesses that go with tokens [start, start+n), if those are the
-// newest ones and nothing else is under way.
-func (d *decoding) guess(l load, start, n int) {
+// newest ones and nothing else is under way. A draft model may have to be asked
+// first; if its tokens are awaited, there are no guesses yet.
+func (d *decoding) guess(l load, start, n int) (asks []action) {
 	d.guesses = nil
-	if d.ngram == nil || d.grown || d.generated == 0 || d.reason != "" || start != d.computed || start+n != len(d.tokens) {
-		return
+	if d.awaited || d.ngram == nil || d.grown || d.generated == 0 || d.reason != "" || start != d.computed || start+n != len(d.tokens) {
+		return nil
 	}
 	d.ngram.load = l
-	room := min(d.most, d.frameRows()) - n
-	d.guesses = d.propose(d.tokens, min(room, int(d.open.MaxNew)-d.generated-1))
+	most := min(min(d.most, d.frameRows())-n, int(d.open.MaxNew)-d.generated-1)
+	guesses := d.propose(d.tokens, most)
+	if d.drafts {
+		if asks = d.askDraft(most, d.load()); d.awaited {
+			return asks
+		}
+		if d.drafted == len(d.tokens) {
+			guesses = d.draft[:min(len(d.draft), max(most, 0))]
+			d.ngram.run = classDraft
+		}
+	}
+	d.guesses = guesses
+	return asks
 }
 
 // walks reports whether the next positions walk the route.

@@ -19,6 +19,7 @@ type serveCmd struct {
 	Layers   layers        `default:"auto" placeholder:"A-B" help:"Layers to serve, both ends included, such as 0-9. Default: auto, all of them."`
 	NoDecode bool          `help:"Only prefill for others; don't be the peer that decodes."`
 	Grow     growth        `default:"own" env:"STARLING_GROW" placeholder:"own|any|no" help:"When this node decodes with --layers and others have the rest, fetch and load the layers that it lacks meanwhile, where disk and memory have room, and go on alone: for its own runs (own), for everybody's, which also offers them from then on (any), or never (no)."`
+	Draft    string        `env:"STARLING_DRAFT" placeholder:"ID|NAME" help:"Small model with the same vocabulary, all of which is loaded to guess ahead where this node decodes. The model verifies several guesses at once; they change no token, only how long an answer takes."`
 	Publish  []string      `type:"path" placeholder:"FILE" help:"GGUF file to publish at start; without --model it is also served."`
 	Drain    time.Duration `default:"30s" env:"STARLING_DRAIN" placeholder:"DURATION" help:"How long running sessions may go on when the node ends or pauses; what is left then is handed over. Default: 30s."`
 	Metrics  string        `env:"STARLING_METRICS" placeholder:"HOST:PORT" help:"Serve /metrics for Prometheus over HTTP there, too, such as 127.0.0.1:9464; whoever reaches the port can read them."`
@@ -42,6 +43,7 @@ Examples:
   starling serve --publish model.gguf              # publish a file and serve all of it
   starling serve --model SmolLM2 --layers 0-9      # volunteer layers 0–9 (10)
   starling serve --model SmolLM2 --layers 20-29 --no-decode
+  starling serve --model Qwen3-8B --draft Qwen3-0.6B
   starling serve --metrics 127.0.0.1:9464 --log info,node=debug
   starling serve --listen /ip4/0.0.0.0/tcp/5000 --kv-memory 2GiB
   starling serve --model SmolLM2 --kv-disk 4GiB    # ended sessions' KV state goes to the disk when memory is short`
@@ -65,6 +67,12 @@ func (c *serveCmd) Run(ctx context.Context, g *globals) (err error) {
 	}
 	if c.Model == "" && c.Layers.r != nil && len(c.Publish) == 0 {
 		return usageError(errors.New("--layers given without --model: say of which model"))
+	}
+	if c.Draft != "" && c.NoDecode {
+		return usageError(errors.New("--draft given with --no-decode: guesses are for the peer that decodes"))
+	}
+	if c.Draft != "" && c.Model == "" && len(c.Publish) == 0 {
+		return usageError(errors.New("--draft given without --model: say for which model"))
 	}
 	if c.Pprof && c.Metrics == "" {
 		return usageError(errors.New("--pprof given without --metrics: say on which address"))
@@ -135,7 +143,7 @@ func (c *serveCmd) work(ctx context.Context, client *control.Client, say *teller
 	if model == "" {
 		return nil
 	}
-	m, err := client.Serve(ctx, control.ServeRequest{Model: model, Layers: c.Layers.r, NoDecode: c.NoDecode}, say.event)
+	m, err := client.Serve(ctx, control.ServeRequest{Model: model, Layers: c.Layers.r, NoDecode: c.NoDecode, Draft: c.Draft}, say.event)
 	if err != nil {
 		return err
 	}
@@ -204,6 +212,9 @@ func (t *teller) model(kind string, m *control.Model) {
 		role := "prefills for others"
 		if m.Decoder {
 			role = "prefills and decodes"
+		}
+		if m.Draft != "" {
+			role += ", guesses by " + printable(m.Draft)
 		}
 		fmt.Printf("serving %s: %s of %d, %s on this disk; %s\n", printable(m.Name), layersText(m.Serving), m.NumLayers, bytesText(m.Allocated), role)
 	}

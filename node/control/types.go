@@ -63,6 +63,7 @@ type Model struct {
 	Held      *Layers `json:"held,omitempty"`            // verified on this disk
 	Serving   *Layers `json:"serving,omitempty"`         // loaded and offered
 	Decoder   bool    `json:"decoder"`                   // serving includes decoding
+	Draft     string  `json:"draft,omitempty"`           // name of the model that guesses for it there
 	Peers     int     `json:"peers"`                     // that offer some of it, this node included
 	Covered   bool    `json:"covered"`                   // the offers cover every layer
 }
@@ -108,6 +109,7 @@ type ServeRequest struct {
 	Model    string  `json:"model"`
 	Layers   *Layers `json:"layers,omitempty"` // nil: all that fit ("auto")
 	NoDecode bool    `json:"no_decode,omitempty"`
+	Draft    string  `json:"draft,omitempty"` // a small model with the same vocabulary that guesses for this one where the node decodes; named like Model
 }
 
 // Constraints narrow the choice of a plan.

@@ -1,6 +1,8 @@
 package tokenizer
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strconv"
@@ -250,6 +252,21 @@ func quote(s string) string {
 
 // Size returns the number of tokens in the vocabulary.
 func (t *Tokenizer) Size() int { return len(t.types) }
+
+// Hash tells vocabularies apart: it is equal where the same ids mean the same texts. Unused ids, with which files of a family fill their
+// vocabularies up to different sizes, don't count.
+func (t *Tokenizer) Hash() (sum [32]byte) {
+	h := sha256.New()
+	for id, text := range t.tokens {
+		if t.types[id] != typeUnused {
+			h.Write(binary.LittleEndian.AppendUint32(nil, uint32(id)))
+			h.Write(binary.LittleEndian.AppendUint32(nil, uint32(len(text))))
+			h.Write([]byte(text))
+		}
+	}
+	h.Sum(sum[:0])
+	return sum
+}
 
 // BOS returns the beginning-of-sequence id, or -1.
 func (t *Tokenizer) BOS() int32 { return t.bos }

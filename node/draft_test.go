@@ -1,0 +1,147 @@
+package node
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/starling-swarm/starling/node/control"
+	"github.com/starling-swarm/starling/runtime"
+	"github.com/starling-swarm/starling/runtime/gguf"
+	"github.com/starling-swarm/starling/runtime/runtimetest"
+)
+
+// drafting is simSetup with a draft model: the model of that path.
+func drafting(t *testing.T, u simSetup, seed uint64, path string, backend runtime.Backend) *simulation {
+	t.Helper()
+	u.guess = true
+	s := u.start(t, seed)
+	s.d.propose = func([]int32, int) []int32 { return nil }
+	e, err := backend.Open(runtime.Options{Path: path, Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &draftModel{name: path, exec: e, batcher: newBatcher(e)}
+	s.d.drafts, s.drafter = true, m.follow(len(u.prompt)+u.maxNew, u.how)
+	t.Cleanup(func() {
+		s.drafter.close()
+		m.close()
+	})
+	return s
+}
+
+// TestDraftsChangeNothing: a model that drafts for itself is always right, another one hardly ever; the answer is the same.
+func TestDraftsChangeNothing(t *testing.T) {
+	for name, u := range guessSetups() {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(6) {
+				for _, path := range []string{"sim", "another"} {
+					s := drafting(t, u, seed, path, u.backend())
+					s.run()
+					s.mustEqual()
+					st := s.d.stats
+					switch {
+					case u.maxNew <= 2:
+					case s.drafted == 0 || st.Guessed == 0:
+						t.Errorf("%s drafted %d tokens, %d were tried", path, s.drafted, st.Guessed)
+					case path == "sim" && st.Accepted != st.Guessed:
+						t.Errorf("%d of %d of a model's own guesses were right", st.Accepted, st.Guessed)
+					}
+					if t.Failed() {
+						t.Fatalf("seed %d, drafts by %s", seed, path)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Whatever stage is lost at whatever moment, the draft model's too, the answer is the same.
+func TestDraftsSurviveLosses(t *testing.T) {
+	for _, whole := range []bool{true, false} {
+		u := simSetup{prompt: somePrompt(11), maxNew: 20, chunk: 4, cuts: []int{2, 3, 5}, whole: whole, how: simSampling}
+		told, _, _ := u.alone(t)
+		for when := 30; when < 400; when += 5 {
+			s := drafting(t, u, uint64(when), "sim", u.backend())
+			s.spare = []string{"T0", "T1"}
+			for i := 0; i < when && s.step(); i++ {
+			}
+			if s.done != nil {
+				continue
+			}
+			if when%2 == 0 {
+				s.kill("S1")
+			}
+			if when%3 == 0 {
+				s.drafter.close()
+			}
+			s.run()
+			s.mustTell(told)
+			if t.Failed() {
+				t.Fatalf("whole %v, lost after %d steps", whole, when)
+			}
+		}
+	}
+}
+
+// TestDraftModels serves a model with itself, a smaller one and unfit ones as its draft model.
+func TestDraftModels(t *testing.T) {
+	tn := newTestNet(t)
+	n := tn.start(nil)
+	id := tn.publish(n)
+	publish := func(name string, m runtimetest.TinyModel) string {
+		path := filepath.Join(t.TempDir(), name+".gguf")
+		if err := m.Write(path); err != nil {
+			t.Fatal(err)
+		}
+		p, err := n.publish(t.Context(), path, quiet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.ID().String()
+	}
+	small := publish("small", runtimetest.TinyModel{Seed: 3, Layers: 1})
+	delta := publish("delta", runtimetest.TinyModel{Arch: "qwen35", Layers: 4})
+	f, err := gguf.Open(tn.model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := f.Strings("tokenizer.ggml.tokens")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens = slices.Clone(tokens)
+	tokens['a'], tokens['b'] = tokens['b'], tokens['a']
+	foreign := publish("foreign", runtimetest.TinyModel{Meta: map[string]gguf.Value{"tokenizer.ggml.tokens": gguf.ArrayOf(tokens)}})
+	serve := func(draft string) error {
+		_, err := n.serve(testContext(t), id, nil, false, draft, quiet)
+		return err
+	}
+	for draft, say := range map[string]string{delta: "can't be undone", foreign: "another vocabulary", "nothing": "no model"} {
+		if err := serve(draft); err == nil || !strings.Contains(err.Error(), say) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("a draft model that %q: %v", say, err)
+		}
+	}
+	ask := func(noGuess bool) *control.Account {
+		a, err := n.run(testContext(t), control.RunRequest{Model: id.String(), Prompt: "The quick brown fox", MaxNew: 50, Temperature: 0.7, Seed: 5, Proof: true, Fresh: true, NoGuess: noGuess, Logprobs: 2,
+			LogitBias: []control.LogitBias{{Token: 256, Ban: true}, {Token: 258, Ban: true}}}, quiet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	for _, draft := range []string{id.String(), small} {
+		if err := serve(draft); err != nil {
+			t.Fatal(err)
+		}
+		got, want := ask(false), ask(true)
+		sameAnswer(t, got, want)
+		t.Logf("%d of %d guesses right", got.Accepted, got.Guessed)
+		if want.Guessed != 0 {
+			t.Errorf("%d guesses without guessing", want.Guessed)
+		}
+		eventually(t, "the draft's memory to be free", func() bool { e := n.served(id).draft.exec; return e.FreeKVBytes() == n.cfg.Engine.MaxKVBytes })
+	}
+	tn.mustBeIdle()
+}
