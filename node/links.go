@@ -29,7 +29,7 @@ const (
 	leaseTimeout = 15 * time.Second // of silence until a stream is given up
 	writeTimeout = 15 * time.Second // to get 256 KiB out
 	idleTimeout  = 10 * time.Second // until an unused outgoing stream is closed
-	kvPatience   = time.Second      // a KV slice waits for seams
+	kvPatience   = time.Second      // a KV slice waits for seams, of which none is older
 	writeStep    = 256 << 10
 	bulkBytes    = 16 << 10 // only seams and rows have more
 
@@ -68,43 +68,63 @@ type linkKey struct{ peer, protocol string }
 // uplink makes KV wait while seams are on their way out.
 type uplink struct {
 	mu    sync.Mutex
-	seams int
-	idle  chan struct{} // closed when there are no seams; nil before the first
+	seams map[*time.Time]bool // that wait or are being written, by when they came
+	done  chan struct{}       // closed when one of them has gone; nil: nobody waits for that
 }
 
-func (u *uplink) seam(n int) {
+// seam notes a seam that has come at a time; in is whether it waits, or has gone.
+func (u *uplink) seam(at *time.Time, in bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.seams == 0 {
-		u.idle = make(chan struct{})
+	if in {
+		if u.seams == nil {
+			u.seams = map[*time.Time]bool{}
+		}
+		u.seams[at] = true
+		return
 	}
-	if u.seams += n; u.seams == 0 {
-		close(u.idle)
+	delete(u.seams, at)
+	if u.done != nil {
+		close(u.done)
+		u.done = nil
 	}
 }
 
-// wait returns when no seam waits, but after kvPatience in any case: a peer
-// that takes up its seams slowly must not hold up the KV of all sessions.
+// wait returns when no seam waits, but after kvPatience in any case. Nor does it wait for a seam that came so long ago: a peer that
+// takes up its seams slowly, or is dead, must not hold up the KV of all sessions.
 func (u *uplink) wait(ctx context.Context) {
-	u.mu.Lock()
-	idle, busy := u.idle, u.seams > 0
-	u.mu.Unlock()
-	if !busy {
-		return
-	}
 	t := time.NewTimer(kvPatience)
 	defer t.Stop()
-	select {
-	case <-idle:
-	case <-t.C:
-	case <-ctx.Done():
+	for {
+		fresh := false
+		u.mu.Lock()
+		for at := range u.seams {
+			fresh = fresh || time.Since(*at) < kvPatience
+		}
+		if !fresh {
+			u.mu.Unlock()
+			return
+		}
+		if u.done == nil {
+			u.done = make(chan struct{})
+		}
+		done := u.done
+		u.mu.Unlock()
+		select {
+		case <-done:
+		case <-t.C:
+			return
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
 // job writes frames to a stream when its turn comes.
 type job struct {
 	purpose metrics.Purpose
-	answer  bool // provoked by the peer
+	came    *time.Time // a seam, which this pointer stands for
+	answer  bool       // provoked by the peer
 	do      func(write func(wire.Message) error) error
 }
 
@@ -152,7 +172,8 @@ func (l *links) begin() bool {
 // send queues m for peer; it never blocks. Queues stay short because every
 // sender of bulk data works against credits.
 func (l *links) send(peer string, m wire.Message) {
-	j := job{purpose: purpose(m.Type()), do: func(write func(wire.Message) error) error { return write(m) }}
+	now := time.Now()
+	j := job{purpose: purpose(m.Type()), came: &now, do: func(write func(wire.Message) error) error { return write(m) }}
 	switch m.(type) {
 	case *wire.Pong, *wire.Refusal:
 		j.answer = true
@@ -241,7 +262,7 @@ func (l *links) pending() (n int64) {
 func (l *links) count(j job, n int) {
 	l.waiting[j.purpose].Add(int64(n))
 	if j.purpose == metrics.Seam {
-		l.uplink.seam(n)
+		l.uplink.seam(j.came, n > 0)
 	}
 }
 

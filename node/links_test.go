@@ -14,7 +14,7 @@ import (
 	"github.com/starling-swarm/starling/swarm/wire"
 )
 
-// KV waits for seams, but not longer than kvPatience: a peer that doesn't take
+// KV waits for seams, but not longer than kvPatience, and for each of them once: a peer that doesn't take
 // up its seams must not stop every session's KV.
 func TestUplink(t *testing.T) {
 	var u uplink
@@ -26,17 +26,26 @@ func TestUplink(t *testing.T) {
 	if d := waited(); d > kvPatience/2 {
 		t.Errorf("KV waited %v for nothing", d)
 	}
-	u.seam(1)
-	u.seam(1)
-	u.seam(-1)
-	time.AfterFunc(50*time.Millisecond, func() { u.seam(-1) })
+	seam := func() *time.Time {
+		now := time.Now()
+		u.seam(&now, true)
+		return &now
+	}
+	first, second := seam(), seam()
+	u.seam(second, false)
+	time.AfterFunc(50*time.Millisecond, func() { u.seam(first, false) })
 	if d := waited(); d < 40*time.Millisecond || d >= kvPatience {
 		t.Errorf("KV waited %v for a seam that took 50 ms", d)
 	}
-	u.seam(1)
-	if d := waited(); d < kvPatience || d > 5*kvPatience {
+	hangs := seam()
+	if d := waited(); d < kvPatience/2 || d > 5*kvPatience {
 		t.Errorf("KV waited %v for a seam that hangs, want %v", d, kvPatience)
 	}
+	if d := waited(); d > kvPatience/2 {
+		t.Errorf("KV waited %v more for a seam that hangs", d)
+	}
+	u.seam(hangs, false)
+	seam()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	began := time.Now()
@@ -232,8 +241,8 @@ func TestRenewedLinks(t *testing.T) {
 	eventually(t, "the seams to be forgotten", func() bool { return l.pending() == 0 })
 	l.uplink.mu.Lock()
 	defer l.uplink.mu.Unlock()
-	if l.uplink.seams != 0 {
-		t.Errorf("%d seams hold up rows", l.uplink.seams)
+	if n := len(l.uplink.seams); n > 0 {
+		t.Errorf("%d seams hold up rows", n)
 	}
 }
 
