@@ -104,14 +104,13 @@ func (x *faults) wake() (broken [][2]string) {
 	return broken
 }
 
-// fallen returns the faults that have happened.
-func (x *faults) fallen() (list []fault) {
+// end returns the faults that have happened; no other happens any more.
+func (x *faults) end() (list []fault) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.list = slices.DeleteFunc(x.list, func(f *fault) bool { return f.at.IsZero() })
 	for _, f := range x.list {
-		if !f.at.IsZero() {
-			list = append(list, *f)
-		}
+		list = append(list, *f)
 	}
 	return list
 }

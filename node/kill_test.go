@@ -427,8 +427,8 @@ func (s *killNet) play(t *testing.T, seed uint64, report *killReport) {
 	}
 	runs.Wait()
 	took := time.Since(began)
+	fallen := s.x.end()
 	s.closing.Wait()
-	fallen := s.x.fallen()
 	describe := func() string {
 		b := fmt.Sprintf("after %v; bare: %v; ", took.Round(time.Millisecond), bare)
 		for _, a := range asks {
