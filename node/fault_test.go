@@ -23,7 +23,6 @@ type fault struct {
 	node, peer string // whom it hit, and to whom the frame was on its way
 	frame      wire.Type
 	at         time.Time
-	over       bool // a stalled node has woken
 }
 
 // Kinds of faults. All but the first two leave the node alive.
