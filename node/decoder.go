@@ -340,6 +340,9 @@ func (s *decoderSession) free() {
 	}
 	s.do(s.m.fail(wire.Refuse(wire.CodeCancelled, "the client went away")))
 	growing := s.growing
+	if s.m.plan != nil {
+		s.n.part(s.m.plan.Stages)
+	}
 	s.mu.Unlock()
 	s.n.removeDecoder(s.m.head.Session, s)
 	s.seat.leave()

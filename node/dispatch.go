@@ -144,6 +144,9 @@ func (n *Node) routinePing() {
 		for p := range pings {
 			left[p] = farewells + 1
 		}
+		for _, p := range n.parted() { // a session may be over before the first ping
+			left[p] = farewells + 1
+		}
 		for p := range left {
 			if left[p]--; left[p] < 0 || pings[p] == nil && !n.heardLately(p) {
 				delete(left, p)
@@ -180,6 +183,23 @@ func (n *Node) noteHeard(peer string, bulk bool) {
 	if bulk {
 		n.live.bulk[peer] = time.Now()
 	}
+}
+
+// part notes the stages of a session that has ended.
+func (n *Node) part(stages []wire.PlanStage) {
+	n.live.Lock()
+	defer n.live.Unlock()
+	for _, s := range stages {
+		n.live.parted = append(n.live.parted, s.Peer)
+	}
+}
+
+// parted returns the stages of sessions that have ended since it was called before.
+func (n *Node) parted() (peers []string) {
+	n.live.Lock()
+	defer n.live.Unlock()
+	peers, n.live.parted = n.live.parted, nil
+	return peers
 }
 
 // bulkAt returns when bytes of a seam or of rows last came from a peer.

@@ -255,3 +255,45 @@ func TestStrangersFrames(t *testing.T) {
 		t.Errorf("a stranger's frames made the session recover: %v", got.Recovered)
 	}
 }
+
+// hushed swallows the word that closes stages.
+type hushed struct{ stream }
+
+func (s hushed) Write(b []byte) (int, error) {
+	if len(b) > 4 && wire.Type(b[4]) == wire.TypeStageClose {
+		return len(b), nil
+	}
+	return s.stream.Write(b)
+}
+
+// A stage whose closing word is lost is free long before its lease ends, also where the session was over before the first ping.
+func TestLostFarewell(t *testing.T) {
+	tn := newTestNet(t)
+	decoder := tn.start(func(c *Config) { c.wrap = func(s stream) stream { return hushed{s} } })
+	id := tn.publish(decoder)
+	stage := tn.start(nil)
+	tn.serve(decoder, id, 0, 3)
+	tn.serve(stage, id, 0, 2)
+	client := tn.start(func(c *Config) { c.Client = true })
+	eventually(t, "two offers", func() bool {
+		_ = client.host.Refresh(context.Background())
+		p, _ := client.planPeers(id)
+		return len(p) == 2
+	})
+	ctx, cancel := context.WithCancel(testContext(t))
+	began := time.Now()
+	_, err := client.run(ctx, control.RunRequest{Model: id.String(), Tokens: somePrompt(20), MaxNew: 100,
+		Constraints: control.Constraints{Shape: "across", Cuts: []int{2}, Assign: []string{stage.ID()}, Decoder: decoder.ID(), Chunk: 8}}, func(ev control.Event) error {
+		if ev.Kind == "text" {
+			cancel()
+		}
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	eventually(t, "the stage to be free", func() bool { return len(stage.stageMap()) == 0 })
+	if took := time.Since(began); took > leaseTimeout-3*time.Second {
+		t.Errorf("free after %v", took)
+	}
+}

@@ -68,6 +68,7 @@ type Node struct {
 	live struct {
 		sync.Mutex
 		heard, bulk map[string]time.Time
+		parted      []string // stages of sessions that have ended since the latest ping
 	}
 }
 
