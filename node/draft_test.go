@@ -123,6 +123,9 @@ func TestDraftModels(t *testing.T) {
 			t.Errorf("a draft model that %q: %v", say, err)
 		}
 	}
+	if _, err := n.serve(testContext(t), id, &control.Layers{First: 0, Last: 1}, false, small, quiet); err == nil || !strings.Contains(err.Error(), "decodes nothing") {
+		t.Errorf("a draft model for the first layer alone: %v", err)
+	}
 	ask := func(noGuess bool) *control.Account {
 		a, err := n.run(testContext(t), control.RunRequest{Model: id.String(), Prompt: "The quick brown fox", MaxNew: 50, Temperature: 0.7, Seed: 5, Proof: true, Fresh: true, NoGuess: noGuess, Logprobs: 2,
 			LogitBias: []control.LogitBias{{Token: 256, Ban: true}, {Token: 258, Ban: true}}}, quiet)

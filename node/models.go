@@ -252,8 +252,13 @@ func (n *Node) serve(ctx context.Context, id artifacts.ID, layers *control.Layer
 			return nil, err
 		}
 	}
-	if draft != "" && s.decodes() {
-		if s.draft, err = n.openDraft(ctx, draft, exec, emit); err != nil {
+	if draft != "" {
+		if !s.decodes() {
+			err = fmt.Errorf("draft model: this node serves %v of %d and decodes nothing that could be guessed: serve the last layers for decoding, or leave out --draft", r, c.Layers)
+		} else {
+			s.draft, err = n.openDraft(ctx, draft, exec, emit)
+		}
+		if err != nil {
 			exec.Close()
 			return nil, err
 		}
