@@ -11,7 +11,6 @@ not exceed that ceiling. Rounds in which other programs used more than 5 % of a 
 Then times of single chunks, by size and depth, are measured, and simulate.py reckons from them, from the bytes and the link's rate
 how long 1 to 8 peers would take. Linux and root; see bench/README.md."""
 import argparse
-import json
 import statistics
 import sys
 import threading
@@ -140,20 +139,15 @@ def show(a, r):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    p.add_argument("model", help="GGUF file")
+    p = swarm.flags(__doc__, rate="1gbit")
     p.add_argument("--tokens", type=int, default=6000, help="of the prompt")
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--chunk", type=int, help="tokens that travel together at most, instead of the plan's choice")
     p.add_argument("--cuts", type=lambda t: [int(x) for x in t.split(",")], help="where the layers are cut, instead of the plan's choice")
-    p.add_argument("--rate", default="1gbit", help="of each peer's uplink and downlink")
-    p.add_argument("--transport", choices=["tcp", "quic"], default="tcp")
     p.add_argument("--bar", type=float, default=1.85, help="ratio below which the exit status is 1")
-    p.add_argument("--starling", help="our binary; default: bin/starling")
     p.add_argument("--simulate", action="store_true", help="also measure chunks and reckon with 1 to 8 peers")
-    p.add_argument("--json", metavar="FILE", help="also write everything, every sample included, to a file")
     a = p.parse_args()
-    r = {"machine": swarm.machine(), "arguments": vars(a)}
+    r = swarm.report(a)
     with swarm.Swarm(a.model, 2, rate=a.rate, transport=a.transport, binary=a.starling) as s:
         r["round_trip_ms"] = s.ping()
         r["flops"] = [x["prefill_flops"] for x in s.peers[1].ask("GET", "/v1/peers")]
@@ -166,9 +160,7 @@ def main():
     show(a, r)
     if a.simulate:
         r["simulation"] = simulate.report(a, r)
-    if a.json:
-        with open(a.json, "w") as f:
-            json.dump(r, f, indent=1)
+    swarm.save(a, r)
     return r["ratio"] < a.bar
 
 

@@ -6,8 +6,6 @@
 Two starling processes, a processor and a network namespace each, read a prompt across both, in each of some numerics profiles in
 turn; the second decodes. The plan cuts for the first profile, and all others are cut there, too. Told are the time to the first
 token, its ratio to that of f32 seams and f16 rows in the same round, and the bytes that the stage has sent. Linux and root."""
-import argparse
-import json
 import statistics
 
 import swarm
@@ -30,18 +28,13 @@ def measure(s, a, cuts, profile, seed):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    p.add_argument("model", help="GGUF file")
+    p = swarm.flags(__doc__, rate="20mbit")
     p.add_argument("--tokens", type=int, default=1000, help="of the prompt")
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--chunk", type=int, help="tokens that travel together, instead of the plan's choice")
     p.add_argument("--cuts", type=lambda t: [int(x) for x in t.split(",")], help="where the layers are cut, instead of the plan's choice")
-    p.add_argument("--rate", default="20mbit", help="of each peer's uplink and downlink")
-    p.add_argument("--transport", choices=["tcp", "quic"], default="tcp")
-    p.add_argument("--starling", help="our binary; default: bin/starling")
-    p.add_argument("--json", metavar="FILE", help="also write everything, every sample included, to a file")
     a = p.parse_args()
-    r = {"machine": swarm.machine(), "arguments": vars(a), "rounds": []}
+    r = swarm.report(a) | {"rounds": []}
     with swarm.Swarm(a.model, 2, rate=a.rate, transport=a.transport, binary=a.starling) as s:
         plan = s.peers[1].plan(a.tokens, 1, shape="across", **({"cuts": a.cuts} if a.cuts else {}))
         r["cuts"] = [x["layers"]["last"] for x in plan["stages"]]
@@ -56,9 +49,7 @@ def main():
         ratio = statistics.median(x[p]["seconds"] / x[PROFILES[0]]["seconds"] for x in r["rounds"])
         print(f"{p:10} {one[0]['seam']:12.0f} {one[0]['kv']:11.0f} {seconds:10.2f} s {ratio:11.2f}")
     print("\n" + swarm.words(r["rounds"][-1][PROFILES[0]]["machine"]))
-    if a.json:
-        with open(a.json, "w") as f:
-            json.dump(r, f, indent=1)
+    swarm.save(a, r)
 
 
 swarm.main(main)
