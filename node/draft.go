@@ -111,7 +111,7 @@ func (d *drafter) ahead(ctx context.Context, tokens []int32, n int) (list []int3
 		if _, err := d.seat.run(ctx, step, false); err != nil {
 			return nil, err
 		}
-		if d.held = slices.Clone(all); n == 0 {
+		if d.held = append(d.held, step.Tokens...); n == 0 {
 			return nil, nil
 		}
 		token, err := runtime.Sample(step.Logits[0], all, len(all), d.how)

@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"math"
 	"strings"
@@ -114,12 +113,9 @@ func (n *Node) logits(ctx context.Context, q control.RunRequest, vocab int) ([][
 		if ev.Rows == nil || !ev.Rows.Logits {
 			return nil
 		}
+		all := runtime.SeamF32.Decode(ev.Rows.Data, vocab)
 		for i := range ev.Rows.Count {
-			row := make([]float32, vocab)
-			for j := range row {
-				row[j] = math.Float32frombits(binary.LittleEndian.Uint32(ev.Rows.Data[4*(i*vocab+j):]))
-			}
-			rows[ev.Rows.First+i] = row
+			rows[ev.Rows.First+i] = all[i*vocab : (i+1)*vocab]
 		}
 		return nil
 	})

@@ -125,7 +125,7 @@ func (w wanted) planIn(typ runtime.SeamType, c *artifacts.Card, offers []swarm.O
 			req.Exclude[o.Peer] = fmt.Sprintf("doesn't compute with seams in %v", typ)
 		}
 	}
-	make := func(sent runtime.SeamType, cuts []int) (route.Plan, error) {
+	in := func(sent runtime.SeamType, cuts []int) (route.Plan, error) {
 		r := req
 		r.Cuts = cuts
 		p, err := route.Make(planModel(c, req.PromptTokens, w.kv, sent), peers, links, r)
@@ -138,12 +138,12 @@ func (w wanted) planIn(typ runtime.SeamType, c *artifacts.Card, offers []swarm.O
 	}
 	switch outside := func(cut int) bool { return !slices.Contains(w.cuts, cut) }; {
 	case w.cuts == nil, len(req.Cuts) > 0 && !slices.ContainsFunc(req.Cuts, outside):
-		return make(typ, req.Cuts)
+		return in(typ, req.Cuts)
 	case len(req.Cuts) > 0 || len(req.Assign) > 0 || req.Shape == route.Local:
-		return make(runtime.SeamF32, req.Cuts)
+		return in(runtime.SeamF32, req.Cuts)
 	}
-	free, err := make(runtime.SeamF32, nil)
-	if there, other := make(typ, w.cuts); other == nil && (err != nil || there.Predicted.TotalSeconds <= free.Predicted.TotalSeconds) {
+	free, err := in(runtime.SeamF32, nil)
+	if there, other := in(typ, w.cuts); other == nil && (err != nil || there.Predicted.TotalSeconds <= free.Predicted.TotalSeconds) {
 		return there, nil
 	}
 	return free, err

@@ -125,7 +125,7 @@ func (s *spill) failed(f *spillFile, err error) {
 	s.log.Warn("can't write a KV file; kept caches stay in memory only for now", "error", err)
 }
 
-// used notes that a file was read, so many bytes in so much time.
+// wasRead notes that a file was read, so many bytes in so much time.
 func (s *spill) wasRead(f *spillFile, bytes int64, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
