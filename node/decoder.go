@@ -284,6 +284,10 @@ func (s *decoderSession) listen(conn sessionConn) {
 func (s *decoderSession) abort(r *wire.Refusal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.abortLocked(r)
+}
+
+func (s *decoderSession) abortLocked(r *wire.Refusal) {
 	s.cancel()
 	s.do(s.m.fail(r))
 	s.outDone = true

@@ -109,12 +109,14 @@ func (n *Node) drain(ctx context.Context, limit time.Duration) (handedOver int, 
 	}
 	r := wire.Refuse(wire.CodeLeaving, "the node takes no part in sessions any longer")
 	for _, s := range n.stageMap() {
-		s.leave(r)
-		handedOver++
+		if s.leave(r) {
+			handedOver++
+		}
 	}
 	for _, d := range n.decoderList() {
-		d.abort(r)
-		handedOver++
+		if d.leave(r) {
+			handedOver++
+		}
 	}
 	n.log.Info("sessions handed over", "sessions", handedOver)
 	soon := time.NewTimer(handOver)
@@ -153,13 +155,30 @@ func (n *Node) tellIdleLocked() {
 }
 
 // leave tells the decoder that it must go on without this stage, and ends it.
-func (s *stageSession) leave(r *wire.Refusal) {
+// It returns false if the stage has ended already.
+func (s *stageSession) leave(r *wire.Refusal) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.closed {
-		s.n.refuse(s.decoder, s.m.head, r)
-		s.closeLocked()
+	if s.closed {
+		return false
 	}
+	s.n.refuse(s.decoder, s.m.head, r)
+	s.closeLocked()
+	return true
+}
+
+// leave ends the session, so that its client goes on with another decoder. It
+// returns false if the session is over but for its last words: they are said,
+// without the accounts that still lack.
+func (s *decoderSession) leave(r *wire.Refusal) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.m.ended {
+		s.do(s.m.giveUpAccounts())
+		return false
+	}
+	s.abortLocked(r)
+	return true
 }
 
 // flush waits until what was queued has been written, but not for longer than limit.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/starling-swarm/starling/artifacts"
 	"github.com/starling-swarm/starling/node/control"
 	"github.com/starling-swarm/starling/swarm/wire"
 )
@@ -125,9 +127,9 @@ func TestDecoderLeaves(t *testing.T) {
 	}
 }
 
-// askSession opens a session on a decoder that no plan names.
-func (n *Node) askSession(ctx context.Context, s *slowNet, decoder *Node) (wire.Message, error) {
-	c, err := n.prepare(ctx, control.RunRequest{Model: s.id.String(), Prompt: "x", MaxNew: 1}, quiet)
+// openUnplanned opens a session on a decoder that no plan names.
+func (n *Node) openUnplanned(ctx context.Context, id artifacts.ID, decoder *Node) (sessionConn, error) {
+	c, err := n.prepare(ctx, control.RunRequest{Model: id.String(), Prompt: "x", MaxNew: 1}, quiet)
 	if err != nil {
 		return nil, err
 	}
@@ -137,10 +139,15 @@ func (n *Node) askSession(ctx context.Context, s *slowNet, decoder *Node) (wire.
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close()
 	if err := writeFrame(conn, c.opening(c.plan, 1)); err != nil {
+		conn.Close()
 		return nil, err
 	}
+	return conn, nil
+}
+
+// lastWord reads a session's stream up to its last frame.
+func lastWord(conn sessionConn) (wire.Message, error) {
 	for {
 		m, err := wire.Read(&patientReader{s: conn})
 		if err != nil {
@@ -153,6 +160,81 @@ func (n *Node) askSession(ctx context.Context, s *slowNet, decoder *Node) (wire.
 			return m, nil
 		}
 	}
+}
+
+// askSession opens a session on a decoder that no plan names, and returns its last frame.
+func (n *Node) askSession(ctx context.Context, s *slowNet, decoder *Node) (wire.Message, error) {
+	conn, err := n.openUnplanned(ctx, s.id, decoder)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	return lastWord(conn)
+}
+
+// A session whose answer is complete has nothing to hand over: its client gets the last words, however slowly it reads.
+func TestPauseAfterTheAnswer(t *testing.T) {
+	tn := newTestNet(t)
+	n := tn.start(nil)
+	id := tn.publish(n)
+	tn.serve(n, id, 0, tn.layers())
+	ctx := testContext(t)
+	conn, err := n.openUnplanned(ctx, id, n) // a pipe: nothing is written before it is read
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	eventually(t, "the answer", func() bool { return n.answered() })
+	if handedOver, err := n.Pause(ctx, 0); err != nil || handedOver != 0 {
+		t.Errorf("%d handed over, %v", handedOver, err)
+	}
+	if m, err := lastWord(conn); err != nil {
+		t.Errorf("the last word is %v, %v", m, err)
+	}
+	tn.mustBeIdle()
+}
+
+// answered reports whether a session that n decodes has its whole answer.
+func (n *Node) answered() bool {
+	return slices.ContainsFunc(n.decoderList(), func(d *decoderSession) bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.m.ended
+	})
+}
+
+// Nor has one that waits for the account of a stage.
+func TestPauseBeforeTheAccounts(t *testing.T) {
+	tn := newTestNet(t)
+	decoder := tn.start(nil)
+	id := tn.publish(decoder)
+	tn.serve(decoder, id, 0, tn.layers())
+	stage := tn.start(func(c *Config) { c.wrap = func(s stream) stream { return hushed{s, wire.TypeStageClosed} } })
+	tn.serve(stage, id, 0, 1)
+	client := tn.start(func(c *Config) { c.Client = true })
+	eventually(t, "two offers", func() bool {
+		_ = client.host.Refresh(context.Background())
+		p, _ := client.planPeers(id)
+		return len(p) == 2
+	})
+	ctx := testContext(t)
+	type result struct {
+		got *control.Account
+		err error
+	}
+	results := make(chan result, 1)
+	go func() {
+		got, err := tn.run(ctx, client, id, control.Constraints{Shape: "across", Cuts: []int{1}, Assign: []string{stage.ID()}, Decoder: decoder.ID(), Chunk: 4}, nil)
+		results <- result{got, err}
+	}()
+	eventually(t, "the answer", func() bool { return decoder.answered() })
+	if handedOver, err := decoder.Pause(ctx, 0); err != nil || handedOver != 0 {
+		t.Errorf("%d handed over, %v", handedOver, err)
+	}
+	if r := <-results; r.err != nil || len(r.got.Recovered) > 0 {
+		t.Errorf("the answer: %+v, %v", r.got, r.err)
+	}
+	tn.mustBeIdle()
 }
 
 func TestPauseAndResume(t *testing.T) {

@@ -256,11 +256,14 @@ func TestStrangersFrames(t *testing.T) {
 	}
 }
 
-// hushed swallows the word that closes stages.
-type hushed struct{ stream }
+// hushed swallows one type of frames.
+type hushed struct {
+	stream
+	swallows wire.Type
+}
 
 func (s hushed) Write(b []byte) (int, error) {
-	if len(b) > 4 && wire.Type(b[4]) == wire.TypeStageClose {
+	if len(b) > 4 && wire.Type(b[4]) == s.swallows {
 		return len(b), nil
 	}
 	return s.stream.Write(b)
@@ -269,7 +272,7 @@ func (s hushed) Write(b []byte) (int, error) {
 // A stage whose closing word is lost is free long before its lease ends, also where the session was over before the first ping.
 func TestLostFarewell(t *testing.T) {
 	tn := newTestNet(t)
-	decoder := tn.start(func(c *Config) { c.wrap = func(s stream) stream { return hushed{s} } })
+	decoder := tn.start(func(c *Config) { c.wrap = func(s stream) stream { return hushed{s, wire.TypeStageClose} } })
 	id := tn.publish(decoder)
 	stage := tn.start(nil)
 	tn.serve(decoder, id, 0, 3)
