@@ -427,37 +427,37 @@ func endTokens(tok *tokenizer.Tokenizer) (ids []int32) {
 	return ids
 }
 
-// routinePing tells the decoder that the client lives, and gives up on one that
-// is silent. A tick that comes late because this machine was busy or asleep
-// blames nobody.
+// routinePing tells the decoder that the client lives, and gives up on one as
+// soon as it has been silent for too long. A tick that comes late because this
+// machine was busy or asleep blames nobody.
 func (s *clientSession) routinePing(ctx context.Context, conn sessionConn, writing *sync.Mutex, in *inbox) {
-	t := time.NewTicker(pingInterval)
-	defer t.Stop()
-	last, slept := time.Now(), time.Duration(0)
-	for nonce := uint64(1); ; nonce++ {
+	w := newWatch()
+	defer w.Stop()
+	for nonce := uint64(1); ; {
 		select {
 		case <-ctx.Done():
 			return
-		case <-t.C:
+		case <-w.C:
 		}
-		now := time.Now()
-		if late := now.Sub(last) - pingInterval; late > pingInterval {
-			slept += late
+		late, _, pings, due := w.tick()
+		if late > lateTick {
+			in.excuse(due.now, late)
 		}
-		last = now
-		if silent := in.silent(now); silent-slept > s.n.cfg.Silence {
+		if pings {
+			writing.Lock()
+			err := writeFrame(conn, &wire.Ping{Nonce: nonce})
+			writing.Unlock()
+			if err != nil {
+				return // read sees it too
+			}
+			nonce++
+		}
+		if silent := in.silent(due.now); due.passed(due.now.Add(s.n.cfg.Silence - silent)) {
 			in.put(nil, fmt.Errorf("the decoder has been silent for %v", silent.Round(100*time.Millisecond)))
 			conn.Close()
 			return
-		} else if silent < pingInterval {
-			slept = 0
 		}
-		writing.Lock()
-		err := writeFrame(conn, &wire.Ping{Nonce: nonce})
-		writing.Unlock()
-		if err != nil {
-			return // read sees it too
-		}
+		w.sleep(due)
 	}
 }
 

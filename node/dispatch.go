@@ -114,53 +114,62 @@ func (n *Node) onPing(from string, m *wire.Ping) {
 // the word that closes it was lost, it learns that it is no longer needed.
 const farewells = 3
 
-// routinePing keeps sessions alive and notices silence. A tick that comes late
-// because this machine was busy or asleep blames nobody; after a sleep the node
-// takes up contact again.
+// routinePing keeps sessions alive and notices silence: it wakes for pings, and
+// when somebody who says nothing until then counts as lost. A tick that comes
+// late because this machine was busy or asleep blames nobody; after a sleep the
+// node takes up contact again.
 func (n *Node) routinePing() {
-	t := time.NewTicker(pingInterval)
-	defer t.Stop()
-	last, left := ticks{time.Since(n.began), time.Now()}, map[string]int{} // peer → pings still to be sent
-	for nonce := uint64(1); ; nonce++ {
+	w := newWatch()
+	defer w.Stop()
+	left := map[string]int{} // peer → pings still to be sent
+	for nonce := uint64(1); ; {
 		select {
 		case <-n.ctx.Done():
 			return
-		case <-t.C:
+		case <-w.C:
 		}
-		now := time.Now()
-		late, missed := last.next(now.Sub(n.began), now)
-		if late > pingInterval {
-			n.excuse(now, late)
+		late, missed, pings, due := w.tick()
+		if late > lateTick {
+			n.excuse(due.now, late)
 		}
 		if late > wakeAfter {
 			n.wake(late, missed)
 		}
-		pings := map[string][]wire.SessionID{}
-		for _, d := range n.decoderList() {
-			for _, p := range d.stagePeers() {
-				pings[p] = append(pings[p], d.m.head.Session)
-			}
-		}
-		for p := range pings {
-			left[p] = farewells + 1
-		}
-		for _, p := range n.parted() { // a session may be over before the first ping
-			left[p] = farewells + 1
-		}
-		for p := range left {
-			if left[p]--; left[p] < 0 || pings[p] == nil && !n.heardLately(p) {
-				delete(left, p)
-				continue
-			}
-			n.links.send(p, &wire.Ping{Nonce: nonce, Sessions: pings[p]})
+		if pings {
+			n.ping(nonce, left)
+			nonce++
 		}
 		for _, d := range n.decoderList() {
-			d.checkLife(now, n.cfg.Silence, n.heardAt, n.bulkAt)
+			d.checkLife(&due, n.cfg.Silence, n.heardAt, n.bulkAt)
 		}
 		for _, s := range n.stageMap() {
-			s.checkLease(now, n.heardAt(s.decoder))
+			s.checkLease(due.now, n.heardAt(s.decoder))
 		}
-		n.forgetUnheard(now)
+		n.forgetUnheard(due.now)
+		w.sleep(due)
+	}
+}
+
+// ping sends a ping to the stages of all sessions, and those that are still due to who has been one: left says how many, by peer.
+func (n *Node) ping(nonce uint64, left map[string]int) {
+	pings := map[string][]wire.SessionID{}
+	for _, d := range n.decoderList() {
+		for _, p := range d.stagePeers() {
+			pings[p] = append(pings[p], d.m.head.Session)
+		}
+	}
+	for p := range pings {
+		left[p] = farewells + 1
+	}
+	for _, p := range n.parted() { // a session may be over before the first ping
+		left[p] = farewells + 1
+	}
+	for p := range left {
+		if left[p]--; left[p] < 0 || pings[p] == nil && !n.heardLately(p) {
+			delete(left, p)
+			continue
+		}
+		n.links.send(p, &wire.Ping{Nonce: nonce, Sessions: pings[p]})
 	}
 }
 
@@ -220,6 +229,7 @@ func (n *Node) heardLately(peer string) bool { return time.Since(n.heardAt(peer)
 
 // excuse moves everybody's last sign of life forward by d, but not beyond now.
 func (n *Node) excuse(now time.Time, d time.Duration) {
+	n.log.Debug("late", "by", d)
 	for _, s := range n.stageMap() {
 		s.excuse(now, d)
 	}
@@ -228,8 +238,10 @@ func (n *Node) excuse(now time.Time, d time.Duration) {
 	}
 	n.live.Lock()
 	defer n.live.Unlock()
-	for p, t := range n.live.heard {
-		n.live.heard[p] = later(t, d, now)
+	for _, signs := range []map[string]time.Time{n.live.heard, n.live.bulk} {
+		for p, t := range signs {
+			signs[p] = later(t, d, now)
+		}
 	}
 }
 

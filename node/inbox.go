@@ -93,6 +93,15 @@ func (b *inbox) silent(now time.Time) time.Duration {
 	return now.Sub(b.heard)
 }
 
+// excuse moves when bytes last came forward by d, for which this machine was busy or asleep.
+func (b *inbox) excuse(now time.Time, d time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.heard.IsZero() {
+		b.heard = later(b.heard, d, now)
+	}
+}
+
 // take returns the next frame; after the last one, why there is no other.
 func (b *inbox) take() (wire.Message, error) {
 	b.mu.Lock()

@@ -55,6 +55,22 @@ func (s *killNet) judge(t *testing.T, a killAsk, got *control.Account, err error
 	}
 }
 
+// noticedWithin is how soon a loss must be noticed by a node that runs, with [DefaultSilence], unless three chunks take longer (DESIGN §3,
+// Failure).
+const noticedWithin = 2 * time.Second
+
+// late returns for how long a node didn't run between two times, as it has found out itself.
+func (s *killNet) late(name string, from, to time.Time) (sum time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.lates {
+		if l.node == name && l.at.After(from) && !l.at.After(to) {
+			sum += l.by
+		}
+	}
+	return sum
+}
+
 // judgeBlame checks who was given up on, and how soon.
 func (s *killNet) judgeBlame(t *testing.T, fallen []fault, client *Node, report *killReport) {
 	t.Helper()
@@ -83,9 +99,18 @@ func (s *killNet) judgeBlame(t *testing.T, fallen []fault, client *Node, report 
 		case !seen[culprit.kind+b.peer]:
 			seen[culprit.kind+b.peer] = true
 			d := b.at.Sub(culprit.at)
-			report.add(func() { report.noticed[culprit.kind] = append(report.noticed[culprit.kind], d) })
-			if limit := s.silence + 3*time.Second; d > limit {
-				t.Errorf("%s noticed the loss of the %s %s after %v: %s", b.by, b.role, s.name(b.peer), d, b.why)
+			busy := s.late(b.by, culprit.at, b.at)
+			kind := culprit.kind
+			if strings.Contains(b.why, "times what its chunk should take") {
+				kind += ", of a slow chunk"
+			}
+			report.add(func() { report.noticed[kind] = append(report.noticed[kind], notice{d, busy}) })
+			limit := s.silence + 3*time.Second
+			if *soak && kind == culprit.kind {
+				limit = noticedWithin + 500*time.Millisecond // the others' words wait for a processor, too
+			}
+			if d-busy > limit {
+				t.Errorf("%s, which didn't run for %v, noticed the loss of the %s %s after %v: %s", b.by, busy, b.role, s.name(b.peer), d, b.why)
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -87,18 +88,28 @@ func TestKillSchedule(t *testing.T) {
 type killReport struct {
 	mu        sync.Mutex
 	schedules int
-	fallen    map[string]int             // faults that happened, by kind
-	noticed   map[string][]time.Duration // by kind: from the fault to the loss of the peer
-	freed     []time.Duration            // from the end of a client to that of its session
-	recovered map[string]int             // what was done
-	errors    map[string]int             // typed ends, where no plan was left
+	fallen    map[string]int      // faults that happened, by kind
+	noticed   map[string][]notice // by kind
+	freed     []time.Duration     // from the end of a client to that of its session
+	recovered map[string]int      // what was done
+	errors    map[string]int      // typed ends, where no plan was left
+}
+
+// notice says how long it took from a fault to the loss of the peer, and for how much of that who noticed it didn't run.
+type notice struct{ took, busy time.Duration }
+
+func (n notice) String() string {
+	if n.busy == 0 {
+		return n.took.Round(time.Millisecond).String()
+	}
+	return fmt.Sprintf("%v (%v of them without a processor)", n.took.Round(time.Millisecond), n.busy.Round(time.Millisecond))
 }
 
 func (r *killReport) add(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.fallen == nil {
-		r.fallen, r.noticed, r.recovered, r.errors = map[string]int{}, map[string][]time.Duration{}, map[string]int{}, map[string]int{}
+		r.fallen, r.noticed, r.recovered, r.errors = map[string]int{}, map[string][]notice{}, map[string]int{}, map[string]int{}
 	}
 	f()
 }
@@ -108,8 +119,8 @@ func (r *killReport) log(t *testing.T) {
 	t.Logf("%d schedules; faults that happened: %v; what was done: %v; typed ends: %v", r.schedules, r.fallen, r.recovered, r.errors)
 	for _, kind := range slices.Sorted(maps.Keys(r.noticed)) {
 		list := r.noticed[kind]
-		slices.Sort(list)
-		t.Logf("%s: noticed %d times, in %v at the median, %v at most", kind, len(list), list[len(list)/2].Round(time.Millisecond), list[len(list)-1].Round(time.Millisecond))
+		slices.SortFunc(list, func(a, b notice) int { return cmp.Compare(a.took-a.busy, b.took-b.busy) })
+		t.Logf("%s: noticed %d times, in %v at the median, %v at most", kind, len(list), list[len(list)/2], list[len(list)-1])
 	}
 	if slices.Sort(r.freed); len(r.freed) > 0 {
 		t.Logf("sessions of lost clients: %d freed in %v at the median, %v at most", len(r.freed), r.freed[len(r.freed)/2].Round(time.Millisecond), r.freed[len(r.freed)-1].Round(time.Millisecond))
@@ -130,7 +141,15 @@ type killNet struct {
 	mu      sync.Mutex
 	journal []string // of all nodes
 	blamed  []blame
+	lates   []late
 	closing sync.WaitGroup
+}
+
+// late is a line of some node's log: it didn't run for a while.
+type late struct {
+	node string
+	by   time.Duration
+	at   time.Time
 }
 
 // blame is a line of some node's log: it has given up on a peer.
@@ -308,6 +327,12 @@ func (h *blameLog) Handle(_ context.Context, r slog.Record) error {
 	r.Attrs(func(a slog.Attr) bool {
 		line += fmt.Sprintf(" %s=%v", a.Key, a.Value)
 		switch a.Key {
+		case "by":
+			if r.Message == "late" {
+				h.s.mu.Lock()
+				h.s.lates = append(h.s.lates, late{h.node, a.Value.Duration(), b.at})
+				h.s.mu.Unlock()
+			}
 		case "peer":
 			b.peer = a.Value.String()
 		case "error", "recovered":
@@ -374,7 +399,7 @@ func (s *killNet) play(t *testing.T, seed uint64, report *killReport) {
 		}
 	}
 	s.mu.Lock()
-	s.blamed, s.journal = nil, nil
+	s.blamed, s.lates, s.journal = nil, nil, nil
 	s.mu.Unlock()
 	s.x.begin(seed, list)
 	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)

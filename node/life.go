@@ -11,7 +11,7 @@ import (
 // checkLife gives up on stages that haven't been heard for silence, on one that
 // holds the session up, and on a silent client. heard and bulk say when a peer
 // was last heard, and when it was sending seams or rows.
-func (s *decoderSession) checkLife(now time.Time, silence time.Duration, heard, bulk func(string) time.Time) {
+func (s *decoderSession) checkLife(due *deadlines, silence time.Duration, heard, bulk func(string) time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.stagePeersLocked() {
@@ -23,24 +23,28 @@ func (s *decoderSession) checkLife(now time.Time, silence time.Duration, heard, 
 				limit = max(openTimeout, silence)
 			}
 		}
-		if now.Sub(last) > limit {
-			s.do(s.m.gone(p, fmt.Sprintf("silent for %v", now.Sub(last).Round(100*time.Millisecond))))
+		if due.passed(last.Add(limit)) {
+			s.do(s.m.gone(p, fmt.Sprintf("silent for %v", due.now.Sub(last).Round(100*time.Millisecond))))
 		}
 	}
-	if p := s.route.late(now, silence, bulk); p != "" && !s.ended {
-		s.do(s.m.gone(p, fmt.Sprintf("it got nothing done for %v", now.Sub(s.route.moved).Round(100*time.Millisecond))))
+	if p := s.route.peer; p != "" && !s.ended && due.passed(s.route.deadline(silence, bulk)) {
+		why := fmt.Sprintf("it got nothing done for %v", due.now.Sub(s.route.moved).Round(100*time.Millisecond))
+		if s.route.expected(s.route.positions) > silence {
+			why += fmt.Sprintf(", %d times what its chunk should take", paceFactor)
+		}
+		s.do(s.m.gone(p, why))
 	}
-	if now.Sub(s.clientAt) > silence && !s.ended {
-		s.log.Info("client silent", "for", now.Sub(s.clientAt).Round(100*time.Millisecond))
-		_ = s.conn.SetReadDeadline(now) // listen ends the session
+	if !s.ended && due.passed(s.clientAt.Add(silence)) {
+		s.log.Info("client silent", "for", due.now.Sub(s.clientAt).Round(100*time.Millisecond))
+		_ = s.conn.SetReadDeadline(due.now) // listen ends the session
 	}
 }
 
-// excuse moves what is waited for forward by d, for which this machine slept.
+// excuse moves what is waited for forward by d, for which this machine was busy or asleep.
 func (s *decoderSession) excuse(now time.Time, d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.clientAt = later(s.clientAt, d, now)
+	s.clientAt, s.opened = later(s.clientAt, d, now), later(s.opened, d, now)
 	s.route.moved, s.route.told = later(s.route.moved, d, now), later(s.route.told, d, now)
 }
 

@@ -46,11 +46,9 @@ func (p *pace) expected(positions int) time.Duration {
 	return paceFactor * time.Duration(positions) * p.slowest
 }
 
-// late returns the peer that holds the session up at time now, "" if none does. bulk says when a peer was last sending seams or rows.
-func (p *pace) late(now time.Time, silence time.Duration, bulk func(string) time.Time) string {
-	if p.peer == "" {
-		return ""
-	}
+// deadline returns the time from which the peer that the session waits for holds it up, if there is one. bulk says when a peer was last
+// sending seams or rows.
+func (p *pace) deadline(silence time.Duration, bulk func(string) time.Time) time.Time {
 	sign := p.moved
 	for _, t := range []time.Time{p.told, bulk(p.peer)} {
 		if t.After(sign) {
@@ -61,8 +59,9 @@ func (p *pace) late(now time.Time, silence time.Duration, bulk func(string) time
 	if p.slowest > 0 && p.positions > 0 {
 		limit = max(p.expected(p.positions), silence)
 	}
-	if now.Sub(sign) > limit || now.Sub(p.moved) > stallTimeout+time.Duration(p.positions)*stallPosition {
-		return p.peer
+	at, most := sign.Add(limit), p.moved.Add(stallTimeout+time.Duration(p.positions)*stallPosition)
+	if most.Before(at) {
+		return most
 	}
-	return ""
+	return at
 }

@@ -56,16 +56,13 @@ func TestPace(t *testing.T) {
 				bulk = func(string) time.Time { return after(c.bulk) }
 			}
 			if c.until == 0 {
-				if who := p.late(after(24*time.Hour), silence, bulk); who != "" {
-					t.Errorf("%s is late", who)
+				if p.peer != "" {
+					t.Errorf("%s is waited for", p.peer)
 				}
 				return
 			}
-			if who := p.late(after(c.until), silence, bulk); who != "" {
-				t.Errorf("%s is late after %v", who, c.until)
-			}
-			if who := p.late(after(c.until+time.Millisecond), silence, bulk); who == "" {
-				t.Errorf("nobody is late after %v", c.until+time.Millisecond)
+			if at := p.deadline(silence, bulk); p.peer == "" || !at.Equal(after(c.until)) {
+				t.Errorf("%q is late after %v, want %v", p.peer, at.Sub(now), c.until)
 			}
 		})
 	}

@@ -323,12 +323,14 @@ func (s *stageSession) lostLocked(peer, why string) {
 // onPing notes a decoder's list of its sessions; one that it no longer knows is
 // freed. Of one that is at work the decoder is told so: the executor gets on, or
 // computes the session's first chunk, for which weights may have to be read, or
-// the input is on its way.
+// the input that it waits for is on its way.
 func (s *stageSession) onPing(listed bool, bulk func(string) time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	rounds := s.seat.b.done.Load()
-	if s.m.taken != nil && (rounds != s.rounds || s.m.computed == 0) || s.m.taken == nil && bulk(s.m.predecessor()).After(s.pinged) {
+	input := bulk(s.m.predecessor())
+	arrives := s.waits.what == waitInput && input.After(s.waits.since) && input.After(s.pinged)
+	if s.m.taken != nil && (rounds != s.rounds || s.m.computed == 0) || arrives {
 		s.n.links.send(s.decoder, &wire.Progress{Head: s.m.head, Upto: s.m.computed})
 	}
 	s.rounds, s.pinged = rounds, time.Now()

@@ -19,7 +19,7 @@ func TestTicks(t *testing.T) {
 		"the wall clock was set back":     {pingInterval, -day, 0, 0},
 		"… while the process was stopped": {time.Hour, -day, time.Hour - pingInterval, 0},
 	} {
-		ticks := ticks{time.Minute, wall}
+		ticks := ticks{time.Minute, wall, pingInterval}
 		late, missed := ticks.next(time.Minute+c.mono, wall.Add(c.wall))
 		if late != c.late || missed != c.missed {
 			t.Errorf("%s: %v late, %v of it missed, want %v and %v", name, late, missed, c.late, c.missed)
