@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"strconv"
+	"slices"
 )
 
 // TorrentInfos holds, for each part, the SHA-1 hashes of its pieces one after the other: what the
@@ -15,23 +15,48 @@ import (
 type TorrentInfos [][]byte
 
 // Bundle is what one peer asks another for by model ID: the manifest, which the ID proves, and the
-// v1 torrent hashes, which nothing proves.
+// v1 torrent hashes and web seeds, which nothing proves.
 type Bundle struct {
 	Manifest *Manifest
 	Torrents TorrentInfos
+
+	// WebSeeds are URLs under which HTTP servers are said to have the model (BEP 19): of the first
+	// part, the others beside it under their split names. At most MaxWebSeeds, each as CheckWebSeed
+	// wants it, no two alike.
+	WebSeeds []string
 }
 
-const bundleMagic = "STARBN\x00\x01" // the last byte is the version
+const (
+	bundleMagic   = "STARBN\x00" // then the version
+	bundlePlain   = 1
+	bundleSeeded  = 2 // web seeds follow the hashes
+	bundleHeader  = len(bundleMagic) + 1 + 4
+	bundleLatest  = bundleSeeded
+	webSeedHeader = 2
+)
 
 // Marshal returns the encoding: magic and version, the manifest's length (u32) and bytes, then the
-// SHA-1 hashes of all parts, 20 bytes per piece.
+// SHA-1 hashes of all parts, 20 bytes per piece. If there are web seeds the version is 2, and their
+// number (u8) follows, and for each its length (u16) and text.
 func (b *Bundle) Marshal() []byte {
 	man := b.Manifest.Marshal()
 	out := append([]byte(nil), bundleMagic...)
+	if len(b.WebSeeds) == 0 {
+		out = append(out, bundlePlain)
+	} else {
+		out = append(out, bundleSeeded)
+	}
 	out = binary.LittleEndian.AppendUint32(out, uint32(len(man)))
 	out = append(out, man...)
 	for _, t := range b.Torrents {
 		out = append(out, t...)
+	}
+	if len(b.WebSeeds) > 0 {
+		out = append(out, byte(len(b.WebSeeds)))
+		for _, u := range b.WebSeeds {
+			out = binary.LittleEndian.AppendUint16(out, uint16(len(u)))
+			out = append(out, u...)
+		}
 	}
 	return out
 }
@@ -42,24 +67,15 @@ func ParseBundle(data []byte, want ID, limit int) (*Bundle, error) {
 	if len(data) > limit {
 		return nil, fmt.Errorf("bundle of model %s: %d bytes, at most %d are allowed", want.Short(), len(data), limit)
 	}
-	const header = len(bundleMagic) + 4
-	if len(data) < header || string(data[:len(bundleMagic)-1]) != bundleMagic[:len(bundleMagic)-1] {
-		return nil, fmt.Errorf("bundle of model %s: it does not begin like a bundle", want.Short())
+	version, man, data, err := cutBundle(data)
+	if err != nil {
+		return nil, fmt.Errorf("bundle of model %s: %w", want.Short(), err)
 	}
-	if v := data[len(bundleMagic)-1]; v != bundleMagic[len(bundleMagic)-1] {
-		return nil, fmt.Errorf("bundle of model %s: format version %d, this build reads version 1: update starling", want.Short(), v)
-	}
-	n := binary.LittleEndian.Uint32(data[len(bundleMagic):])
-	data = data[header:]
-	if uint64(n) > uint64(len(data)) {
-		return nil, fmt.Errorf("bundle of model %s: a manifest of %d bytes, only %d are left", want.Short(), n, len(data))
-	}
-	m, err := ParseManifest(data[:n], want)
+	m, err := ParseManifest(man, want)
 	if err != nil {
 		return nil, err
 	}
 	b := &Bundle{Manifest: m, Torrents: make(TorrentInfos, len(m.Parts))}
-	data = data[n:]
 	for i := range m.Parts {
 		need := 20 * len(m.Parts[i].Pieces)
 		if len(data) < need {
@@ -68,57 +84,74 @@ func ParseBundle(data []byte, want ID, limit int) (*Bundle, error) {
 		b.Torrents[i] = append([]byte(nil), data[:need]...)
 		data = data[need:]
 	}
+	if version == bundleSeeded {
+		if b.WebSeeds, data, err = cutWebSeeds(data); err != nil {
+			return nil, fmt.Errorf("bundle of model %s: %w", want.Short(), err)
+		}
+		if _, err = partURLs(b.WebSeeds, 0, len(m.Parts)); err != nil {
+			return nil, fmt.Errorf("bundle of model %s: %w", want.Short(), err)
+		}
+	}
 	if len(data) != 0 {
 		return nil, fmt.Errorf("bundle of model %s: %d bytes too many", want.Short(), len(data))
 	}
 	return b, nil
 }
 
-// TorrentFile returns a .torrent file (BitTorrent v1, single file, no tracker) of one part, for
-// ordinary clients. Such a client trusts the SHA-1 hashes in it, so offer it only for a model that
-// was hashed here.
-func (b *Bundle) TorrentFile(part int) ([]byte, error) {
-	if part < 0 || part >= len(b.Manifest.Parts) {
-		return nil, fmt.Errorf("part %d of a model of %d", part+1, len(b.Manifest.Parts))
+// cutBundle takes a bundle to pieces: its version, its manifest, and what follows.
+func cutBundle(data []byte) (version byte, man, rest []byte, err error) {
+	if len(data) < bundleHeader || string(data[:len(bundleMagic)]) != bundleMagic {
+		return 0, nil, nil, errors.New("it does not begin like a bundle")
 	}
-	if len(b.Torrents) != len(b.Manifest.Parts) {
-		return nil, errors.New("the bundle has no BitTorrent v1 hashes: publish the model here to make them")
+	version = data[len(bundleMagic)]
+	if version < bundlePlain || version > bundleLatest {
+		return 0, nil, nil, fmt.Errorf("format version %d, this build reads versions 1 to %d: update starling", version, bundleLatest)
 	}
-	p := &b.Manifest.Parts[part]
-	out := []byte("d4:infod6:lengthi" + strconv.FormatInt(p.Size, 10) + "e4:name")
-	out = appendBytes(out, p.Name)
-	out = append(out, "12:piece lengthi"+strconv.FormatInt(PieceLength(p.Size), 10)+"e6:pieces"...)
-	out = appendBytes(out, string(b.Torrents[part]))
-	return append(out, "ee"...), nil
+	n := binary.LittleEndian.Uint32(data[len(bundleMagic)+1:])
+	data = data[bundleHeader:]
+	if uint64(n) > uint64(len(data)) {
+		return 0, nil, nil, fmt.Errorf("a manifest of %d bytes, only %d are left", n, len(data))
+	}
+	return version, data[:n], data[n:], nil
 }
 
-// infoV2 returns the BEP 52 info dictionary of one part. It follows from the manifest, so every
-// holder of the model has the same one, and with it the same info hash.
-func (m *Manifest) infoV2(part int) []byte {
-	p := &m.Parts[part]
-	out := appendBytes([]byte("d9:file treed"), p.Name)
-	out = append(out, "d0:d6:lengthi"+strconv.FormatInt(p.Size, 10)+"e11:pieces root32:"...)
-	out = append(out, p.Root[:]...)
-	out = append(out, "eee12:meta versioni2e4:name"...)
-	out = appendBytes(out, p.Name)
-	return append(out, "12:piece lengthi"+strconv.FormatInt(PieceLength(p.Size), 10)+"ee"...)
+// cutWebSeeds reads the web seeds at the beginning of data.
+func cutWebSeeds(data []byte) (urls []string, rest []byte, err error) {
+	if len(data) < 1 {
+		return nil, nil, errors.New("it ends before its web seeds")
+	}
+	n := int(data[0])
+	if n < 1 || n > MaxWebSeeds {
+		return nil, nil, fmt.Errorf("%d web seeds, 1 to %d are allowed", n, MaxWebSeeds)
+	}
+	data = data[1:]
+	for range n {
+		if len(data) < webSeedHeader {
+			return nil, nil, errors.New("it ends before its web seeds do")
+		}
+		size := int(binary.LittleEndian.Uint16(data))
+		if data = data[webSeedHeader:]; len(data) < size {
+			return nil, nil, fmt.Errorf("a web seed of %d bytes, only %d are left", size, len(data))
+		}
+		u := string(data[:size])
+		if err := CheckWebSeed(u); err != nil {
+			return nil, nil, err
+		}
+		if slices.Contains(urls, u) {
+			return nil, nil, fmt.Errorf("web seed %s is there twice", quote(u))
+		}
+		urls, data = append(urls, u), data[size:]
+	}
+	return urls, data, nil
 }
 
-// layersV2 returns the BEP 52 piece layer of one part: nil for a file of one piece.
-func (m *Manifest) layersV2(part int) map[string]string {
-	p := &m.Parts[part]
-	if len(p.Pieces) == 1 {
-		return nil
+// mergeWebSeeds adds URLs that are not known yet, as long as there is room.
+func mergeWebSeeds(known, more []string) []string {
+	out := slices.Clone(known)
+	for _, u := range more {
+		if len(out) < MaxWebSeeds && !slices.Contains(out, u) {
+			out = append(out, u)
+		}
 	}
-	layer := make([]byte, 0, 32*len(p.Pieces))
-	for _, h := range p.Pieces {
-		layer = append(layer, h[:]...)
-	}
-	return map[string]string{string(p.Root[:]): string(layer)}
-}
-
-// appendBytes appends a bencoded byte string.
-func appendBytes(out []byte, s string) []byte {
-	out = strconv.AppendInt(out, int64(len(s)), 10)
-	return append(append(out, ':'), s...)
+	return out
 }

@@ -125,7 +125,7 @@ func TestBundleErrors(t *testing.T) {
 	}{
 		"limit":       {good, id, len(good) - 1, "are allowed"},
 		"empty":       {nil, id, 100, "does not begin"},
-		"version":     {append([]byte("STARBN\x00\x02"), good[8:]...), id, 1000, "version 2"},
+		"version":     {append([]byte("STARBN\x00\x03"), good[8:]...), id, 1000, "version 3"},
 		"manifest":    {append(bytes.Clone(good[:8]), 255, 255, 255, 255), id, 1000, "only 0 are left"},
 		"cut":         {good[:len(good)-1], id, 1000, "SHA-1 hashes are left"},
 		"more":        {append(bytes.Clone(good), 1), id, 1000, "too many"},
@@ -204,6 +204,8 @@ func FuzzParseBundle(f *testing.F) {
 	b := &Bundle{Manifest: m, Torrents: infos}
 	f.Add(b.Marshal())
 	f.Add(b.Marshal()[:20])
+	b.WebSeeds = []string{"http://a/m-00001-of-00002.gguf", "https://b/m-00001-of-00002.gguf?c=d"}
+	f.Add(b.Marshal())
 	f.Add([]byte("STARBN\x00\x01\xff\xff\xff\xff"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		got, err := ParseBundle(data, id, 1<<16)

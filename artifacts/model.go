@@ -1,6 +1,8 @@
 package artifacts
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -11,7 +13,7 @@ import (
 type Model struct {
 	store  *Store
 	id     ID
-	bundle *Bundle
+	bundle *Bundle // its Manifest never changes; the rest is guarded by mu
 	dir    string
 
 	syncMu sync.Mutex // held while a snapshot is made; taken before mu
@@ -63,8 +65,34 @@ func (m *Model) ID() ID { return m.id }
 // Manifest returns the model's manifest. It is shared: don't change it.
 func (m *Model) Manifest() *Manifest { return m.bundle.Manifest }
 
-// Bundle returns what other peers ask for by the model's ID. It is shared: don't change it.
-func (m *Model) Bundle() *Bundle { return m.bundle }
+// Bundle returns what other peers ask for by the model's ID. What it refers to is shared: don't change it.
+func (m *Model) Bundle() *Bundle {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b := *m.bundle
+	return &b
+}
+
+// amend adds web seeds to the bundle, and puts in the BitTorrent v1 hashes of files that were hashed
+// here, if infos is not nil: those that came with a bundle are somebody's word.
+func (m *Model) amend(webSeeds []string, infos TorrentInfos) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b := *m.bundle
+	b.WebSeeds = mergeWebSeeds(b.WebSeeds, webSeeds)
+	if infos != nil {
+		b.Torrents = infos
+	}
+	data := b.Marshal()
+	if bytes.Equal(data, m.bundle.Marshal()) {
+		return nil
+	}
+	if err := writeFile(m.dir, "bundle", data); err != nil {
+		return fmt.Errorf("model %s: %w", m.id.Short(), err)
+	}
+	m.bundle.Torrents, m.bundle.WebSeeds = b.Torrents, b.WebSeeds
+	return nil
+}
 
 // TotalBytes returns the bytes of the whole model.
 func (m *Model) TotalBytes() int64 { return m.bundle.Manifest.TotalBytes() }

@@ -96,7 +96,7 @@ func TestLayersAgainstLibrary(t *testing.T) {
 func TestTorrentFileAgainstLibrary(t *testing.T) {
 	_, m, paths := publish(t, testModel{layers: 4, parts: 2, seed: 9})
 	for i, path := range paths {
-		file, err := m.Bundle().TorrentFile(i)
+		file, err := m.Bundle().TorrentFile(i, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,7 +117,7 @@ func TestTorrentFileAgainstLibrary(t *testing.T) {
 			t.Errorf("part %d: torrent file of %q, %d bytes", i, info.Name, info.Length)
 		}
 	}
-	if _, err := m.Bundle().TorrentFile(2); err == nil {
+	if _, err := m.Bundle().TorrentFile(2, nil); err == nil {
 		t.Error("a torrent file of a part that is not there")
 	}
 }

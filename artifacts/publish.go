@@ -57,6 +57,9 @@ func (s *Store) publish(ctx context.Context, paths []string, progress func(done,
 	if err != nil {
 		return nil, err
 	}
+	if err := m.amend(nil, infos); err != nil {
+		return nil, err
+	}
 	return m, m.adopt(files, stamps)
 }
 

@@ -130,8 +130,8 @@ func (s *Store) Get(id ID) (*Model, bool) {
 	return m, ok
 }
 
-// AddBundle makes a model known, so that it can be fetched. The bundle is verified again. Adding a
-// known one changes nothing.
+// AddBundle makes a model known, so that it can be fetched. The bundle is verified again. Of a known
+// model only its web seeds are added.
 func (s *Store) AddBundle(b *Bundle) (*Model, error) {
 	id := b.Manifest.ID()
 	data := b.Marshal()
@@ -142,7 +142,7 @@ func (s *Store) AddBundle(b *Bundle) (*Model, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m, ok := s.models[id]; ok {
-		return m, nil
+		return m, m.amend(b.WebSeeds, nil)
 	}
 	dir := s.modelDir(id)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
