@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ipfs/go-cid"
@@ -152,6 +153,20 @@ func (h *Host) announcements() [][32]byte {
 	defer h.mu.Unlock()
 	for k := range h.announced {
 		keys = append(keys, k)
+	}
+	add := func(k [32]byte) {
+		if !slices.Contains(keys, k) {
+			keys = append(keys, k)
+		}
+	}
+	for _, o := range h.own {
+		add(o.Model)
+	}
+	for _, l := range h.listings.list {
+		words := Words(l.Name)
+		for _, w := range words[:min(len(words), maxListedWords)] {
+			add(wordKey(w))
+		}
 	}
 	return keys
 }

@@ -92,12 +92,13 @@ type Host struct {
 	instance uint64      // tells two runs of one identity apart
 	log      *slog.Logger
 
-	lp    host.Host
-	dht   *dht.IpfsDHT
-	mdns  interface{ Close() error } // nil without LAN
-	book  *offerBook
-	kick  chan struct{} // publish soon
-	found chan struct{} // the DHT gained peers: announce soon
+	lp        host.Host
+	dht       *dht.IpfsDHT
+	mdns      interface{ Close() error } // nil without LAN
+	book      *offerBook
+	catalogue *catalogue
+	kick      chan struct{} // publish soon
+	found     chan struct{} // the DHT gained peers: announce soon
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -107,6 +108,7 @@ type Host struct {
 	wg           sync.WaitGroup // adds under mu while !closed
 	closed       bool
 	own          []Offer
+	listings     ownListings
 	seq          uint64               // of the latest push
 	sent         map[PeerID]uint64    // seq that the peer has acknowledged
 	trackers     map[PeerID]bool      // said so themselves
@@ -145,12 +147,13 @@ func Start(ctx context.Context, cfg Config) (*Host, error) {
 	}
 	h := &Host{
 		cfg: cfg, info: cfg.Swarm, store: OpenSwarms(cfg.Dir), instance: rand.Uint64(), log: cfg.Log,
-		book: newOfferBook(), kick: make(chan struct{}, 1), found: make(chan struct{}, 1), met: make(chan struct{}),
+		book: newOfferBook(), catalogue: newCatalogue(), kick: make(chan struct{}, 1), found: make(chan struct{}, 1), met: make(chan struct{}),
 		seq:  uint64(time.Now().UnixNano()),
 		sent: map[PeerID]uint64{}, trackers: map[PeerID]bool{}, contacts: map[PeerID]time.Time{},
 		rtts: map[PeerID]time.Duration{}, announced: map[[32]byte]bool{},
 		probing: map[PeerID]bool{},
 	}
+	h.listings.sent = map[PeerID]uint64{}
 	if h.members, err = loadMembership(h.store, h.info, cfg.Identity.ID(), h.log); err != nil {
 		return nil, err
 	}
@@ -374,6 +377,7 @@ func (h *Host) disconnected(n network.Network, c network.Conn) {
 	_, known := h.contacts[p]
 	delete(h.contacts, p)
 	delete(h.sent, p)
+	delete(h.listings.sent, p)
 	fs := h.onDisconnect
 	h.mu.Unlock()
 	if !known {

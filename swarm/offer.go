@@ -20,6 +20,7 @@ type Offer struct {
 	ModelName string        // for people
 	First     int           // layers [First, Last)
 	Last      int
+	Held      []byte   // whose bytes are seeded, see wire.Offer; empty: not told
 	Embed     bool     // has the token embedding
 	Head      bool     // has the output head
 	NoDecode  bool     // won't be a decoder
@@ -46,7 +47,7 @@ func (o *Offer) toWire(swarm string, by *Identity) (wire.Offer, error) {
 	}
 	w := wire.Offer{
 		Swarm: swarm, Peer: o.Peer, Seq: o.Seq, TTL: uint32(o.TTL / time.Second),
-		Model: o.Model, ModelName: o.ModelName, First: uint32(o.First), Last: uint32(o.Last),
+		Model: o.Model, ModelName: o.ModelName, First: uint32(o.First), Last: uint32(o.Last), Held: o.Held,
 		Embed: o.Embed, Head: o.Head, NoDecode: o.NoDecode, Profile: o.Profile, KVTypes: o.KVTypes, SeamTypes: o.SeamTypes, Trust: o.Trust,
 		PrefillFlops: o.PrefillFlops, DecodeBytesPerSec: o.DecodeBytesPerSec,
 		UpBytesPerSec: o.UpBytesPerSec, DownBytesPerSec: o.DownBytesPerSec,
@@ -63,7 +64,7 @@ func (o *Offer) toWire(swarm string, by *Identity) (wire.Offer, error) {
 func fromWire(w *wire.Offer) Offer {
 	return Offer{
 		Peer: w.Peer, Seq: w.Seq, TTL: time.Duration(w.TTL) * time.Second,
-		Model: w.Model, ModelName: w.ModelName, First: int(w.First), Last: int(w.Last),
+		Model: w.Model, ModelName: w.ModelName, First: int(w.First), Last: int(w.Last), Held: w.Held,
 		Embed: w.Embed, Head: w.Head, NoDecode: w.NoDecode, Profile: w.Profile, KVTypes: w.KVTypes, SeamTypes: w.SeamTypes, Trust: w.Trust,
 		PrefillFlops: w.PrefillFlops, DecodeBytesPerSec: w.DecodeBytesPerSec,
 		UpBytesPerSec: w.UpBytesPerSec, DownBytesPerSec: w.DownBytesPerSec,

@@ -73,7 +73,7 @@ func (h *Host) kickPublisher() {
 	}
 }
 
-// publishLoop pushes this node's offers: all of them to everyone concerned at
+// publishLoop pushes this node's offers and listings: all of them to everyone concerned at
 // each tick, and after SetOffers or a new connection to those who lack them.
 func (h *Host) publishLoop(ctx context.Context) {
 	if h.cfg.Client {
@@ -88,6 +88,7 @@ func (h *Host) publishLoop(ctx context.Context) {
 		case <-tick.C:
 			h.mu.Lock()
 			h.nextSeqLocked(0)
+			h.renewListingsLocked()
 			h.mu.Unlock()
 		case <-h.kick:
 			if !sleep(ctx, publishGap) {
@@ -104,7 +105,7 @@ func (h *Host) publish(ctx context.Context) {
 	slots := make(chan struct{}, maxProbes)
 	for _, p := range h.targets() {
 		h.mu.Lock()
-		current := h.sent[p] == h.seq
+		current := h.sent[p] == h.seq && h.listings.sent[p] == h.listings.seq
 		h.mu.Unlock()
 		if current {
 			continue
@@ -112,8 +113,8 @@ func (h *Host) publish(ctx context.Context) {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			if err := h.pushTo(ctx, p); err != nil && ctx.Err() == nil {
-				h.log.Info("offers not delivered", "peer", p, "error", err)
+			if err := errors.Join(h.pushTo(ctx, p), h.pushListings(ctx, p)); err != nil && ctx.Err() == nil {
+				h.log.Info("offers or listings not delivered", "peer", p, "error", err)
 			}
 		})
 	}

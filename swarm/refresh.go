@@ -43,27 +43,43 @@ func (h *Host) RefreshModel(ctx context.Context, model [32]byte) error { return 
 
 func (h *Host) refresh(ctx context.Context, model [32]byte) error {
 	h.awaitContact(ctx)
-	peers := h.targets()
+	if err := h.askAll(h.targets(), func(p PeerID) error { return h.pullFrom(ctx, p, model) }); err != nil {
+		return err
+	}
+	h.meetSigners(ctx)
+	return nil
+}
+
+// FindModel looks in the DHT for peers that hold bytes of a model, and pulls the offers that they know of it.
+func (h *Host) FindModel(ctx context.Context, model [32]byte) error {
+	peers, err := h.Lookup(ctx, model, lookedUpHolders)
+	if err == nil {
+		err = h.askAll(peers, func(p PeerID) error { return h.pullFrom(ctx, p, model) })
+	}
+	if err == nil {
+		h.meetSigners(ctx)
+	}
+	return err
+}
+
+// askAll calls ask for every peer and returns an error if none answered.
+func (h *Host) askAll(peers []PeerID, ask func(PeerID) error) error {
 	if len(peers) == 0 {
 		return fmt.Errorf("no other node of swarm %s has been reached yet", h.info.ID)
 	}
 	var mu sync.Mutex
 	var errs []error
-	answered := false
 	each(peers, func(p PeerID) {
-		err := h.pullFrom(ctx, p, model)
-		mu.Lock()
-		defer mu.Unlock()
-		if err != nil {
-			errs = append(errs, fmt.Errorf("offers of %s: %w", p, err))
+		if err := ask(p); err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, fmt.Errorf("%s: %w", p, err))
 		}
-		answered = answered || err == nil
 	})
-	if !answered {
-		return errors.Join(errs...)
+	if len(errs) < len(peers) {
+		return nil
 	}
-	h.meetSigners(ctx)
-	return nil
+	return errors.Join(errs...)
 }
 
 // meetSigners makes contact with the signers of offers that aren't connected.

@@ -9,11 +9,11 @@ import (
 	"github.com/starling-swarm/starling/swarm/wire"
 )
 
-// /starling/track/2 carries offers: one request and one answer per stream.
+// /starling/track/3 carries offers and listings: one request and one answer per stream.
 // Every node answers, so a small swarm needs no tracker; a tracker is a node
 // that says it is one, and so gets everyone's offers in a large one.
 const (
-	trackProtocol = "/starling/track/2"
+	trackProtocol = "/starling/track/3"
 	trackTimeout  = 5 * time.Second
 	publishEvery  = 30 * time.Second
 	publishGap    = 100 * time.Millisecond // collects events that come together
@@ -48,7 +48,11 @@ func (h *Host) ask(ctx context.Context, p PeerID, m wire.Message) (wire.Message,
 	if err != nil {
 		return nil, err
 	}
-	if r, ok := reply.(*wire.OffersReply); ok {
+	switch r := reply.(type) {
+	case *wire.OffersReply:
+		h.noteTracker(p, r.Tracker)
+		h.hearList(p, r.ListSeq)
+	case *wire.ListingsReply:
 		h.noteTracker(p, r.Tracker)
 		h.hearList(p, r.ListSeq)
 	}
@@ -116,6 +120,18 @@ func (h *Host) answerTrack(m wire.Message, from PeerID) (wire.Message, error) {
 			return nil, err
 		}
 		return h.offersFor(m, from, now), nil
+
+	case *wire.ListingsPush:
+		if err := h.hearPresence(&m.Presence, from); err != nil {
+			return nil, err
+		}
+		return h.takeListings(m, from, now)
+
+	case *wire.ListingsPull:
+		if err := h.hearPresence(&m.Presence, from); err != nil {
+			return nil, err
+		}
+		return h.listingsFor(m, from, now), nil
 
 	case *wire.ListPull:
 		if err := h.hearPresence(&m.Presence, from); err != nil {

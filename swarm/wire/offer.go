@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Frame types of /starling/track/2.
+// Frame types of /starling/track/3.
 const (
 	TypeOffersPush  Type = 80 // peer → tracker: all of the sender's offers
 	TypeOffersPull  Type = 81 // anyone → tracker
@@ -19,15 +19,17 @@ const (
 	MaxOffersReply = 200              // offers in one reply
 	MaxSwarmID     = 64               // text form of a swarm ID
 	MaxModelName   = 128
-	MaxAddrs       = 8   // addresses in an offer or invite
-	MaxAddr        = 256 // text form of a multiaddr
-	MaxTrust       = 64  // name of a trust class
-	signatureBytes = 64  // Ed25519
-	minOfferBytes  = 217 // every field of an offer at its shortest
+	MaxAddrs       = 8    // addresses in an offer or invite
+	MaxAddr        = 256  // text form of a multiaddr
+	MaxTrust       = 64   // name of a trust class
+	signatureBytes = 64   // Ed25519
+	MaxLayers      = 1023 // layers of a model whose holders are told apart
+	MaxHeld        = (MaxLayers + 1 + 7) / 8
+	minOfferBytes  = 221 // every field of an offer at its shortest
 )
 
 // DomainOffer separates offers from the other things that a peer's key signs.
-const DomainOffer = "starling/offer/2"
+const DomainOffer = "starling/offer/3"
 
 // Offer says what one peer holds of one model and how fast it is. It is signed
 // by Peer over SigningBytes; the layer range is half open.
@@ -40,6 +42,7 @@ type Offer struct {
 	ModelName string
 	First     uint32
 	Last      uint32
+	Held      []byte   // whose bytes are seeded: bit i%8 of byte i/8 is layer i, the one behind the last layer all other bytes; empty: not told
 	Embed     bool     // holds the token embedding
 	Head      bool     // holds the output head
 	NoDecode  bool     // won't be a decoder
@@ -76,6 +79,7 @@ func (o *Offer) encodeUnsigned(e *Encoder) {
 	e.String(o.ModelName)
 	e.U32(o.First)
 	e.U32(o.Last)
+	e.Bytes(o.Held)
 	e.Bool(o.Embed)
 	e.Bool(o.Head)
 	e.Bool(o.NoDecode)
@@ -108,6 +112,9 @@ func (o *Offer) decode(d *Decoder) {
 	o.Last = d.U32()
 	if o.First > o.Last {
 		d.Fail("layer range [%d,%d) is reversed", o.First, o.Last)
+	}
+	if held := d.Bytes(MaxHeld); len(held) > 0 {
+		o.Held = held
 	}
 	o.Embed = d.Bool()
 	o.Head = d.Bool()
@@ -162,7 +169,7 @@ type HeldOffer struct {
 	Offer     Offer
 }
 
-// Presence is what every message of /starling/track/2 says of its sender.
+// Presence is what every message of /starling/track/3 says of its sender.
 type Presence struct {
 	Swarm    string
 	Instance uint64 // drawn at random at each start; tells two nodes with one key apart

@@ -14,7 +14,7 @@ import (
 func sampleOffer() Offer {
 	o := Offer{
 		Swarm: "pub-x", Peer: "P", Seq: 0x0102030405060708, TTL: 180,
-		Model: [32]byte{0xaa}, ModelName: "smoke", First: 2, Last: 9, Embed: true, NoDecode: true,
+		Model: [32]byte{0xaa}, ModelName: "smoke", First: 2, Last: 9, Held: []byte{0xfc, 1}, Embed: true, NoDecode: true,
 		Profile: [32]byte{0xbb}, KVTypes: 5, SeamTypes: 15, Trust: "any", PrefillFlops: 1, DecodeBytesPerSec: 2, UpBytesPerSec: 0.5, DownBytesPerSec: 0,
 		KVFreeBytes: 1 << 32, Context: 2048, Load: 0.25, Addrs: []string{"/a", "/bc"},
 	}
@@ -22,6 +22,11 @@ func sampleOffer() Offer {
 		o.Signature[i] = byte(i)
 	}
 	return o
+}
+
+func sampleListing() Listing {
+	return Listing{Swarm: "pub-x", Peer: "P", Seq: 0x0102030405060708, Expires: 10_000_000, Model: [32]byte{0xaa}, Name: "smoke", Family: "llama", Quant: "Q4_1",
+		Licence: "mit", Bytes: 1 << 28, Layers: 9, Signature: sampleOffer().Signature}
 }
 
 func samplePresence() Presence {
@@ -44,6 +49,11 @@ func swarmMessages() map[string]Message {
 		"OffersPull":         &OffersPull{samplePresence(), [32]byte{1}, 200},
 		"OffersReply":        &OffersReply{samplePresence(), 5, true, true, []HeldOffer{{60, sampleOffer()}}},
 		"OffersReply none":   &OffersReply{Presence: samplePresence()},
+		"ListingsPush":       &ListingsPush{samplePresence(), 9, []Listing{sampleListing(), sampleListing()}},
+		"ListingsPush none":  &ListingsPush{samplePresence(), 9, nil},
+		"ListingsPull":       &ListingsPull{samplePresence(), [32]byte{1}, "smollm2 q4", 200},
+		"ListingsReply":      &ListingsReply{samplePresence(), 5, true, []Listing{sampleListing()}},
+		"ListingsReply none": &ListingsReply{Presence: samplePresence()},
 		"Hello":              &Hello{3, cert},
 		"Redeem":             &Redeem{"prv-x", [SecretBytes]byte{1, 2, 3}},
 		"Welcome":            &Welcome{3, cert, nil},
@@ -92,15 +102,20 @@ func TestSwarmGolden(t *testing.T) {
 		signature += hex.EncodeToString([]byte{byte(i)})
 	}
 	offer := "0500" + "7075622d78" + "0100" + "50" + "0807060504030201" + "b4000000" + "aa" + zeros + "0500" + hex.EncodeToString([]byte("smoke")) +
-		"02000000" + "09000000" + "010001" + "bb" + zeros + "050f" + "0300" + hex.EncodeToString([]byte("any")) +
+		"02000000" + "09000000" + "02000000fc01" + "010001" + "bb" + zeros + "050f" + "0300" + hex.EncodeToString([]byte("any")) +
 		"000000000000f03f" + "0000000000000040" + "000000000000e03f" + "0000000000000000" + "0000000001000000" + "00080000" + "000000000000d03f" +
 		"02000000" + "0200" + hex.EncodeToString([]byte("/a")) + "0300" + hex.EncodeToString([]byte("/bc")) + signature
+	listing := "0500" + "7075622d78" + "0100" + "50" + "0807060504030201" + "8096980000000000" + "aa" + zeros + "0500" + hex.EncodeToString([]byte("smoke")) +
+		"0500" + hex.EncodeToString([]byte("llama")) + "0400" + hex.EncodeToString([]byte("Q4_1")) + "0300" + hex.EncodeToString([]byte("mit")) + "0000001000000000" + "09000000" + signature
 	list := "0500" + "7072762d78" + "0400000000000000" + "0500000000000000" + "02000000" + "010041" + "010042" + "01" + strings.Repeat("00", 63)
 	messages := swarmMessages()
 	for name, want := range map[string]string{
 		"OffersPush":      presence + "0900000000000000" + "02000000" + offer + offer,
 		"OffersPull":      presence + "01" + zeros + "c8000000",
 		"OffersReply":     presence + "0500000000000000" + "0101" + "01000000" + "3c000000" + offer,
+		"ListingsPush":    presence + "0900000000000000" + "02000000" + listing + listing,
+		"ListingsPull":    presence + "01" + zeros + "0a00" + hex.EncodeToString([]byte("smollm2 q4")) + "c8000000",
+		"ListingsReply":   presence + "0500000000000000" + "01" + "01000000" + listing,
 		"Hello":           "0300000000000000" + cert,
 		"Redeem":          "0500" + "7072762d78" + "010203" + strings.Repeat("00", 13),
 		"Welcome":         "0300000000000000" + cert + "00",
@@ -115,6 +130,10 @@ func TestSwarmGolden(t *testing.T) {
 		}
 	}
 	o := sampleOffer()
+	l := sampleListing()
+	if got, want := hex.EncodeToString(l.SigningBytes()), strings.TrimSuffix(listing, signature); got != want {
+		t.Errorf("a listing's signature covers\n%s, want\n%s", got, want)
+	}
 	if got, want := hex.EncodeToString(o.SigningBytes()), strings.TrimSuffix(offer, signature); got != want {
 		t.Errorf("an offer's signature covers\n%s, want\n%s", got, want)
 	}
@@ -127,6 +146,7 @@ func TestOfferLimits(t *testing.T) {
 		"infinite speed":    func(o *Offer) { o.PrefillFlops = math.Inf(1) },
 		"NaN load":          func(o *Offer) { o.Load = math.NaN() },
 		"negative KV":       func(o *Offer) { o.KVFreeBytes = -1 },
+		"much held":         func(o *Offer) { o.Held = make([]byte, MaxHeld+1) },
 		"long name":         func(o *Offer) { o.ModelName = strings.Repeat("x", MaxModelName+1) },
 		"name not UTF-8":    func(o *Offer) { o.ModelName = "\xff" },
 		"long swarm ID":     func(o *Offer) { o.Swarm = strings.Repeat("x", MaxSwarmID+1) },
@@ -164,17 +184,21 @@ func TestSwarmCountsAreChecked(t *testing.T) {
 		return b
 	}
 	push, list := &OffersPush{Presence: Presence{Swarm: "s"}}, &RevocationList{Swarm: "s"}
+	listings := &ListingsPush{Presence: Presence{Swarm: "s"}}
 	allocs := testing.AllocsPerRun(10, func() {
 		for _, n := range []uint32{1, MaxOwnOffers, MaxOwnOffers + 1, 1 << 31, 1<<32 - 1} {
 			if _, err := Decode(TypeOffersPush, many(push, 3+17+8, n)); !errors.Is(err, ErrFormat) {
 				t.Errorf("%d offers in no bytes: %v", n, err)
+			}
+			if _, err := Decode(TypeListingsPush, many(listings, 3+17+8, n)); !errors.Is(err, ErrFormat) {
+				t.Errorf("%d listings in no bytes: %v", n, err)
 			}
 			if _, err := Decode(TypeRevocationList, many(list, 3+16, n*40)); !errors.Is(err, ErrFormat) && n*40 != 0 {
 				t.Errorf("%d revoked in no bytes: %v", n*40, err)
 			}
 		}
 	})
-	if allocs > 200 {
+	if allocs > 300 {
 		t.Errorf("%v allocations for messages of no bytes", allocs)
 	}
 }

@@ -1,6 +1,6 @@
 package wire
 
-// newSwarmMessage returns an empty offer or membership message (types 80–99)
+// newSwarmMessage returns an empty offer, listing or membership message (types 80–99)
 // of type t, or nil if there is none.
 func newSwarmMessage(t Type) Message {
 	switch t {
@@ -10,6 +10,12 @@ func newSwarmMessage(t Type) Message {
 		return new(OffersPull)
 	case TypeOffersReply:
 		return new(OffersReply)
+	case TypeListingsPush:
+		return new(ListingsPush)
+	case TypeListingsPull:
+		return new(ListingsPull)
+	case TypeListingsReply:
+		return new(ListingsReply)
 	case TypeHello:
 		return new(Hello)
 	case TypeRedeem:
