@@ -27,8 +27,8 @@ func (d *decoding) grew() []action {
 	return d.next()
 }
 
-// leave ends the route behind the newest chunk, if that is one of decoded tokens without guesses. One with guesses can't be the last:
-// the stages keep its rows back until the next frame tells them which were right.
+// leave ends the route behind the newest chunk, if that is one of decoded tokens without guesses. One with guesses isn't the last unless
+// some of them were wrong: the stages keep its rows back until the next frame, a chunk or a rewind, tells them which were right.
 func (d *decoding) leave() {
 	if d.grown && len(d.guesses)+d.void == 0 && d.announced >= len(d.open.Tokens) {
 		d.routeEnd = min(d.routeEnd, d.announced)

@@ -43,7 +43,7 @@ func growSetups() map[string]simSetup {
 func TestGrowth(t *testing.T) {
 	for name, u := range growSetups() {
 		t.Run(name, func(t *testing.T) {
-			switched, total := 0, len(u.prompt)+u.maxNew
+			switched, guessed, total := 0, 0, len(u.prompt)+u.maxNew
 			for seed := range uint64(40) {
 				s := guessing(t, u, seed)
 				if seed%2 == 0 {
@@ -54,7 +54,11 @@ func TestGrowth(t *testing.T) {
 				had := len(s.d.tokens)
 				s.grow()
 				s.grow() // once more changes nothing
+				for s.d.stats.Switched == 0 && s.step() {
+				}
+				walked := s.d.stats.Guessed
 				s.run()
+				guessed += int(s.d.stats.Guessed - walked)
 				s.mustEqual()
 				if len(s.refused) > 0 {
 					t.Errorf("frames of an honest session were refused: %v", s.refused)
@@ -70,8 +74,8 @@ func TestGrowth(t *testing.T) {
 					t.Errorf("switched at position %d of %d, grown with %d tokens", at, len(s.d.tokens), had)
 				}
 			}
-			if switched < 5 && u.maxNew > 2 {
-				t.Errorf("%d sessions switched", switched)
+			if (switched < 5 || guessed == 0) && u.maxNew > 2 {
+				t.Errorf("%d sessions switched, and guessed %d tokens from there on", switched, guessed)
 			}
 		})
 	}

@@ -28,7 +28,7 @@ func rewindable(cfg runtime.Config) (steady bool, most int) {
 // first; if its tokens are awaited, there are no guesses yet.
 func (d *decoding) guess(l load, start, n int) (asks []action) {
 	d.guesses = nil
-	if d.awaited || d.ngram == nil || d.grown || d.generated == 0 || d.reason != "" || start != d.computed || start+n != len(d.tokens) {
+	if d.awaited || d.ngram == nil || d.grown && d.walks() || d.generated == 0 || d.reason != "" || start != d.computed || start+n != len(d.tokens) {
 		return nil
 	}
 	d.ngram.load = l
@@ -129,6 +129,7 @@ func (d *decoding) correct(step *runtime.Step) (acts []action) {
 		for _, s := range d.plan.Stages {
 			acts = append(acts, send{s.Peer, &wire.Rewind{Head: d.head, Upto: uint32(to), Prefix: d.prefix}})
 		}
+		d.leave() // the stages know what was right
 	}
 	if step.Seam != nil && to > d.base {
 		d.expect(&wire.Chunk{Start: uint32(d.base), Count: uint32(to - d.base), Prefix: d.prefix})
