@@ -22,7 +22,7 @@ var lattice = map[string]pkg{
 		why: "wires flags to the node; makes and joins swarms while no node runs; the single-process reference that the demo compares with must not pass through a node, nor may the self-test",
 	},
 	"node": {
-		may:   []string{"node/control", "node/metrics", "swarm", "swarm/wire", "artifacts", "route", "runtime", "runtime/gguf", "runtime/tokenizer"},
+		may:   []string{"node/control", "node/metrics", "swarm", "swarm/ledbat", "swarm/wire", "artifacts", "route", "runtime", "runtime/gguf", "runtime/tokenizer"},
 		tests: []string{"runtime/runtimetest"},
 		why:   "the composition root: alone sees the network, the bytes, the plan and the engine together",
 	},
@@ -35,6 +35,7 @@ var lattice = map[string]pkg{
 		why: "conversations with a model over the local interface; its tests compare them, over real nodes, with the engine",
 	},
 	"swarm":        {may: []string{"swarm/wire"}, why: "everything libp2p, and nothing of models"},
+	"swarm/ledbat": {why: "bytes over any connection; who is busy it is told"},
 	"swarm/wire":   {why: "the wire format is bytes and nothing else"},
 	"artifacts":    {may: []string{"runtime/gguf"}, why: "reads the tensor table to map layers to bytes; neither the network nor the engine"},
 	"route":        {why: "pure: values in, a plan out"},
