@@ -6,13 +6,14 @@
 Two starling processes, a network namespace and a processor each, joined by links of the given round trip (bench/delay). The second has
 the model's last layers alone. It decodes a run of its own over the route, fetches the other layers by torrent meanwhile, and goes on alone:
 
-    wait = the longest time between two tokens from three before the switch to three after it / the median time between tokens that walk
+    fetching = the mean time between two tokens up to the switch / the same while nothing is fetched
+    wait     = the longest time between two tokens from three before the switch to three after it / the same
 
-where those that walk are of a run before, during which nothing is fetched. Those just before the switch share the link with the last
-pieces; what the switch itself costs is the longer of the times of the first two tokens made alone. Every round has a new decoder. Linux and
-root."""
+where the latter are of a run before, during which nothing is fetched. What the switch itself costs is the longer of the times of the first two
+tokens made alone. Every round has a new decoder. Linux and root."""
 import argparse
 import json
+import re
 import statistics
 import sys
 import time
@@ -41,13 +42,22 @@ def gaps(came):
     return [b - a for a, b in zip(came, came[1:])]
 
 
+def fetched(peer):
+    """Bytes a second at which a peer has fetched what it lacked, as it says in its log."""
+    log = (peer.folder / "log").read_text()
+    size, took = re.search(r"msg=growing .*fetch=(\d+)", log), re.search(r"msg=grown .*fetched_in=([0-9.]+)(ms|s) ", log)
+    if not size or not took:
+        raise swarm.Failed("the decoder didn't say what it fetched")
+    return int(size[1]) / float(took[1]) * {"s": 1, "ms": 1000}[took[2]]
+
+
 def measure(a):
     """One round."""
     with swarm.Swarm(a.model, 2, rate=a.rate, rtt=a.rtt / 1000, transport=a.transport, binary=a.starling, serve=["--layers", f"{a.cut}-{a.layers - 1}"]) as s:
         request = {"tokens": s.tokens(a.tokens, a.seed), "max_new_tokens": a.new, "no_guess": True, "logit_bias": [{"token": t, "ban": True} for t in a.ban]}
         route = {"shape": "pipelined", "cuts": [a.cut], "assign": [s.peers[0].id]}
         _, came = ask(s, **{**request, "max_new_tokens": a.still}, **route)  # who says how gets no growth
-        token = statistics.median(gaps(came))
+        token = statistics.mean(gaps(came))
         run, came = ask(s, **request)
         alone, _ = ask(s, **request, decoder=s.peers[-1].id)
         times = gaps(came)
@@ -57,7 +67,7 @@ def measure(a):
         if run["new_tokens"] != alone["new_tokens"]:
             raise swarm.Failed("the answer is not that of one peer")
         # The token behind position switched_at is the first one made alone; the gap before it is times[made].
-        return {"token": token, "made": made, "fetching": statistics.median(times[:made]), "fetching_99": sorted(times[:made])[int(0.99 * made)], "alone": statistics.median(times[made + 3:]),
+        return {"token": token, "made": made, "rate": fetched(s.peers[-1]), "fetching": statistics.mean(times[:made]), "fetching_99": sorted(times[:made])[int(0.99 * made)], "alone": statistics.median(times[made + 3:]),
                 "wait": max(times[made - 3:made + 4]), "switch": run["switch_ns"] / 1e9, "times": times}
 
 
@@ -82,12 +92,15 @@ def main():
     for i in range(a.rounds):
         x = measure(a)
         rounds.append(x)
-        print(f"round {i + 1}: switched after {x['made']} tokens, waited {1e3 * x['wait']:.1f} ms, {x['wait'] / x['token']:.2f} tokens' time", file=sys.stderr, flush=True)
+        print(f"round {i + 1}: switched after {x['made']} tokens, which took {x['fetching'] / x['token']:.2f} times as long; waited {1e3 * x['wait']:.1f} ms, "
+              f"{x['wait'] / x['token']:.2f} tokens' time", file=sys.stderr, flush=True)
     m = swarm.machine()
     print(f"{m['cpu']}, {m['processors']} processors; decoder with layers from {a.cut} on, {a.transport}, {a.rate}, {a.rtt} ms; {a.tokens} prompt tokens, {a.new} new ones\n")
+    link = swarm.bits(a.rate) / 8
     print("| median of rounds | | least | most |\n| --- | ---: | ---: | ---: |")
     for name, f in (
             ("a token that walks, ms", lambda x: 1e3 * x["token"]), ("… while layers are fetched and packed, ms", lambda x: 1e3 * x["fetching"]), ("… the slowest of a hundred, ms", lambda x: 1e3 * x["fetching_99"]),
+            ("… in tokens that walk while nothing is fetched", lambda x: x["fetching"] / x["token"]), ("fetched, share of the link", lambda x: x["rate"] / link),
             ("tokens that walked", lambda x: x["made"]), ("longest wait round the switch, ms", lambda x: 1e3 * x["wait"]), ("… in tokens that walk", lambda x: x["wait"] / x["token"]),
             ("… of the first two tokens made alone, ms", lambda x: 1e3 * x["switch"]), ("a token made alone, ms", lambda x: 1e3 * x["alone"])):
         v = sorted(f(x) for x in rounds)

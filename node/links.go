@@ -20,7 +20,7 @@ const (
 	protoStage   = "/starling/stage/8"
 	protoKV      = "/starling/kv/1"
 	protoBundle  = "/starling/bundle/2"
-	protoTorrent = "/starling/torrent/1"
+	protoTorrent = "/starling/torrent/2"
 )
 
 // Deadlines of links.

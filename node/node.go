@@ -15,6 +15,7 @@ import (
 	"github.com/starling-swarm/starling/artifacts"
 	"github.com/starling-swarm/starling/node/metrics"
 	"github.com/starling-swarm/starling/swarm"
+	"github.com/starling-swarm/starling/swarm/ledbat"
 	"github.com/starling-swarm/starling/swarm/wire"
 )
 
@@ -123,9 +124,14 @@ func (n *Node) start(ctx context.Context) (err error) {
 	})
 	n.host.Handle(protoSession, n.counted(func(s *swarm.Stream) { n.serveSession(s.Peer(), &meteredConn{n.wrapped(s), n.metrics}) }))
 	n.host.Handle(protoBundle, n.counted(n.serveBundle))
-	n.torrents, err = artifacts.NewTorrents(artifacts.TorrentConfig{Store: n.store, Listener: n.host.Listener(protoTorrent), Log: n.cfg.Log.With("pkg", "artifacts"),
+	n.torrents, err = artifacts.NewTorrents(artifacts.TorrentConfig{Store: n.store, Listener: ledbat.Listener{Listener: n.host.Listener(protoTorrent), Busy: n.inSession},
+		Log: n.cfg.Log.With("pkg", "artifacts"),
 		Dial: func(ctx context.Context, peer string) (net.Conn, error) {
-			return n.host.Open(ctx, peer, protoTorrent)
+			s, err := n.host.Open(ctx, peer, protoTorrent)
+			if err != nil {
+				return nil, err
+			}
+			return ledbat.New(s, n.inSession), nil
 		}})
 	if err != nil {
 		return err
@@ -287,6 +293,13 @@ func (n *Node) addStage(id wire.SessionID, s *stageSession) *wire.Refusal {
 	n.sessions.stages[id] = s
 	n.turned()
 	return nil
+}
+
+// inSession reports whether this node takes part in a session, whose frames torrents must not delay.
+func (n *Node) inSession() bool {
+	n.sessions.Lock()
+	defer n.sessions.Unlock()
+	return len(n.sessions.stages)+len(n.sessions.decoders) > 0
 }
 
 func (n *Node) removeStage(id wire.SessionID, s *stageSession) {
