@@ -55,16 +55,18 @@ func changedError(path string, err error) error {
 	return fmt.Errorf("published file %s has changed: put the old file back and restart, or publish the new one", path)
 }
 
-// writeAt writes bytes of a piece that is not verified yet.
-func (m *Model) writeAt(part, piece int, b []byte, off int64) (int, error) {
-	f, attempt, err := m.beginWrite(part, piece)
+// writeAt writes bytes of a piece that is not verified yet, for a torrent of that generation.
+func (m *Model) writeAt(generation, part, piece int, b []byte, off int64) (int, error) {
+	f, attempt, err := m.beginWrite(generation, part, piece)
 	if err != nil {
 		return 0, err
 	}
 	n, err := f.WriteAt(b, off)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.writing--
+	if m.writing--; m.writing == 0 {
+		m.written.Broadcast()
+	}
 	if err != nil && attempt == m.attempt { // else it is news of before the last clearProblem
 		m.problem = err
 		m.notifyLocked()
@@ -74,11 +76,14 @@ func (m *Model) writeAt(part, piece int, b []byte, off int64) (int, error) {
 
 // beginWrite makes sure that the part's file can be written and that the record says so before it
 // is.
-func (m *Model) beginWrite(part, piece int) (f *os.File, attempt int, err error) {
+func (m *Model) beginWrite(generation, part, piece int) (f *os.File, attempt int, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
 		return nil, 0, errClosed
+	}
+	if generation != m.generation {
+		return nil, 0, errReleased
 	}
 	p := &m.parts[part]
 	if m.published {
@@ -127,14 +132,17 @@ func openSparse(path string, size int64) (*os.File, error) {
 	return f, nil
 }
 
-// markVerified records that the bytes of a piece in the file hashed right. When it returns nil a
-// killed process does not lose the piece.
-func (m *Model) markVerified(part, piece int) error {
+// markVerified records that the bytes of a piece in the file hashed right, for a torrent of that
+// generation. When it returns nil a killed process does not lose the piece.
+func (m *Model) markVerified(generation, part, piece int) error {
 	m.mu.Lock()
-	if m.closed || m.parts[part].have.has(piece) {
+	if m.closed || generation != m.generation || m.parts[part].have.has(piece) {
 		defer m.mu.Unlock()
 		if m.closed {
 			return errClosed
+		}
+		if generation != m.generation {
+			return errReleased
 		}
 		return nil
 	}

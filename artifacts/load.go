@@ -24,6 +24,9 @@ func (s *Store) loadModel(id ID) (*Model, error) {
 		return nil, err
 	}
 	m := newModel(s, id, b)
+	if err := removeTemporary(dir); err != nil {
+		return nil, err
+	}
 	st, err := readState(dir, b.Manifest)
 	if err != nil {
 		st = m.unknownState()

@@ -35,7 +35,10 @@ type Model struct {
 	unsynced  int64 // bytes verified since the last snapshot
 	dirty     bool  // the snapshot says so: files may have been written since
 	writes    uint64
-	writing   int // writes going on
+	writing   int        // writes going on
+	written   *sync.Cond // on mu: writing has become 0
+
+	generation int // counts releases: torrents of an earlier one read and write nothing
 }
 
 // modelPart is one file of a model. Invariant: a set bit of have is a piece whose bytes in the file
@@ -51,6 +54,7 @@ type modelPart struct {
 
 func newModel(s *Store, id ID, b *Bundle) *Model {
 	m := &Model{store: s, id: id, bundle: b, dir: s.modelDir(id), changed: make(chan struct{}), tried: -1}
+	m.written = sync.NewCond(&m.mu)
 	m.parts = make([]modelPart, len(b.Manifest.Parts))
 	for i := range m.parts {
 		p := &b.Manifest.Parts[i]
@@ -230,6 +234,13 @@ func (m *Model) hasPiece(part, piece int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.parts[part].have.has(piece)
+}
+
+// generationNow returns how many releases there were.
+func (m *Model) generationNow() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.generation
 }
 
 // clearProblem forgets a problem that may have gone away, such as a full disk, and reports whether

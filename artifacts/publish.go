@@ -160,16 +160,11 @@ func (m *Model) adopt(files []string, stamps []stamp) error {
 		p.path, p.stamp, p.have = files[i], stamps[i], newBitmap(p.have.n)
 		p.have.fill()
 	}
-	m.published, m.problem, m.dirty = true, nil, false
-	if m.journal != nil {
-		m.journal.Close()
-		m.journal = nil
-	}
-	m.journaled, m.unsynced = 0, 0
-	if err := m.writeStateLocked(m.havesLocked(), true); err != nil {
+	m.published, m.problem = true, nil
+	if err := m.recordLocked(true); err != nil {
 		return err
 	}
-	for _, name := range append(old, filepath.Join(m.dir, "journal"), filepath.Join(m.dir, "journal.old")) {
+	for _, name := range old {
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

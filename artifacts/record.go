@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -73,7 +74,7 @@ func writeState(dir string, s *state) error {
 
 // writeFile replaces a file by one with the given contents, synced to the disk.
 func writeFile(dir, name string, data []byte) error {
-	f, err := os.CreateTemp(dir, name+".tmp-*")
+	f, err := os.CreateTemp(dir, name+".tmp-*") // see removeTemporary
 	if err != nil {
 		return err
 	}
@@ -92,6 +93,22 @@ func writeFile(dir, name string, data []byte) error {
 		return err
 	}
 	return syncDir(dir)
+}
+
+// removeTemporary deletes what a killed process left of writeFile.
+func removeTemporary(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if strings.Contains(e.Name(), ".tmp-") {
+			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // syncDir makes a rename in dir durable, where the platform can.

@@ -33,6 +33,9 @@ type Store struct {
 	models map[ID]*Model
 }
 
+// removed ends the name of a model's folder that is being deleted.
+const removed = ".removed"
+
 // errLocked is returned by lockFile when another process has the lock.
 var errLocked = errors.New("locked")
 
@@ -80,6 +83,12 @@ func (s *Store) load() error {
 		return err
 	}
 	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), removed) {
+			if err := os.RemoveAll(filepath.Join(s.dir, "models", e.Name())); err != nil {
+				return err
+			}
+			continue
+		}
 		id, err := ParseID(e.Name())
 		if err != nil || !e.IsDir() {
 			continue // not ours
@@ -165,7 +174,15 @@ func (s *Store) Remove(id ID) error {
 		m.close()
 		delete(s.models, id)
 	}
-	if err := os.RemoveAll(s.modelDir(id)); err != nil {
+	dir := s.modelDir(id)
+	err := os.Rename(dir, dir+removed) // whole or not at all: a killed process leaves no half
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = os.RemoveAll(dir + removed)
+	}
+	if err != nil {
 		return fmt.Errorf("remove model %s: %w", id.Short(), err)
 	}
 	return nil

@@ -217,10 +217,10 @@ func write(t testing.TB, m *Model, src string, part int, pieces ...int) {
 	data := mustRead(t, src)
 	for _, i := range pieces {
 		sp := m.Manifest().pieceSpan(part, i)
-		if _, err := m.writeAt(part, i, data[sp.Offset:sp.Offset+sp.Length], sp.Offset); err != nil {
+		if _, err := m.writeAt(0, part, i, data[sp.Offset:sp.Offset+sp.Length], sp.Offset); err != nil {
 			t.Fatal(err)
 		}
-		if err := m.markVerified(part, i); err != nil {
+		if err := m.markVerified(0, part, i); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -231,10 +231,10 @@ func TestVerifiedPiecesAreNotWritten(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	m := learn(t, s, src)
 	write(t, m, paths[0], 0, 3)
-	if _, err := m.writeAt(0, 3, []byte("x"), 3*LeafSize); err == nil {
+	if _, err := m.writeAt(0, 0, 3, []byte("x"), 3*LeafSize); err == nil {
 		t.Error("a verified piece was written")
 	}
-	if _, err := src.writeAt(0, 3, []byte("x"), 3*LeafSize); err == nil {
+	if _, err := src.writeAt(0, 0, 3, []byte("x"), 3*LeafSize); err == nil {
 		t.Error("a published file was written")
 	}
 	sp := m.Manifest().pieceSpan(0, 3)
@@ -395,7 +395,7 @@ func TestUncleanEnd(t *testing.T) {
 		write(t, m, paths[1], 1, 4)
 		// One more was being written, and its journal entry too.
 		sp := m.Manifest().pieceSpan(0, 9)
-		if _, err := m.writeAt(0, 9, make([]byte, 100), sp.Offset); err != nil {
+		if _, err := m.writeAt(0, 0, 9, make([]byte, 100), sp.Offset); err != nil {
 			t.Fatal(err)
 		}
 		abandon(t, s)

@@ -172,6 +172,10 @@ func (sm *swarmModel) refresh(spans []Span) {
 func (t *Torrents) add(m *Model) (*swarmModel, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.addLocked(m)
+}
+
+func (t *Torrents) addLocked(m *Model) (*swarmModel, error) {
 	if t.closed {
 		return nil, errors.New("torrents: closed")
 	}
@@ -180,12 +184,13 @@ func (t *Torrents) add(m *Model) (*swarmModel, error) {
 	}
 	man := m.Manifest()
 	sm := &swarmModel{model: m, gone: make(chan struct{})}
+	generation := m.generationNow()
 	for i := range man.Parts {
 		info := man.infoV2(i)
 		spec := &torrent.TorrentSpec{PieceLayers: man.layersV2(i)}
 		spec.InfoBytes = info
 		spec.InfoHashV2.Value, spec.InfoHashV2.Ok = infohash_v2.HashBytes(info), true
-		spec.Storage = partStorage{m: m, part: i}
+		spec.Storage = partStorage{m: m, generation: generation, part: i}
 		tor, _, err := t.client.AddTorrentSpec(spec)
 		if err != nil {
 			sm.drop()
