@@ -16,10 +16,14 @@ import (
 
 const childEnv = "STARLING_ARTIFACTS_TEST_CHILD"
 
-// TestMain runs a fetch instead of the tests when a test started this binary for that.
+// TestMain does what a test started this binary for, instead of the tests.
 func TestMain(m *testing.M) {
-	if args := os.Getenv(childEnv); args != "" {
-		if err := childFetch(strings.Split(args, "|")); err != nil {
+	for name, child := range map[string]func(args []string) error{childEnv: childFetch, scheduleEnv: childSchedule} {
+		args := os.Getenv(name)
+		if args == "" {
+			continue
+		}
+		if err := child(strings.Split(args, "|")); err != nil {
 			fmt.Println("error:", err)
 			os.Exit(1)
 		}
