@@ -22,6 +22,7 @@ type draft struct {
 
 // draftModel is a small model that guesses for a larger one with the same vocabulary. Its guesses change no token.
 type draftModel struct {
+	id      artifacts.ID
 	name    string
 	exec    runtime.Executor
 	batcher *batcher
@@ -57,7 +58,7 @@ func (n *Node) openDraft(ctx context.Context, want string, exec runtime.Executor
 		small.Close()
 		return nil, err
 	}
-	return &draftModel{name: name, exec: small, batcher: newBatcher(small)}, nil
+	return &draftModel{id: id, name: name, exec: small, batcher: newBatcher(small)}, nil
 }
 
 // close frees the model; sessions that use it go on without.

@@ -78,6 +78,9 @@ func (n *Node) modelView(m *artifacts.Model) control.Model {
 			v.Held = &control.Layers{First: h.Layers.First, Last: h.Layers.Last - 1}
 		}
 	}
+	if p, err := m.Pins(); err == nil && p.Pinned != nil {
+		v.Pinned = &control.Layers{First: p.Pinned.First, Last: p.Pinned.Last - 1}
+	}
 	if s := n.served(m.ID()); s != nil {
 		r := s.exec.Layers()
 		v.Serving, v.Decoder = &control.Layers{First: r.First, Last: r.Last - 1}, s.decodes()
@@ -294,6 +297,19 @@ func (e engine) Pull(ctx context.Context, q control.PullRequest, emit func(contr
 		return nil, err
 	}
 	m, _, _, err := e.n.pull(ctx, id, q.Layers, emit)
+	if err != nil {
+		return nil, err
+	}
+	v := e.n.modelView(m)
+	return &v, nil
+}
+
+func (e engine) Collect(ctx context.Context, q control.CollectRequest) (*control.CollectReply, error) {
+	return e.n.collect(ctx, q)
+}
+
+func (e engine) Pin(ctx context.Context, q control.PinRequest) (*control.Model, error) {
+	m, err := e.n.pin(ctx, q)
 	if err != nil {
 		return nil, err
 	}

@@ -159,6 +159,8 @@ func (n *Node) planReply(id artifacts.ID, p route.Plan, k control.Constraints) *
 // grow fetches the layers that a model lacks and loads them; then its sessions go on alone. What goes wrong leaves everything as it is.
 func (n *Node) grow(ctx context.Context, s *served) {
 	defer s.growth.end()
+	n.weights.RLock()
+	defer n.weights.RUnlock()
 	began, had := time.Now(), s.exec.Layers()
 	spans := s.card.Spans(artifacts.LayerRange(s.whole()))
 	log := n.log.With("model", s.id.Short(), "from", had.String())

@@ -232,6 +232,8 @@ func (n *Node) serve(ctx context.Context, id artifacts.ID, layers *control.Layer
 		delete(n.models.loading, id)
 		n.models.Unlock()
 	}()
+	n.weights.RLock()
+	defer n.weights.RUnlock()
 	m, c, r, err := n.pull(ctx, id, layers, emit)
 	if err != nil {
 		return nil, err
@@ -280,6 +282,7 @@ func (n *Node) serve(ctx context.Context, id artifacts.ID, layers *control.Layer
 		old.batcher.close()
 		old.draft.close()
 	}
+	n.noteServed(s)
 	n.offer()
 	return s, nil
 }

@@ -59,6 +59,8 @@ type Node struct {
 	turnover chan struct{} // holds one token when stages or decoders have come or gone
 
 	// models that are loaded and offered
+	weights sync.RWMutex // held for reading from when bytes of the store are found to be there until they are loaded; for writing while some are freed
+
 	models struct {
 		sync.Mutex
 		served  map[artifacts.ID]*served

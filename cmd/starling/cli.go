@@ -11,6 +11,9 @@ type cli struct {
 	Serve    serveCmd    `cmd:"" help:"Run a node: a volunteer, or a bootstrap and tracker."`
 	Publish  publishCmd  `cmd:"" help:"Publish a GGUF model into the swarm and seed it."`
 	Pull     pullCmd     `cmd:"" help:"Fetch a model, or some of its layers."`
+	Gc       gcCmd       `cmd:"" help:"Free the disk space of what no pin and no served layer needs."`
+	Pin      pinCmd      `cmd:"" help:"Have a model, or some of its layers, stay on this disk."`
+	Unpin    unpinCmd    `cmd:"" help:"Let gc free a model that is not served."`
 	Plan     planCmd     `cmd:"" help:"Show who would compute what for a prompt, and how fast."`
 	Models   modelsCmd   `cmd:"" help:"List the models that are held here or offered in the swarm."`
 	Inspect  inspectCmd  `cmd:"" help:"Say what a GGUF file holds, what running it takes, and whether this build can."`

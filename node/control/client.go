@@ -70,6 +70,18 @@ func (c *Client) Model(ctx context.Context, q ModelRequest, on func(Event)) (*Mo
 	return ev.Model, err
 }
 
+// Collect says what of the fetched models nothing needs, and frees it if asked to.
+func (c *Client) Collect(ctx context.Context, q CollectRequest) (r CollectReply, err error) {
+	err = c.call(ctx, "POST", "/v1/gc", q, &r)
+	return r, err
+}
+
+// Pin has layers of a model stay on the node's disk.
+func (c *Client) Pin(ctx context.Context, q PinRequest) (m Model, err error) {
+	err = c.call(ctx, "POST", "/v1/pin", q, &m)
+	return m, err
+}
+
 // Invite asks for a one-use invitation to the node's private swarm.
 func (c *Client) Invite(ctx context.Context, q InviteRequest) (r InviteReply, err error) {
 	err = c.call(ctx, "POST", "/v1/invite", q, &r)

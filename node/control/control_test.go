@@ -59,6 +59,15 @@ func (e *engine) Invite(_ context.Context, q InviteRequest) (*InviteReply, error
 	return &InviteReply{Invite: "come in"}, e.err
 }
 
+func (e *engine) Collect(_ context.Context, q CollectRequest) (*CollectReply, error) {
+	e.asked = q
+	return &CollectReply{Models: []Collected{{ID: "m", Free: 5}}, Bytes: 5}, e.err
+}
+func (e *engine) Pin(_ context.Context, q PinRequest) (*Model, error) {
+	e.asked = q
+	return &Model{ID: "pinned"}, e.err
+}
+
 func (e *engine) Pause(_ context.Context, q DrainRequest) (*DrainReply, error) {
 	e.asked = q
 	return &DrainReply{HandedOver: 3}, e.err
@@ -174,6 +183,12 @@ func TestCalls(t *testing.T) {
 			}
 			if err := c.Resume(ctx); err != nil || e.asked != "resume" {
 				t.Errorf("Resume: %v; asked %+v", err, e.asked)
+			}
+			if r, err := c.Collect(ctx, CollectRequest{Model: "m", Keep: &Layers{1, 2}, Free: true}); err != nil || r.Bytes != 5 || r.Models[0].ID != "m" || *e.asked.(CollectRequest).Keep != (Layers{1, 2}) {
+				t.Errorf("Collect: %+v, %v; asked %+v", r, err, e.asked)
+			}
+			if m, err := c.Pin(ctx, PinRequest{Model: "m", Unpin: true}); err != nil || m.ID != "pinned" || !e.asked.(PinRequest).Unpin {
+				t.Errorf("Pin: %+v, %v; asked %+v", m, err, e.asked)
 			}
 			if tokens, err := c.Tokenize(ctx, TokenizeRequest{Text: "a", Special: true}); err != nil || !slices.Equal(tokens, []int32{7, 8}) || !e.asked.(TokenizeRequest).Special {
 				t.Errorf("Tokenize: %v, %v; asked %+v", tokens, err, e.asked)

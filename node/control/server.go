@@ -22,6 +22,8 @@ type Engine interface {
 	Plan(ctx context.Context, r PlanRequest) (*PlanReply, error)
 	Tokenize(ctx context.Context, r TokenizeRequest) ([]int32, error)
 	Invite(ctx context.Context, r InviteRequest) (*InviteReply, error)
+	Collect(ctx context.Context, r CollectRequest) (*CollectReply, error)
+	Pin(ctx context.Context, r PinRequest) (*Model, error)
 	Pause(ctx context.Context, r DrainRequest) (*DrainReply, error)
 	Resume(ctx context.Context) error
 	Model(ctx context.Context, r ModelRequest, emit func(Event) error) (*Model, error)
@@ -47,6 +49,8 @@ func Handler(e Engine, stop func(DrainRequest)) http.Handler {
 	get(mux, "/v1/peers", func(r *http.Request) (any, error) { return e.Peers(r.Context()) })
 	post(mux, "/v1/plan", func(ctx context.Context, q PlanRequest) (any, error) { return e.Plan(ctx, q) })
 	post(mux, "/v1/invite", func(ctx context.Context, q InviteRequest) (any, error) { return e.Invite(ctx, q) })
+	post(mux, "/v1/gc", func(ctx context.Context, q CollectRequest) (any, error) { return e.Collect(ctx, q) })
+	post(mux, "/v1/pin", func(ctx context.Context, q PinRequest) (any, error) { return e.Pin(ctx, q) })
 	post(mux, "/v1/tokenize", func(ctx context.Context, q TokenizeRequest) (any, error) { return e.Tokenize(ctx, q) })
 	stream(mux, "/v1/model", func(ctx context.Context, q ModelRequest, emit func(Event) error) (Event, error) {
 		m, err := e.Model(ctx, q, emit)

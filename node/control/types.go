@@ -62,6 +62,7 @@ type Model struct {
 	Path      string  `json:"path,omitempty"`            // of part 1, when local
 	Held      *Layers `json:"held,omitempty"`            // verified on this disk
 	Serving   *Layers `json:"serving,omitempty"`         // loaded and offered
+	Pinned    *Layers `json:"pinned,omitempty"`          // to stay on this disk, as somebody said
 	Decoder   bool    `json:"decoder"`                   // serving includes decoding
 	Draft     string  `json:"draft,omitempty"`           // name of the model that guesses for it there
 	Peers     int     `json:"peers"`                     // that offer some of it, this node included
@@ -102,6 +103,43 @@ type PublishRequest struct {
 type PullRequest struct {
 	Model  string  `json:"model"` // ID, ID prefix of 6 or more, or unique name
 	Layers *Layers `json:"layers,omitempty"`
+}
+
+// CollectRequest asks what of the fetched models nothing needs.
+type CollectRequest struct {
+	Model string  `json:"model,omitempty"` // of this one alone; named as in PullRequest
+	Keep  *Layers `json:"keep,omitempty"`  // layers of it that must stay, too
+	Free  bool    `json:"free,omitempty"`  // free it
+}
+
+// CollectReply lists the models of which something can be, or was, freed.
+type CollectReply struct {
+	Models []Collected `json:"models"`
+	Bytes  int64       `json:"bytes"` // of disk, together
+}
+
+// Collected is one model of a CollectReply.
+type Collected struct {
+	ID        string       `json:"id"`
+	Name      string       `json:"name"`
+	Allocated int64        `json:"allocated_bytes"` // on this disk, before
+	Keep      []KeptLayers `json:"keep,omitempty"`
+	Free      int64        `json:"free_bytes"`
+	Remove    bool         `json:"remove"`            // nothing of it stays
+	Problem   string       `json:"problem,omitempty"` // why it was not freed
+}
+
+// KeptLayers are layers that stay on the disk.
+type KeptLayers struct {
+	Layers Layers `json:"layers"`
+	Why    string `json:"why"` // "served", "served last", "pinned", …
+}
+
+// PinRequest has layers of a model stay on this disk, whatever a collection frees.
+type PinRequest struct {
+	Model  string  `json:"model"`
+	Layers *Layers `json:"layers,omitempty"` // nil: all
+	Unpin  bool    `json:"unpin,omitempty"`  // instead: forget all of the model's pins, and what was served last
 }
 
 // ServeRequest asks to fetch what is missing of the layers, load and offer them.
