@@ -315,7 +315,7 @@ func TestManySessions(t *testing.T) {
 			{Shape: "pipelined", Cuts: []int{layers - 1}, Assign: []string{first.ID()}, Decoder: last.ID(), Chunk: 50},
 			{Shape: "local", Decoder: whole.ID(), Chunk: 11},
 		}[i%4]
-		requests[i] = control.RunRequest{Model: id.String(), Tokens: somePrompt(1 + 37*i), MaxNew: 30 - i, Temperature: 0.7, Seed: uint64(i), Proof: true, Constraints: k}
+		requests[i] = control.RunRequest{Model: id.String(), Tokens: somePrompt(1 + 37*i), MaxNew: 30 - i, Sampling: control.Sampling{Temperature: 0.7, Seed: uint64(i)}, Proof: true, Constraints: k}
 	}
 	want := make([]*control.Account, len(requests))
 	for i, q := range requests {

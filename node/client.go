@@ -232,7 +232,7 @@ func (n *Node) prepare(ctx context.Context, q control.RunRequest, emit func(cont
 	if err != nil {
 		return nil, err
 	}
-	settings, err := Sampling(&q, tok)
+	settings, err := Sampling(&q.Sampling, tok)
 	if err != nil {
 		return nil, err
 	}

@@ -127,8 +127,8 @@ func TestDraftModels(t *testing.T) {
 		t.Errorf("a draft model for the first layer alone: %v", err)
 	}
 	ask := func(noGuess bool) *control.Account {
-		a, err := n.run(testContext(t), control.RunRequest{Model: id.String(), Prompt: "The quick brown fox", MaxNew: 50, Temperature: 0.7, Seed: 5, Proof: true, Fresh: true, NoGuess: noGuess, Logprobs: 2,
-			LogitBias: []control.LogitBias{{Token: 256, Ban: true}, {Token: 258, Ban: true}}}, quiet)
+		a, err := n.run(testContext(t), control.RunRequest{Model: id.String(), Prompt: "The quick brown fox", MaxNew: 50, Proof: true, Fresh: true, NoGuess: noGuess,
+			Sampling: control.Sampling{Temperature: 0.7, Seed: 5, Logprobs: 2, LogitBias: []control.LogitBias{{Token: 256, Ban: true}, {Token: 258, Ban: true}}}}, quiet)
 		if err != nil {
 			t.Fatal(err)
 		}

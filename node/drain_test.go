@@ -263,7 +263,7 @@ func TestPauseAndResume(t *testing.T) {
 	}
 
 	if got, err := s.decoder.run(ctx, control.RunRequest{Model: s.id.String(), Prompt: "The quick brown fox jumps over the lazy dog. Again and again.",
-		MaxNew: 12, Temperature: 0.7, TopP: 0.9, Seed: 5, Proof: true}, quiet); err != nil {
+		MaxNew: 12, Sampling: control.Sampling{Temperature: 0.7, TopP: 0.9, Seed: 5}, Proof: true}, quiet); err != nil {
 		t.Errorf("a paused node's own run: %v", err)
 	} else if got.Text != want.Text || got.Decoder.Peer == s.decoder.ID() {
 		t.Errorf("a paused node's own run: %q from %s, want %q", got.Text, got.Decoder.Peer, want.Text)

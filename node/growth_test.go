@@ -270,7 +270,7 @@ func (g *growNet) ask(t *testing.T, n *Node, emit func(control.Event) error) (*c
 		emit = quiet
 	}
 	return n.run(testContext(t), control.RunRequest{Model: g.id.String(), Prompt: strings.Repeat("The quick brown fox. ", 4), MaxNew: 120,
-		Temperature: 0.7, TopP: 0.9, Seed: 5, Proof: true, NoGuess: true, Fresh: true}, emit)
+		Sampling: control.Sampling{Temperature: 0.7, TopP: 0.9, Seed: 5}, Proof: true, NoGuess: true, Fresh: true}, emit)
 }
 
 // mustStayPipelined asks for an answer from first to last over the route, after which nothing is left.

@@ -398,8 +398,9 @@ func TestGuessesTravel(t *testing.T) {
 	right, wrong := 0, 0
 	for _, bias := range []float32{1000, 7, 6, 5} {
 		ask := func(noGuess bool) *control.Account {
-			a, err := client.run(ctx, control.RunRequest{Model: id.String(), Prompt: "Again and again and again.", MaxNew: 40, Temperature: 0.7, Seed: 5, Proof: true, NoGuess: noGuess,
-				LogitBias: []control.LogitBias{{Token: 'a', Bias: bias}, {Token: 256, Ban: true}, {Token: 258, Ban: true}}, Logprobs: 2, Constraints: control.Constraints{Shape: "pipelined", Cuts: []int{1, 2}, Decoder: last.ID()}}, quiet)
+			a, err := client.run(ctx, control.RunRequest{Model: id.String(), Prompt: "Again and again and again.", MaxNew: 40, Proof: true, NoGuess: noGuess,
+				Sampling:    control.Sampling{Temperature: 0.7, Seed: 5, LogitBias: []control.LogitBias{{Token: 'a', Bias: bias}, {Token: 256, Ban: true}, {Token: 258, Ban: true}}, Logprobs: 2},
+				Constraints: control.Constraints{Shape: "pipelined", Cuts: []int{1, 2}, Decoder: last.ID()}}, quiet)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -432,8 +433,8 @@ func TestGuessesAlone(t *testing.T) {
 	tn.serve(n, id, 0, tn.layers())
 	for _, bias := range []float32{1000, 6} {
 		ask := func(noGuess bool) *control.Account {
-			a, err := n.run(testContext(t), control.RunRequest{Model: id.String(), Prompt: "Again and again and again.", MaxNew: 60, Temperature: 0.7, Seed: 5, Proof: true, NoGuess: noGuess,
-				LogitBias: []control.LogitBias{{Token: 'a', Bias: bias}, {Token: 256, Ban: true}, {Token: 258, Ban: true}}, Logprobs: 2}, quiet)
+			a, err := n.run(testContext(t), control.RunRequest{Model: id.String(), Prompt: "Again and again and again.", MaxNew: 60, Proof: true, NoGuess: noGuess,
+				Sampling: control.Sampling{Temperature: 0.7, Seed: 5, LogitBias: []control.LogitBias{{Token: 'a', Bias: bias}, {Token: 256, Ban: true}, {Token: 258, Ban: true}}, Logprobs: 2}}, quiet)
 			if err != nil {
 				t.Fatal(err)
 			}

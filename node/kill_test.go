@@ -194,7 +194,7 @@ func newKillNet(t *testing.T, arch string) *killNet {
 	across := control.Constraints{Shape: "across", Cuts: []int{2, 4}, Assign: []string{s.byName["first"].ID(), s.byName["second"].ID()}, Decoder: whole, Chunk: 4}
 	pipelined := across
 	pipelined.Shape, pipelined.Decoder = "pipelined", s.byName["last"].ID()
-	base := control.RunRequest{Model: s.id.String(), MaxNew: 12, Temperature: 0.8, TopP: 0.95, Seed: 11, Proof: true, Wait: 30 * time.Second}
+	base := control.RunRequest{Model: s.id.String(), MaxNew: 12, Sampling: control.Sampling{Temperature: 0.8, TopP: 0.95, Seed: 11}, Proof: true, Wait: 30 * time.Second}
 	add := func(name string, tokens []int32, k control.Constraints, change func(*control.RunRequest)) {
 		req := base
 		req.Tokens, req.Constraints = tokens, k

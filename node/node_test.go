@@ -114,7 +114,7 @@ func (tn *testNet) run(ctx context.Context, n *Node, id artifacts.ID, k control.
 		emit = quiet
 	}
 	return n.run(ctx, control.RunRequest{Model: id.String(), Prompt: "The quick brown fox jumps over the lazy dog. Again and again.", MaxNew: 12,
-		Temperature: 0.7, TopP: 0.9, Seed: 5, Proof: true, Constraints: k}, emit)
+		Sampling: control.Sampling{Temperature: 0.7, TopP: 0.9, Seed: 5}, Proof: true, Constraints: k}, emit)
 }
 
 func TestPrefillAcrossDecodeLocalAndPipelined(t *testing.T) {

@@ -250,7 +250,7 @@ func TestProfilesOfTurns(t *testing.T) {
 	ctx := testContext(t)
 	ask := func(prompt []int32, k control.Constraints) *control.Account {
 		t.Helper()
-		a, err := client.run(ctx, control.RunRequest{Model: id.String(), Tokens: prompt, MaxNew: 8, Seed: 1, Constraints: k}, quiet)
+		a, err := client.run(ctx, control.RunRequest{Model: id.String(), Tokens: prompt, MaxNew: 8, Sampling: control.Sampling{Seed: 1}, Constraints: k}, quiet)
 		if err != nil {
 			t.Fatal(err)
 		}

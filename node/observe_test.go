@@ -148,7 +148,7 @@ func TestObserved(t *testing.T) {
 
 	// Where tokens walk, a stage tells them from the prompt's, though it sends the rows of both.
 	b, err := client.run(ctx, control.RunRequest{Model: id.String(), Prompt: "Once more", MaxNew: 6, NoGuess: true, Fresh: true,
-		LogitBias:   []control.LogitBias{{Token: 256, Ban: true}, {Token: 258, Ban: true}},
+		Sampling:    control.Sampling{LogitBias: []control.LogitBias{{Token: 256, Ban: true}, {Token: 258, Ban: true}}},
 		Constraints: control.Constraints{Shape: "pipelined", Cuts: []int{1, 2}, Assign: []string{first.ID(), second.ID()}, Decoder: whole.ID(), Chunk: 3}}, quiet)
 	if err != nil {
 		t.Fatal(err)

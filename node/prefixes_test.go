@@ -49,7 +49,7 @@ func TestTurns(t *testing.T) {
 				if k.Decoder = whole.ID(); k.Shape == "" {
 					k.Shape = "local" // of rows that come from a stage, those before a window do not
 				}
-				a, err := n.run(ctx, control.RunRequest{Model: id.String(), Tokens: prompt, MaxNew: 10, Temperature: 0.8, TopP: 0.95, Seed: 3, Proof: true, Fresh: fresh, Constraints: k}, quiet)
+				a, err := n.run(ctx, control.RunRequest{Model: id.String(), Tokens: prompt, MaxNew: 10, Sampling: control.Sampling{Temperature: 0.8, TopP: 0.95, Seed: 3}, Proof: true, Fresh: fresh, Constraints: k}, quiet)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -129,7 +129,7 @@ func TestLongTurn(t *testing.T) {
 				k := control.Constraints{Shape: shape, Cuts: []int{1, 3}, Assign: []string{first.ID(), second.ID()}, Decoder: whole.ID(), Chunk: 64}
 				ask := func(n *Node, fresh bool, prompt []int32) *control.Account {
 					t.Helper()
-					a, err := n.run(ctx, control.RunRequest{Model: id.String(), Tokens: prompt, MaxNew: 10, Temperature: 0.8, TopP: 0.95, Seed: 3, Proof: true, Fresh: fresh, Continued: !fresh,
+					a, err := n.run(ctx, control.RunRequest{Model: id.String(), Tokens: prompt, MaxNew: 10, Sampling: control.Sampling{Temperature: 0.8, TopP: 0.95, Seed: 3}, Proof: true, Fresh: fresh, Continued: !fresh,
 						NoGuess: true, Constraints: k}, quiet)
 					if err != nil {
 						t.Fatal(err)

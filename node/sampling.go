@@ -40,10 +40,10 @@ func fits(prompt, context int) error {
 	return nil
 }
 
-// Sampling returns a request's settings as a model with this tokenizer takes
+// Sampling returns settings as a model with this tokenizer takes
 // them, or an error that names the first one out of range. A top-k beyond every
 // vocabulary means all of it.
-func Sampling(q *control.RunRequest, tok *tokenizer.Tokenizer) (runtime.Sampling, error) {
+func Sampling(q *control.Sampling, tok *tokenizer.Tokenizer) (runtime.Sampling, error) {
 	s := runtime.Sampling{
 		Seed: q.Seed, Temperature: q.Temperature, TemperatureRange: q.TemperatureRange, TemperatureExponent: q.TemperatureExponent,
 		TopK: min(q.TopK, math.MaxInt32), TypicalP: q.TypicalP, TopP: q.TopP, MinP: q.MinP, XTCProbability: q.XTCProbability, XTCThreshold: q.XTCThreshold,

@@ -14,8 +14,8 @@ import (
 )
 
 // everySetting has a value of its own in every setting.
-func everySetting() control.RunRequest {
-	return control.RunRequest{
+func everySetting() control.Sampling {
+	return control.Sampling{
 		Seed: 1, Temperature: 2, TemperatureRange: 3, TemperatureExponent: 4, TopK: 5, TypicalP: 0.6, TopP: 0.7, MinP: 0.08, XTCProbability: 0.9, XTCThreshold: 0.1,
 		PenaltyLastN: -1, RepetitionPenalty: 1.2, FrequencyPenalty: 1.3, PresencePenalty: -1.4,
 		DRYMultiplier: 1.5, DRYBase: 1.6, DRYAllowedLength: 17, DRYLastN: 18, DRYBreakers: []string{"\n", "ab"},
@@ -51,13 +51,13 @@ func TestSamplingTravels(t *testing.T) {
 }
 
 func TestSamplingRefused(t *testing.T) {
-	for want, change := range map[string]func(q *control.RunRequest){
-		"typical-p":         func(q *control.RunRequest) { q.TypicalP = 2 },
-		"logit bias":        func(q *control.RunRequest) { q.LogitBias = append(q.LogitBias, control.LogitBias{Token: 'x', Bias: 1}) },
-		"the vocabulary":    func(q *control.RunRequest) { q.LogitBias = []control.LogitBias{{Token: 1 << 20}} },
-		"sequence breaker":  func(q *control.RunRequest) { q.DRYBreakers = []string{""} },
-		"log-probabilities": func(q *control.RunRequest) { q.Logprobs = 21 },
-		"penalty last-n":    func(q *control.RunRequest) { q.PenaltyLastN = 1 << 40 },
+	for want, change := range map[string]func(q *control.Sampling){
+		"typical-p":         func(q *control.Sampling) { q.TypicalP = 2 },
+		"logit bias":        func(q *control.Sampling) { q.LogitBias = append(q.LogitBias, control.LogitBias{Token: 'x', Bias: 1}) },
+		"the vocabulary":    func(q *control.Sampling) { q.LogitBias = []control.LogitBias{{Token: 1 << 20}} },
+		"sequence breaker":  func(q *control.Sampling) { q.DRYBreakers = []string{""} },
+		"log-probabilities": func(q *control.Sampling) { q.Logprobs = 21 },
+		"penalty last-n":    func(q *control.Sampling) { q.PenaltyLastN = 1 << 40 },
 	} {
 		q := everySetting()
 		change(&q)
@@ -82,8 +82,8 @@ func TestSettingsAcrossPeers(t *testing.T) {
 	tn.serve(whole, id, 0, layers)
 	ask := func(k control.Constraints) (*control.Account, []control.Logprob) {
 		var told []control.Logprob
-		q := everySetting()
-		q.Model, q.Prompt, q.MaxNew, q.Logprobs, q.Constraints = id.String(), "one two one two one", 12, 2, k
+		q := control.RunRequest{Model: id.String(), Prompt: "one two one two one", MaxNew: 12, Sampling: everySetting(), Constraints: k}
+		q.Logprobs = 2
 		a, err := client.run(context.Background(), q, func(ev control.Event) error {
 			if ev.Kind == "text" && ev.Logprobs != nil {
 				if len(ev.Logprobs) != 3 || ev.Logprobs[0].Token != ev.Token || ev.Logprobs[1].Logprob < ev.Logprobs[2].Logprob {

@@ -51,7 +51,7 @@ func travel(t *testing.T, model string) {
 
 	prompt := strings.Repeat("The quick brown fox jumps over the lazy dog. ", 9)
 	ask := func(k control.Constraints, emit func(control.Event) error) (*control.Account, error) {
-		return client.run(ctx, control.RunRequest{Model: id.String(), Prompt: prompt, MaxNew: 12, Temperature: 0.7, TopP: 0.9, Seed: 5, Proof: true, Constraints: k}, emit)
+		return client.run(ctx, control.RunRequest{Model: id.String(), Prompt: prompt, MaxNew: 12, Sampling: control.Sampling{Temperature: 0.7, TopP: 0.9, Seed: 5}, Proof: true, Constraints: k}, emit)
 	}
 	want, err := ask(control.Constraints{Shape: "local", Decoder: whole.ID()}, quiet)
 	if err != nil {

@@ -6,7 +6,7 @@
 //	client, err := control.Dial(ctx, dataFolder) // or control.InProcess(n.Control())
 //	s, err := session.Open(ctx, client, session.Options{Model: "SmolLM2"})
 //	err = s.AppendText(ctx, "The capital of France is")
-//	for token, err := range s.Generate(ctx, control.RunRequest{MaxNew: 8}) { … }
+//	for token, err := range s.Generate(ctx, session.Request{MaxNew: 8}) { … }
 //	rows, err := s.Hidden(ctx, []int{0, 12}, 0, s.Len())
 //
 // The history is all there is: [Session.Rewind] cuts it, [Session.Fork] copies it, and neither asks anybody. Every step names the

@@ -30,13 +30,13 @@ func Example() {
 		log.Fatal(err)
 	}
 	other := s.Fork()
-	for token, err := range s.Generate(ctx, control.RunRequest{MaxNew: 16}) {
+	for token, err := range s.Generate(ctx, session.Request{MaxNew: 16}) {
 		if err != nil {
 			log.Fatal(err)
 		}
 		fmt.Print(token.Text)
 	}
-	for token, err := range other.Generate(ctx, control.RunRequest{MaxNew: 16, Temperature: 0.8, Seed: 7}) {
+	for token, err := range other.Generate(ctx, session.Request{MaxNew: 16, Sampling: session.Sampling{Temperature: 0.8, Seed: 7}}) {
 		if err != nil {
 			log.Fatal(err)
 		}

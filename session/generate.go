@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"errors"
 	"iter"
 
 	"github.com/starling-swarm/starling/node/control"
@@ -13,7 +12,7 @@ type Token struct {
 	ID   int32
 	Text string // what the answer's text grows by: whole runes, so that some tokens have none; nor has an end token
 	// Logprobs are, if asked for, of ID and then of the likeliest tokens, by the model alone.
-	Logprobs []control.Logprob
+	Logprobs []Logprob
 }
 
 // Prefill computes the history, so that its decoder's cache has it when the next step comes; but for its last token, which any step
@@ -23,19 +22,15 @@ func (s *Session) Prefill(ctx context.Context) error {
 	if n < 1 {
 		return nil
 	}
-	return s.run(ctx, n, control.RunRequest{PromptOnly: true}, func(control.Event) bool { return true })
+	return s.run(ctx, n, control.RunRequest{PromptOnly: true}, func(Event) bool { return true })
 }
 
-// Generate goes on with the history and appends what it makes, each token before it is told. q says how tokens are chosen, and how
-// many, and whether to account with hashes and times; model, prompt, route, wait and probe are the session's own business. Leaving the loop ends
-// the step; the tokens told so far stay. After an error no other token comes; the loop's last round has it.
-func (s *Session) Generate(ctx context.Context, q control.RunRequest) iter.Seq2[Token, error] {
+// Generate goes on with the history and appends what it makes, each token before it is told. Leaving the loop ends the step; the
+// tokens told so far stay, and there is no account. After an error no other token comes; the loop's last round has it.
+func (s *Session) Generate(ctx context.Context, q Request) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
-		if q.Model != "" || len(q.Messages) > 0 || q.Prompt != "" || len(q.Tokens) > 0 || q.PromptOnly || q.Probe != nil {
-			yield(Token{}, errors.New("generate: the model, the prompt and what is told of it are the session's own"))
-			return
-		}
-		err := s.run(ctx, -1, q, func(ev control.Event) bool {
+		r := control.RunRequest{MaxNew: q.MaxNew, Sampling: q.Sampling, Fresh: q.Fresh, NoGuess: q.NoGuess, Proof: q.Proof, Timeline: q.Timeline}
+		err := s.run(ctx, -1, r, func(ev Event) bool {
 			if ev.Kind != "text" {
 				return true
 			}

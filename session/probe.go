@@ -60,7 +60,7 @@ func (s *Session) probe(ctx context.Context, p control.Probe, width int, on func
 	for part, last := p, p.Last; part.First < last; part.First = part.Last {
 		part.Last = min(part.First+maxRows/size, last)
 		var wrong error
-		err := s.run(ctx, part.Last, control.RunRequest{PromptOnly: true, Probe: &part}, func(ev control.Event) bool {
+		err := s.run(ctx, part.Last, control.RunRequest{PromptOnly: true, Probe: &part}, func(ev Event) bool {
 			if ev.Rows == nil {
 				return true
 			}

@@ -25,24 +25,24 @@ type Options struct {
 	// Constraints narrow the choice of a route. A given shape, cut or assignment is walked by the session's first step, and by a
 	// later one that has much to compute; else the decoder goes on alone from its cache. The zero value leaves all to the planner. Seams that are rounded where the first
 	// plan with stages cuts are rounded there in all later steps.
-	control.Constraints
+	Constraints
 	// Wait is how long a step waits for room where every peer that could compute it is busy; 0: it fails at once.
 	Wait time.Duration
 	// On gets everything that the node tells of a step as it comes: progress, plans, tokens, rows. It is called from the goroutine
 	// of the step; nil means that nobody listens.
-	On func(control.Event)
+	On func(Event)
 }
 
 // Session is a history of tokens that goes on, with a model of a swarm.
 type Session struct {
 	client  *control.Client
 	options Options
-	model   control.Model
+	model   Model
 
 	mu      sync.Mutex
 	tokens  []int32
 	walked  bool // a step has walked a given route
-	account *control.Account
+	account *Account
 	end     context.CancelCauseFunc // ends the step in progress; nil: there is none
 	closed  bool
 }
@@ -58,7 +58,7 @@ func Open(ctx context.Context, client *control.Client, o Options) (*Session, err
 }
 
 // Model describes the session's model: NumLayers, Width, Vocab, Context and its ID.
-func (s *Session) Model() control.Model { return s.model }
+func (s *Session) Model() Model { return s.model }
 
 // Len is the length of the history in tokens.
 func (s *Session) Len() int {
@@ -76,7 +76,7 @@ func (s *Session) Tokens() []int32 {
 
 // Account is what the latest complete step cost: Reused says how much of it was in a cache. nil before the first one. Not to be
 // changed.
-func (s *Session) Account() *control.Account {
+func (s *Session) Account() *Account {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.account
@@ -117,7 +117,7 @@ func (s *Session) AppendText(ctx context.Context, text string) error {
 
 // Chat makes the history that of a conversation, as the model's template writes it, up to where the next answer begins. What it has
 // in common with the history before is not computed again.
-func (s *Session) Chat(ctx context.Context, messages []control.Message) error {
+func (s *Session) Chat(ctx context.Context, messages []Message) error {
 	tokens, err := s.client.Tokenize(ctx, control.TokenizeRequest{Model: s.model.ID, Messages: messages})
 	if err != nil {
 		return err
@@ -178,7 +178,7 @@ func (s *Session) idleLocked() error {
 
 // run makes one request of the first n tokens of the history, all of them where n is below 0. Only one runs at a time. On gets its
 // events; what it returns false to ends the request, which then has no account and no error.
-func (s *Session) run(ctx context.Context, n int, q control.RunRequest, on func(control.Event) bool) error {
+func (s *Session) run(ctx context.Context, n int, q control.RunRequest, on func(Event) bool) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	s.mu.Lock()
@@ -197,7 +197,7 @@ func (s *Session) run(ctx context.Context, n int, q control.RunRequest, on func(
 	q.Model, q.Constraints, q.Wait, q.Tokens, q.Continued = s.model.ID, s.options.Constraints, s.options.Wait, slices.Clone(s.tokens[:n]), s.walked
 	s.mu.Unlock()
 	enough := false
-	a, err := s.client.Run(ctx, q, func(ev control.Event) {
+	a, err := s.client.Run(ctx, q, func(ev Event) {
 		if enough {
 			return
 		}

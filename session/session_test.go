@@ -18,7 +18,7 @@ import (
 )
 
 // open begins a session that must begin.
-func (s *testSwarm) open(t *testing.T, k control.Constraints, tokens ...int32) *session.Session {
+func (s *testSwarm) open(t *testing.T, k session.Constraints, tokens ...int32) *session.Session {
 	t.Helper()
 	ss, err := session.Open(t.Context(), s.client, session.Options{Model: s.id, Constraints: k, Wait: 20 * time.Second})
 	if err != nil {
@@ -32,7 +32,7 @@ func (s *testSwarm) open(t *testing.T, k control.Constraints, tokens ...int32) *
 }
 
 // generate takes a whole answer.
-func generate(t *testing.T, s *session.Session, q control.RunRequest) (made []int32) {
+func generate(t *testing.T, s *session.Session, q session.Request) (made []int32) {
 	t.Helper()
 	for token, err := range s.Generate(t.Context(), q) {
 		if err != nil {
@@ -44,9 +44,9 @@ func generate(t *testing.T, s *session.Session, q control.RunRequest) (made []in
 }
 
 // shapes are routes over nodes that hold everything, [0, a), [a, b) and [b, end).
-func (s *testSwarm) shapes(a, b int) map[string]control.Constraints {
+func (s *testSwarm) shapes(a, b int) map[string]session.Constraints {
 	cuts, stages := []int{a, b}, s.peers[1:3]
-	return map[string]control.Constraints{
+	return map[string]session.Constraints{
 		"local":     {Shape: "local", Decoder: s.peers[0]},
 		"across":    {Shape: "across", Cuts: cuts, Assign: stages, Decoder: s.peers[0], Chunk: 16},
 		"pipelined": {Shape: "pipelined", Cuts: cuts, Assign: stages, Decoder: s.peers[3], Chunk: 16},
@@ -124,8 +124,8 @@ func TestReuse(t *testing.T) {
 					t.Errorf("%s: %d tokens reused and %d computed, want %d and %d", what, a.Reused, a.Decoder.Tokens, reused, computed)
 				}
 			}
-			q := control.RunRequest{MaxNew: 10, Temperature: 0.8, TopP: 0.95, Seed: 3}
-			ss := s.open(t, control.Constraints{Decoder: s.peers[0], Shape: "across", Cuts: []int{2}, Assign: s.peers[1:2], Chunk: 64}, someTokens(1, 300)...)
+			q := session.Request{MaxNew: 10, Sampling: session.Sampling{Temperature: 0.8, TopP: 0.95, Seed: 3}}
+			ss := s.open(t, session.Constraints{Decoder: s.peers[0], Shape: "across", Cuts: []int{2}, Assign: s.peers[1:2], Chunk: 64}, someTokens(1, 300)...)
 			if err := ss.Prefill(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -176,7 +176,7 @@ func TestReuse(t *testing.T) {
 func TestProbeOfRouteLeft(t *testing.T) {
 	s := newSwarm(t, tiny(t, "llama"), runtime.Range{First: 0, Last: 4}, runtime.Range{First: 0, Last: 2})
 	tokens := someTokens(1, 450)
-	if err := s.open(t, control.Constraints{Shape: "local", Decoder: s.peers[0]}, tokens[:300]...).Prefill(t.Context()); err != nil {
+	if err := s.open(t, session.Constraints{Shape: "local", Decoder: s.peers[0]}, tokens[:300]...).Prefill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	want, width, got := s.numbers(t, tokens), s.engine.Config().Width, 0
@@ -256,7 +256,7 @@ func TestRandomSteps(t *testing.T) {
 							t.Errorf("%s: logits at %d of %d differ", shape, first, len(tokens))
 						}
 					default:
-						q := control.RunRequest{MaxNew: 1 + rng.IntN(8), Temperature: 0.9, Seed: rng.Uint64N(9)}
+						q := session.Request{MaxNew: 1 + rng.IntN(8), Sampling: session.Sampling{Temperature: 0.9, Seed: rng.Uint64N(9)}}
 						want := s.answer(t, tokens, q)
 						leave := rng.IntN(12)
 						made := []int32{}
@@ -292,7 +292,7 @@ func TestEnds(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			events := 0
 			var ss *session.Session
-			ss, err := session.Open(t.Context(), s.client, session.Options{Model: s.id, Constraints: k, On: func(control.Event) {
+			ss, err := session.Open(t.Context(), s.client, session.Options{Model: s.id, Constraints: k, On: func(session.Event) {
 				if events++; events == when {
 					if when%3 == 0 {
 						ss.Close()
@@ -310,7 +310,7 @@ func TestEnds(t *testing.T) {
 			if when%4 == 1 {
 				_, err = ss.Hidden(ctx, []int{0, 1, 2, 3, 4}, 0, len(tokens))
 			} else {
-				for _, err = range ss.Generate(ctx, control.RunRequest{MaxNew: 30}) {
+				for _, err = range ss.Generate(ctx, session.Request{MaxNew: 30}) {
 				}
 			}
 			cancel()
@@ -335,8 +335,8 @@ func TestEnds(t *testing.T) {
 // TestBusy has a step in progress while others ask.
 func TestBusy(t *testing.T) {
 	s := newSwarm(t, tiny(t, "llama"), runtime.Range{First: 0, Last: 4})
-	ss := s.open(t, control.Constraints{}, someTokens(1, 20)...)
-	for _, err := range ss.Generate(t.Context(), control.RunRequest{MaxNew: 5}) {
+	ss := s.open(t, session.Constraints{}, someTokens(1, 20)...)
+	for _, err := range ss.Generate(t.Context(), session.Request{MaxNew: 5}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -359,7 +359,7 @@ func TestBusy(t *testing.T) {
 // TestBadRequests asks for what can't be had; each error says what it is about.
 func TestBadRequests(t *testing.T) {
 	s := newSwarm(t, tiny(t, "llama"), runtime.Range{First: 0, Last: 4})
-	ss := s.open(t, control.Constraints{}, someTokens(1, 20)...)
+	ss := s.open(t, session.Constraints{}, someTokens(1, 20)...)
 	ctx := t.Context()
 	hidden := func(layers []int, first, last int) error {
 		_, err := ss.Hidden(ctx, layers, first, last)
@@ -369,7 +369,7 @@ func TestBadRequests(t *testing.T) {
 		_, err := ss.Logits(ctx, first, last)
 		return err
 	}
-	with := func(q control.RunRequest) (err error) {
+	with := func(q session.Request) (err error) {
 		for _, err = range ss.Generate(ctx, q) {
 		}
 		return err
@@ -388,8 +388,7 @@ func TestBadRequests(t *testing.T) {
 		"token 1000000":               ss.Append(1000000),
 		"token -2":                    ss.Append(-2),
 		"the model's context has":     ss.Append(make([]int32, 1<<20)...),
-		"the session's own":           with(control.RunRequest{Prompt: "x"}),
-		"log-probabilities of 21":     with(control.RunRequest{Logprobs: 21}),
+		"log-probabilities of 21":     with(session.Request{Sampling: session.Sampling{Logprobs: 21}}),
 		"no model \"nothing\"; known": func() error { _, err := s.client.Tokenize(ctx, control.TokenizeRequest{Model: "nothing"}); return err }(),
 		"a conversation and a text": func() error {
 			_, err := s.client.Tokenize(ctx, control.TokenizeRequest{Model: s.id, Text: "a", Messages: []control.Message{{}}})
@@ -427,11 +426,11 @@ func TestBadRequests(t *testing.T) {
 	if ss.Len() != 20 {
 		t.Errorf("bad requests left a history of %d tokens", ss.Len())
 	}
-	empty := s.open(t, control.Constraints{})
+	empty := s.open(t, session.Constraints{})
 	if err := empty.Prefill(ctx); err != nil {
 		t.Errorf("prefill of nothing: %v", err)
 	}
-	for _, err := range empty.Generate(ctx, control.RunRequest{}) {
+	for _, err := range empty.Generate(ctx, session.Request{}) {
 		if err == nil || !strings.Contains(err.Error(), "append some") {
 			t.Errorf("an answer to nothing: %v", err)
 		}
@@ -441,7 +440,7 @@ func TestBadRequests(t *testing.T) {
 // TestText compares texts and conversations with the tokenizer's own.
 func TestText(t *testing.T) {
 	s := newSwarm(t, tiny(t, "llama"), runtime.Range{First: 0, Last: 4})
-	ss := s.open(t, control.Constraints{})
+	ss := s.open(t, session.Constraints{})
 	for _, text := range []string{"Hello", " world"} {
 		if err := ss.AppendText(t.Context(), text); err != nil {
 			t.Fatal(err)
@@ -452,7 +451,7 @@ func TestText(t *testing.T) {
 		t.Errorf("the history is %q", got)
 	}
 	text := ""
-	for token, err := range ss.Generate(t.Context(), control.RunRequest{MaxNew: 12, Logprobs: 2}) {
+	for token, err := range ss.Generate(t.Context(), session.Request{MaxNew: 12, Sampling: session.Sampling{Logprobs: 2}}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -469,9 +468,9 @@ func TestText(t *testing.T) {
 // TestRoundedSteps asks that all steps of a session round where the first one did.
 func TestRoundedSteps(t *testing.T) {
 	s := newSwarm(t, tiny(t, "llama"), runtime.Range{First: 0, Last: 4}, runtime.Range{First: 0, Last: 2})
-	ss := s.open(t, control.Constraints{Decoder: s.peers[0], Shape: "across", Cuts: []int{2}, Assign: s.peers[1:2], Seam: "q8_0", KV: "q8_0"}, someTokens(1, 100)...)
+	ss := s.open(t, session.Constraints{Decoder: s.peers[0], Shape: "across", Cuts: []int{2}, Assign: s.peers[1:2], Seam: "q8_0", KV: "q8_0"}, someTokens(1, 100)...)
 	for reused := range 2 {
-		generate(t, ss, control.RunRequest{MaxNew: 5})
+		generate(t, ss, session.Request{MaxNew: 5})
 		if a := ss.Account(); a.Seam != "q8_0@2" || a.KV != "q8_0" || (a.Reused >= 100) != (reused > 0) {
 			t.Errorf("step %d: seams %s, KV %s, %d tokens reused", reused, a.Seam, a.KV, a.Reused)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/starling-swarm/starling/node/control"
 	"github.com/starling-swarm/starling/runtime"
 	"github.com/starling-swarm/starling/runtime/runtimetest"
+	"github.com/starling-swarm/starling/session"
 	"github.com/starling-swarm/starling/swarm"
 )
 
@@ -171,9 +172,9 @@ func (s *testSwarm) numbers(t *testing.T, tokens []int32) numbers {
 }
 
 // answer is what the engine says after tokens, computed from the first one on.
-func (s *testSwarm) answer(t *testing.T, tokens []int32, q control.RunRequest) (made []int32) {
+func (s *testSwarm) answer(t *testing.T, tokens []int32, q session.Request) (made []int32) {
 	t.Helper()
-	how, err := node.Sampling(&q, s.engine.Tokenizer())
+	how, err := node.Sampling(&q.Sampling, s.engine.Tokenizer())
 	if err != nil {
 		t.Fatal(err)
 	}

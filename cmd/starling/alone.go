@@ -9,10 +9,11 @@ import (
 	"github.com/starling-swarm/starling/node"
 	"github.com/starling-swarm/starling/node/control"
 	"github.com/starling-swarm/starling/runtime"
+	"github.com/starling-swarm/starling/session"
 )
 
-// alone answers a request with a GGUF file in this process, without a swarm.
-func (c *runCmd) alone(ctx context.Context, g *globals, q control.RunRequest) error {
+// alone answers a prompt with a GGUF file in this process, without a swarm.
+func (c *runCmd) alone(ctx context.Context, g *globals, p prompt, q session.Request) error {
 	if c.Shape != "" && c.Shape != "local" || len(c.Cuts)+len(c.Assign) > 0 || c.Decoder != "" || c.Decode == "any" {
 		return usageError(errors.New("-m names a file, which runs in this process alone: routes need a model of the swarm"))
 	}
@@ -34,11 +35,11 @@ func (c *runCmd) alone(ctx context.Context, g *globals, q control.RunRequest) er
 		return a.fail(err)
 	}
 	defer m.Close()
-	tokens, err := tokenize(m.Tokenizer(), &q)
+	tokens, err := p.tokens(m.Tokenizer())
 	if err != nil {
 		return a.fail(err)
 	}
-	sampling, err := node.Sampling(&q, m.Tokenizer())
+	sampling, err := node.Sampling(&q.Sampling, m.Tokenizer())
 	if err != nil {
 		return a.fail(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/starling-swarm/starling/node"
 	"github.com/starling-swarm/starling/node/control"
 	"github.com/starling-swarm/starling/runtime"
+	"github.com/starling-swarm/starling/session"
 )
 
 type demoCmd struct {
@@ -171,8 +172,8 @@ func (c *demoCmd) show(ctx context.Context, g *globals, swarm *demoSwarm, show *
 		return err
 	}
 	volunteers, decoder, small := processes[:len(c.Cuts)], processes[len(c.Cuts)], processes[len(c.Cuts)+1]
-	q := c.request(chat(c.System, c.Prompt))
-	q.Model, q.Proof, q.Cuts, q.Chunk = swarm.model.ID, true, c.Cuts, c.Chunk
+	p, q := prompt{text: c.Prompt, system: c.System}, c.request()
+	q.Proof = true
 	show.asks(c.Prompt)
 	for _, part := range []struct {
 		title, shape string
@@ -181,12 +182,16 @@ func (c *demoCmd) show(ctx context.Context, g *globals, swarm *demoSwarm, show *
 		{"prefill across, decode local: the decoder holds all layers", "across", decoder},
 		{"pipelined: the decoder holds only its own layers", "pipelined", small},
 	} {
-		q.Shape, q.Decoder, q.Assign = part.shape, part.decoder.peer(), nil
+		k := session.Constraints{Shape: part.shape, Cuts: c.Cuts, Chunk: c.Chunk, Decoder: part.decoder.peer()}
 		for _, v := range append(slices.Clone(volunteers), part.decoder) {
-			q.Assign = append(q.Assign, v.peer())
+			k.Assign = append(k.Assign, v.peer())
 		}
 		show.begins(part.title)
-		account, err := swarm.tracker().ctl.Run(ctx, q, show.event)
+		s, err := session.Open(ctx, swarm.tracker().ctl, session.Options{Model: swarm.model.ID, Constraints: k, On: show.event})
+		if err != nil {
+			return err
+		}
+		account, err := p.answer(ctx, s, q)
 		if err != nil {
 			return err
 		}
@@ -194,7 +199,7 @@ func (c *demoCmd) show(ctx context.Context, g *globals, swarm *demoSwarm, show *
 			return err
 		}
 		if show.reference == nil {
-			if show.reference, err = c.reference(ctx, g, file, &q); err != nil {
+			if show.reference, err = c.reference(ctx, g, file, p, q); err != nil {
 				return fmt.Errorf("single-process run: %w", err)
 			}
 		}
@@ -203,8 +208,8 @@ func (c *demoCmd) show(ctx context.Context, g *globals, swarm *demoSwarm, show *
 	return nil
 }
 
-// reference answers q with the whole model in this process.
-func (c *demoCmd) reference(ctx context.Context, g *globals, file string, q *control.RunRequest) (*reference, error) {
+// reference answers p with the whole model in this process.
+func (c *demoCmd) reference(ctx context.Context, g *globals, file string, p prompt, q session.Request) (*reference, error) {
 	o := g.engine()
 	o.Path, o.MaxKVBytes = file, 0
 	m, err := runtime.Open(o)
@@ -212,11 +217,11 @@ func (c *demoCmd) reference(ctx context.Context, g *globals, file string, q *con
 		return nil, err
 	}
 	defer m.Close()
-	tokens, err := tokenize(m.Tokenizer(), q)
+	tokens, err := p.tokens(m.Tokenizer())
 	if err != nil {
 		return nil, err
 	}
-	sampling, err := node.Sampling(q, m.Tokenizer())
+	sampling, err := node.Sampling(&q.Sampling, m.Tokenizer())
 	if err != nil {
 		return nil, err
 	}

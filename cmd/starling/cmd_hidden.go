@@ -10,15 +10,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/starling-swarm/starling/node/control"
 	"github.com/starling-swarm/starling/session"
 )
 
 type hiddenCmd struct {
-	Prompt    []string  `arg:"" name:"text" help:"The prompt; - reads it from standard input."`
+	promptFlags
 	Model     string    `short:"m" env:"STARLING_MODEL" placeholder:"ID|NAME" help:"Model: its ID, six or more digits of its start, or its name. Default: the only one known."`
-	System    string    `placeholder:"TEXT" help:"System message before the prompt."`
-	Raw       bool      `help:"Take the prompt as it is, without the model's chat template."`
 	Layer     []int     `short:"l" placeholder:"L" help:"Boundaries between layers: L is the stream that layer L reads; 0 is the embedding, the model's layer count what the last layer leaves. Default: all."`
 	Positions positions `placeholder:"A-B" help:"Positions of the prompt's tokens, from 0. Default: all."`
 	Logits    bool      `help:"Write the logits of the positions instead: what the model says of the token after each."`
@@ -54,12 +51,10 @@ type written struct {
 
 // Run writes the file.
 func (c *hiddenCmd) Run(ctx context.Context, g *globals) error {
-	text, err := readPrompt(c.Prompt, c.Raw, os.Stdin)
+	p, err := c.promptFlags.read(os.Stdin)
 	switch {
 	case err != nil:
 		return err
-	case c.Raw && c.System != "":
-		return usageError(errors.New("--raw takes the prompt as it is: put the system message into it, or drop --raw"))
 	case c.Logits && len(c.Layer) > 0:
 		return usageError(errors.New("--logits are what the last layer leads to: drop --layer, or ask twice"))
 	case strings.HasSuffix(strings.ToLower(c.Model), ".gguf"):
@@ -71,15 +66,13 @@ func (c *hiddenCmd) Run(ctx context.Context, g *globals) error {
 	}
 	defer conn.close()
 	shown := newProgress()
-	s, err := session.Open(ctx, conn.Client, session.Options{Model: c.Model, Constraints: c.constraints(), Wait: c.Wait, On: func(ev control.Event) {
+	s, err := session.Open(ctx, conn.Client, session.Options{Model: c.Model, Constraints: c.constraints(), Wait: c.Wait, On: func(ev session.Event) {
 		if ev.Kind == "progress" {
 			shown.event(ev)
 		}
 	}})
-	if err == nil && c.Raw {
-		err = s.AppendText(ctx, text)
-	} else if err == nil {
-		err = s.Chat(ctx, chat(c.System, text))
+	if err == nil {
+		err = p.begin(ctx, s)
 	}
 	if err != nil {
 		shown.done()

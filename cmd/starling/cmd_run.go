@@ -11,24 +11,12 @@ import (
 
 	"github.com/starling-swarm/starling/node"
 	"github.com/starling-swarm/starling/node/control"
+	"github.com/starling-swarm/starling/session"
 )
 
-// maxPrompt bounds a prompt from standard input in bytes.
-const maxPrompt = 8 << 20
-
-// chat returns the messages of a conversation's first turn.
-func chat(system, prompt string) (list []control.Message) {
-	if system != "" {
-		list = append(list, control.Message{Role: "system", Content: system})
-	}
-	return append(list, control.Message{Role: "user", Content: prompt})
-}
-
 type runCmd struct {
-	Prompt []string `arg:"" name:"text" help:"The prompt; - reads it from standard input."`
-	Model  string   `short:"m" env:"STARLING_MODEL" placeholder:"ID|NAME|FILE" help:"Model: its ID, six or more digits of its start, its name; or a GGUF file to run in this process alone, without a swarm. Default: the only one known."`
-	System string   `placeholder:"TEXT" help:"System message before the prompt."`
-	Raw    bool     `help:"Take the prompt as it is, without the model's chat template."`
+	promptFlags
+	Model string `short:"m" env:"STARLING_MODEL" placeholder:"ID|NAME|FILE" help:"Model: its ID, six or more digits of its start, its name; or a GGUF file to run in this process alone, without a swarm. Default: the only one known."`
 	samplingFlags
 	routeFlags
 	Wait     time.Duration `default:"1m" placeholder:"TIME" help:"How long to wait for room where every peer that could answer is busy. Default: 1m; 0 fails at once."`
@@ -67,74 +55,52 @@ min-p; XTC; temperature, in this order. Temperature comes last: it does not chan
 
 // Run answers the prompt.
 func (c *runCmd) Run(ctx context.Context, g *globals) error {
-	q, err := c.read(os.Stdin)
+	p, q, err := c.read(os.Stdin)
 	if err != nil {
 		return err
 	}
 	if strings.HasSuffix(strings.ToLower(c.Model), ".gguf") {
-		return c.alone(ctx, g, q)
+		return c.alone(ctx, g, p, q)
 	}
-	s, err := c.connect(ctx, g)
+	conn, err := c.connect(ctx, g)
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer conn.close()
 	a := newAnswer(c.JSON, g.Verbose)
 	a.trace = c.Trace
 	if c.Decode == "here" {
-		if err := decodeHere(ctx, s.Client, c.Model, a.event); err != nil {
+		if err := decodeHere(ctx, conn.Client, c.Model, a.event); err != nil {
 			return a.fail(err)
 		}
 	}
-	account, err := s.Run(ctx, q, a.event)
+	s, err := session.Open(ctx, conn.Client, session.Options{Model: c.Model, Constraints: c.constraints(), Wait: c.Wait, On: a.event})
+	if err != nil {
+		return a.fail(err)
+	}
+	account, err := p.answer(ctx, s, q)
 	if err != nil {
 		return a.fail(err)
 	}
 	return a.finish(account)
 }
 
-// read turns the flags, and standard input where they say so, into a request.
-func (c *runCmd) read(stdin io.Reader) (control.RunRequest, error) {
-	text, err := readPrompt(c.Prompt, c.Raw, stdin)
-	if err != nil {
-		return control.RunRequest{}, err
+// read turns the flags, and standard input where they say so, into a prompt and what is asked for.
+func (c *runCmd) read(stdin io.Reader) (p prompt, q session.Request, err error) {
+	if p, err = c.promptFlags.read(stdin); err != nil {
+		return p, q, err
 	}
-	q := c.samplingFlags.request(chat(c.System, text))
-	q.Model, q.Logprobs, q.Fresh, q.NoGuess, q.Proof, q.Constraints, q.Wait, q.Timeline = c.Model, c.Logprobs, c.Fresh, c.NoGuess, c.Proof, c.constraints(), c.Wait, c.Trace
+	q = c.request()
+	q.Logprobs, q.Fresh, q.NoGuess, q.Proof, q.Timeline = c.Logprobs, c.Fresh, c.NoGuess, c.Proof, c.Trace
 	switch {
 	case c.MaxTokens < 0:
-		return q, usageError(fmt.Errorf("-n %d: ask for at least one new token", c.MaxTokens))
+		err = usageError(fmt.Errorf("-n %d: ask for at least one new token", c.MaxTokens))
 	case c.Wait < 0:
-		return q, usageError(fmt.Errorf("--wait %v: give a time such as 30s, or 0", c.Wait))
+		err = usageError(fmt.Errorf("--wait %v: give a time such as 30s, or 0", c.Wait))
 	case c.Logprobs != 0 && !c.JSON:
-		return q, usageError(errors.New("--logprobs are told by --json only"))
-	case c.Raw && c.System != "":
-		return q, usageError(errors.New("--raw takes the prompt as it is: put the system message into it, or drop --raw"))
-	case c.Raw:
-		q.Messages, q.Prompt = nil, text
+		err = usageError(errors.New("--logprobs are told by --json only"))
 	}
-	return q, nil
-}
-
-// readPrompt returns the prompt that the words on the command line are, or that is on standard input where they are "-".
-func readPrompt(words []string, raw bool, stdin io.Reader) (string, error) {
-	text := strings.Join(words, " ")
-	if text == "-" {
-		b, err := io.ReadAll(io.LimitReader(stdin, maxPrompt+1))
-		if err != nil {
-			return "", fmt.Errorf("prompt from standard input: %w", err)
-		}
-		if len(b) > maxPrompt {
-			return "", fmt.Errorf("the prompt on standard input has more than %d bytes", maxPrompt)
-		}
-		if text = string(b); !raw {
-			text = strings.TrimSpace(text)
-		}
-	}
-	if text == "" {
-		return "", usageError(errors.New("the prompt is empty"))
-	}
-	return text, nil
+	return p, q, err
 }
 
 // connect returns the running node or an ephemeral one; to decode here that

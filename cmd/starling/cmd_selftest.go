@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/starling-swarm/starling/kernels"
-	"github.com/starling-swarm/starling/node/control"
 	"github.com/starling-swarm/starling/runtime"
 	"github.com/starling-swarm/starling/runtime/golden"
 )
@@ -119,12 +118,11 @@ func (r *selftestReport) smoke(ctx context.Context, o runtime.Options) error {
 		return err
 	}
 	defer m.Close()
-	q := control.RunRequest{Messages: []control.Message{{Role: "user", Content: smokePrompt}}, MaxNew: 64}
-	tokens, err := tokenize(m.Tokenizer(), &q)
+	tokens, err := prompt{text: smokePrompt}.tokens(m.Tokenizer())
 	if err != nil {
 		return err
 	}
-	ref, err := generate(ctx, m, m.Profile(), tokens, q.MaxNew, runtime.Sampling{}, 0, nil)
+	ref, err := generate(ctx, m, m.Profile(), tokens, 64, runtime.Sampling{}, 0, nil)
 	if err != nil {
 		return err
 	}

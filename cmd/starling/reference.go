@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
-	"fmt"
 	"hash"
 	"math"
 	"time"
@@ -15,7 +13,6 @@ import (
 	"github.com/starling-swarm/starling/node"
 	"github.com/starling-swarm/starling/node/control"
 	"github.com/starling-swarm/starling/runtime"
-	"github.com/starling-swarm/starling/runtime/tokenizer"
 )
 
 // referenceChunk is how many prompt tokens go through the model at once in a
@@ -117,32 +114,6 @@ func hashLogits(h hash.Hash, logits []float32) {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
 	}
 	h.Write(b)
-}
-
-// tokenize returns the tokens of a request's messages, by the model's chat
-// template, or of its bare prompt.
-func tokenize(tok *tokenizer.Tokenizer, q *control.RunRequest) ([]int32, error) {
-	var tokens []int32
-	if len(q.Messages) == 0 {
-		tokens = tok.Encode(q.Prompt, tokenizer.EncodeOptions{AddSpecial: true})
-	} else {
-		var list []tokenizer.Message
-		for _, m := range q.Messages {
-			list = append(list, tokenizer.Message{Role: m.Role, Content: m.Content})
-		}
-		text, err := tok.RenderChat(list, true, nil)
-		if errors.Is(err, tokenizer.ErrNoTemplate) {
-			return nil, fmt.Errorf("%w: give it the prompt as it is, with --raw", err)
-		}
-		if err != nil {
-			return nil, err
-		}
-		tokens = tok.EncodeChat(text)
-	}
-	if len(tokens) == 0 {
-		return nil, errors.New("the prompt is empty")
-	}
-	return tokens, nil
 }
 
 // rate returns tokens per second, 0 where nothing was measured.

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/starling-swarm/starling/node/control"
 	"github.com/starling-swarm/starling/runtime"
+	"github.com/starling-swarm/starling/session"
 )
 
 // samplingFlags say how tokens are chosen. What is not given comes from the
@@ -42,8 +42,8 @@ type samplingFlags struct {
 	LogitBias []logitBias `group:"Sampling" sep:"none" placeholder:"TOKEN=X" help:"Add X to the logit of a token, given as its ID or as text (then of all tokens of it); ban excludes it. Give it again for more."`
 }
 
-// request returns a request for an answer to messages.
-func (f *samplingFlags) request(messages []control.Message) control.RunRequest {
+// request returns what the flags ask for.
+func (f *samplingFlags) request() session.Request {
 	s, breakers := runtime.Greedy(), runtime.DefaultBreakers()
 	if f.Sampling == "llama.cpp" {
 		s = runtime.LlamaCpp()
@@ -54,16 +54,16 @@ func (f *samplingFlags) request(messages []control.Message) control.RunRequest {
 	case len(f.DRYSequenceBreakers) > 0:
 		breakers = f.DRYSequenceBreakers
 	}
-	q := control.RunRequest{Messages: messages, MaxNew: f.MaxTokens, Seed: f.Seed,
+	q := session.Request{MaxNew: f.MaxTokens, Sampling: session.Sampling{Seed: f.Seed,
 		Temperature: or(f.Temperature, s.Temperature), TopK: or(f.TopK, s.TopK), TopP: or(f.TopP, s.TopP), MinP: or(f.MinP, s.MinP), TypicalP: or(f.Typical, s.TypicalP),
 		XTCProbability: or(f.XTCProbability, s.XTCProbability), XTCThreshold: or(f.XTCThreshold, s.XTCThreshold),
 		TemperatureRange: or(f.DynatempRange, s.TemperatureRange), TemperatureExponent: or(f.DynatempExp, s.TemperatureExponent),
 		PenaltyLastN: or(f.RepeatLastN, s.PenaltyLastN), RepetitionPenalty: or(f.RepeatPenalty, s.RepetitionPenalty),
 		FrequencyPenalty: or(f.FrequencyPenalty, s.FrequencyPenalty), PresencePenalty: or(f.PresencePenalty, s.PresencePenalty),
 		DRYMultiplier: or(f.DRYMultiplier, s.DRY.Multiplier), DRYBase: or(f.DRYBase, s.DRY.Base), DRYAllowedLength: or(f.DRYAllowedLength, s.DRY.AllowedLength),
-		DRYLastN: or(f.DRYPenaltyLastN, s.DRY.LastN), DRYBreakers: breakers}
+		DRYLastN: or(f.DRYPenaltyLastN, s.DRY.LastN), DRYBreakers: breakers}}
 	for _, b := range f.LogitBias {
-		q.LogitBias = append(q.LogitBias, control.LogitBias(b))
+		q.LogitBias = append(q.LogitBias, session.LogitBias(b))
 	}
 	return q
 }
@@ -77,7 +77,7 @@ func or[T any](given *T, def T) T {
 }
 
 // logitBias is a bias on the command line: 42=-1.5, " the=2" or 42=ban.
-type logitBias control.LogitBias
+type logitBias session.LogitBias
 
 // UnmarshalText parses a bias.
 func (l *logitBias) UnmarshalText(b []byte) error {

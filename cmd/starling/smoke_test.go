@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/starling-swarm/starling/node/control"
 	"github.com/starling-swarm/starling/runtime"
 )
 
@@ -60,12 +59,11 @@ func TestSmokeAnswers(t *testing.T) {
 	m := openSmoke(t)
 	asked, right := map[string]int{}, map[string]int{}
 	for _, q := range questions {
-		r := control.RunRequest{Messages: chat("", q.Prompt), MaxNew: 96}
-		tokens, err := tokenize(m.Tokenizer(), &r)
+		tokens, err := prompt{text: q.Prompt}.tokens(m.Tokenizer())
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := generate(t.Context(), m, m.Profile(), tokens, r.MaxNew, runtime.Sampling{}, 0, nil)
+		got, err := generate(t.Context(), m, m.Profile(), tokens, 96, runtime.Sampling{}, 0, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -28,7 +28,7 @@ var lattice = map[string]pkg{
 	},
 	"node/control": {may: []string{"route"}, why: "the local interface shows plans as they are; it sees neither libp2p nor tensors"},
 	"node/metrics": {why: "figures and their text format; knows of the node what it is told"},
-	"node/gateway": {may: []string{"node/control", "route"}, why: "HTTP over the same interface as the command line; sees neither libp2p nor tensors"},
+	"node/gateway": {may: []string{"session", "node/control", "route"}, why: "HTTP over the same sessions as the command line; sees neither libp2p nor tensors"},
 	"node/ledger":  {may: []string{"swarm/wire"}, why: "a pure fold over signed receipts"},
 	"session": {
 		may: []string{"node/control"}, tests: []string{"node", "swarm", "runtime", "runtime/runtimetest"},

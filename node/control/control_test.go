@@ -205,7 +205,7 @@ func TestCalls(t *testing.T) {
 			if m, err := c.Serve(ctx, ServeRequest{Model: "m", NoDecode: true}, nil); err != nil || m.ID != "served" || !e.asked.(ServeRequest).NoDecode {
 				t.Errorf("Serve: %+v, %v", m, err)
 			}
-			rq := RunRequest{Model: "m", Messages: []Message{{"user", "hello"}}, Seed: 1 << 63, Temperature: 0.1}
+			rq := RunRequest{Model: "m", Messages: []Message{{"user", "hello"}}, Sampling: Sampling{Seed: 1 << 63, Temperature: 0.1}}
 			a, err := c.Run(ctx, rq, nil)
 			if err != nil || !reflect.DeepEqual(a, e.account) || !reflect.DeepEqual(e.asked, rq) {
 				t.Errorf("Run: %+v, %v; asked %+v", a, err, e.asked)

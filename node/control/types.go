@@ -230,42 +230,47 @@ type TokenizeRequest struct {
 // RunRequest asks for an answer. Messages go through the model's chat
 // template; Prompt is taken as it is, and so are Tokens.
 type RunRequest struct {
-	Model       string    `json:"model"`
-	Messages    []Message `json:"messages,omitempty"`
-	Prompt      string    `json:"prompt,omitempty"`
-	Tokens      []int32   `json:"tokens,omitempty"`         // the prompt's, instead of its text
-	MaxNew      int       `json:"max_new_tokens,omitempty"` // 0: 256; at most what the context leaves
-	Seed        uint64    `json:"seed"`
-	Temperature float32   `json:"temperature"`
-	TopK        int       `json:"top_k"`
-	TopP        float32   `json:"top_p"`
-	MinP        float32   `json:"min_p"`
-	// Names and meanings are those of llama.cpp's server; what is absent is 0.
-	TypicalP            float32       `json:"typical_p,omitempty"`
-	XTCProbability      float32       `json:"xtc_probability,omitempty"`
-	XTCThreshold        float32       `json:"xtc_threshold,omitempty"`
-	TemperatureRange    float32       `json:"dynatemp_range,omitempty"`
-	TemperatureExponent float32       `json:"dynatemp_exponent,omitempty"`
-	PenaltyLastN        int           `json:"repeat_last_n,omitempty"` // 0: no penalties, -1: all tokens
-	RepetitionPenalty   float32       `json:"repeat_penalty,omitempty"`
-	FrequencyPenalty    float32       `json:"frequency_penalty,omitempty"`
-	PresencePenalty     float32       `json:"presence_penalty,omitempty"`
-	DRYMultiplier       float32       `json:"dry_multiplier,omitempty"`
-	DRYBase             float32       `json:"dry_base,omitempty"`
-	DRYAllowedLength    int           `json:"dry_allowed_length,omitempty"`
-	DRYLastN            int           `json:"dry_penalty_last_n,omitempty"` // 0: no DRY, -1: all tokens
-	DRYBreakers         []string      `json:"dry_sequence_breakers,omitempty"`
-	LogitBias           []LogitBias   `json:"logit_bias,omitempty"`
-	Logprobs            int           `json:"logprobs,omitempty"`    // tell so many of the likeliest tokens with each token; at most 20
-	Fresh               bool          `json:"fresh,omitempty"`       // compute the whole prompt, even where a decoder has the cache of its beginning
-	Proof               bool          `json:"proof,omitempty"`       // account with hashes of logits, seams and KV
-	Wait                time.Duration `json:"wait_ns,omitempty"`     // for room, where every peer that could answer is busy; 0: fail at once
-	Timeline            bool          `json:"timeline,omitempty"`    // account with the times of chunks
-	NoGuess             bool          `json:"no_guess,omitempty"`    // every token is computed by itself; changes no token
-	PromptOnly          bool          `json:"prompt_only,omitempty"` // compute the prompt, for its cache or a probe, and make no token
-	Continued           bool          `json:"continued,omitempty"`   // an earlier request has walked the given route: what its decoder still has of it is reused
-	Probe               *Probe        `json:"probe,omitempty"`       // tell numbers of the prompt, as events of kind "rows"
+	Model    string    `json:"model"`
+	Messages []Message `json:"messages,omitempty"`
+	Prompt   string    `json:"prompt,omitempty"`
+	Tokens   []int32   `json:"tokens,omitempty"`         // the prompt's, instead of its text
+	MaxNew   int       `json:"max_new_tokens,omitempty"` // 0: 256; at most what the context leaves
+	Sampling
+	Fresh      bool          `json:"fresh,omitempty"`       // compute the whole prompt, even where a decoder has the cache of its beginning
+	Proof      bool          `json:"proof,omitempty"`       // account with hashes of logits, seams and KV
+	Wait       time.Duration `json:"wait_ns,omitempty"`     // for room, where every peer that could answer is busy; 0: fail at once
+	Timeline   bool          `json:"timeline,omitempty"`    // account with the times of chunks
+	NoGuess    bool          `json:"no_guess,omitempty"`    // every token is computed by itself; changes no token
+	PromptOnly bool          `json:"prompt_only,omitempty"` // compute the prompt, for its cache or a probe, and make no token
+	Continued  bool          `json:"continued,omitempty"`   // an earlier request has walked the given route: what its decoder still has of it is reused
+	Probe      *Probe        `json:"probe,omitempty"`       // tell numbers of the prompt, as events of kind "rows"
 	Constraints
+}
+
+// Sampling says how tokens are chosen, and what is told of the choice. The zero value takes the likeliest token each time.
+type Sampling struct {
+	Seed        uint64  `json:"seed"`
+	Temperature float32 `json:"temperature"`
+	TopK        int     `json:"top_k"`
+	TopP        float32 `json:"top_p"`
+	MinP        float32 `json:"min_p"`
+	// Names and meanings are those of llama.cpp's server; what is absent is 0.
+	TypicalP            float32     `json:"typical_p,omitempty"`
+	XTCProbability      float32     `json:"xtc_probability,omitempty"`
+	XTCThreshold        float32     `json:"xtc_threshold,omitempty"`
+	TemperatureRange    float32     `json:"dynatemp_range,omitempty"`
+	TemperatureExponent float32     `json:"dynatemp_exponent,omitempty"`
+	PenaltyLastN        int         `json:"repeat_last_n,omitempty"` // 0: no penalties, -1: all tokens
+	RepetitionPenalty   float32     `json:"repeat_penalty,omitempty"`
+	FrequencyPenalty    float32     `json:"frequency_penalty,omitempty"`
+	PresencePenalty     float32     `json:"presence_penalty,omitempty"`
+	DRYMultiplier       float32     `json:"dry_multiplier,omitempty"`
+	DRYBase             float32     `json:"dry_base,omitempty"`
+	DRYAllowedLength    int         `json:"dry_allowed_length,omitempty"`
+	DRYLastN            int         `json:"dry_penalty_last_n,omitempty"` // 0: no DRY, -1: all tokens
+	DRYBreakers         []string    `json:"dry_sequence_breakers,omitempty"`
+	LogitBias           []LogitBias `json:"logit_bias,omitempty"`
+	Logprobs            int         `json:"logprobs,omitempty"` // tell so many of the likeliest tokens with each token; at most 20
 }
 
 // LogitBias changes the logit of a token, or of every token of a text.
