@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/starling-swarm/starling/artifacts"
+	"github.com/starling-swarm/starling/node/control"
 	"github.com/starling-swarm/starling/swarm"
 	"github.com/starling-swarm/starling/swarm/wire"
 )
@@ -42,7 +43,7 @@ func (n *Node) fetchBundle(ctx context.Context, id artifacts.ID) (*artifacts.Bun
 	}
 	peers := n.holders(id)
 	if len(peers) == 0 {
-		return nil, fmt.Errorf("nobody in the swarm offers model %s", id.Short())
+		return nil, &control.Error{Kind: control.UnknownModel, Text: fmt.Sprintf("nobody in the swarm offers model %s", id.Short())}
 	}
 	var errs []error
 	for _, p := range peers {

@@ -230,11 +230,11 @@ func (n *Node) prepare(ctx context.Context, q control.RunRequest, emit func(cont
 	}
 	prompt, err := encodePrompt(tok, q)
 	if err != nil {
-		return nil, err
+		return nil, bad(err)
 	}
 	settings, err := Sampling(&q.Sampling, tok)
 	if err != nil {
-		return nil, err
+		return nil, bad(err)
 	}
 	if q.PromptOnly {
 		q.MaxNew, err = 0, fits(len(prompt), card.Context)
@@ -246,7 +246,7 @@ func (n *Node) prepare(ctx context.Context, q control.RunRequest, emit func(cont
 	}
 	asked, err := askedRows(q.Probe, card, len(prompt))
 	if err != nil {
-		return nil, err
+		return nil, bad(err)
 	}
 	s := &clientSession{n: n, probed: asked, model: id, card: card, tok: tok, req: q, asked: q.Constraints, how: wireSampling(&settings, q.DRYBreakers), prompt: prompt, emit: emit,
 		text: tok.NewStream(), excluded: map[string]string{}, full: map[string]*wire.Refusal{}}

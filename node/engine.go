@@ -201,7 +201,7 @@ func (e engine) Plan(ctx context.Context, q control.PlanRequest) (*control.PlanR
 	}
 	p, err := e.n.plan(ctx, id, card, q.PromptTokens, q.NewTokens, q.Constraints)
 	if err != nil {
-		return nil, err
+		return nil, told(err)
 	}
 	r := e.n.planReply(id, p, q.Constraints)
 	if r.Effect, err = e.n.effect(ctx, id, card, p, q); err != nil {
@@ -334,5 +334,6 @@ func (e engine) Serve(ctx context.Context, q control.ServeRequest, emit func(con
 }
 
 func (e engine) Run(ctx context.Context, q control.RunRequest, emit func(control.Event) error) (*control.Account, error) {
-	return e.n.run(ctx, q, emit)
+	a, err := e.n.run(ctx, q, emit)
+	return a, told(err)
 }

@@ -52,6 +52,13 @@ func (n *Node) served(id artifacts.ID) *served {
 	return n.models.served[id]
 }
 
+// isLoading reports whether this node fetches or loads a model to serve it.
+func (n *Node) isLoading(id artifacts.ID) bool {
+	n.models.Lock()
+	defer n.models.Unlock()
+	return n.models.loading[id]
+}
+
 func (n *Node) servedList() (list []*served) {
 	n.models.Lock()
 	defer n.models.Unlock()
@@ -105,25 +112,22 @@ func (n *Node) resolve(ctx context.Context, want string) (artifacts.ID, error) {
 			}
 		}
 		if len(names) == 0 {
-			return artifacts.ID{}, errors.New("no model is held here or offered in the swarm: publish one with 'starling publish FILE.gguf'")
+			return artifacts.ID{}, unknownModel(names, want)
 		}
-		return artifacts.ID{}, fmt.Errorf("several models are known, say which with -m: %s", listModels(names))
+		return artifacts.ID{}, bad(fmt.Errorf("several models are known, say which with -m: %s", listModels(names)))
 	}
 	found := matchModels(names, want)
 	switch len(found) {
 	case 1:
 		return found[0], nil
 	case 0:
-		if len(names) == 0 {
-			return artifacts.ID{}, fmt.Errorf("no model %q: none is held here or offered in the swarm", want)
-		}
-		return artifacts.ID{}, fmt.Errorf("no model %q; known are %s", want, listModels(names))
+		return artifacts.ID{}, unknownModel(names, want)
 	}
 	some := map[artifacts.ID]string{}
 	for _, id := range found {
 		some[id] = names[id]
 	}
-	return artifacts.ID{}, fmt.Errorf("%q is ambiguous, use an ID: %s", want, listModels(some))
+	return artifacts.ID{}, bad(fmt.Errorf("%q is ambiguous, use an ID: %s", want, listModels(some)))
 }
 
 // matchModels returns the IDs that want names: by start of ID or by name.

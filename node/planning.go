@@ -3,6 +3,7 @@ package node
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -36,6 +37,9 @@ func (n *Node) plan(ctx context.Context, id artifacts.ID, c *artifacts.Card, pro
 	if err != nil {
 		_ = n.host.Refresh(ctx) // perhaps what is missing has just appeared
 		p, err = make()
+	}
+	if errors.Is(err, route.ErrNoRoute) && n.isLoading(id) {
+		return p, &control.Error{Kind: control.Loading, Text: fmt.Sprintf("this node is still loading model %s: ask again in a while (%v)", id.Short(), err)}
 	}
 	return p, err
 }

@@ -22,9 +22,9 @@ const defaultMaxNew = 256
 func MaxNew(prompt, asked, context int) (int, error) {
 	switch room := context - prompt; {
 	case asked < 0:
-		return 0, fmt.Errorf("%d new tokens asked for: at least 1, or 0 for the default of %d", asked, defaultMaxNew)
+		return 0, bad(fmt.Errorf("%d new tokens asked for: at least 1, or 0 for the default of %d", asked, defaultMaxNew))
 	case room < 1:
-		return 0, fmt.Errorf("the prompt has %d tokens, and the model's context of %d has no room for an answer: shorten the prompt", prompt, context)
+		return 0, tooLong(prompt, context, "the prompt has %d tokens, and the model's context of %d has no room for an answer: shorten the prompt", prompt, context)
 	case asked == 0:
 		return min(defaultMaxNew, room), nil
 	default:
@@ -35,7 +35,7 @@ func MaxNew(prompt, asked, context int) (int, error) {
 // fits checks that a prompt of which nothing is asked but to be computed has room in the model's context.
 func fits(prompt, context int) error {
 	if prompt > context {
-		return fmt.Errorf("the prompt has %d tokens, the model's context %d: shorten the prompt", prompt, context)
+		return tooLong(prompt, context, "the prompt has %d tokens, the model's context %d: shorten the prompt", prompt, context)
 	}
 	return nil
 }

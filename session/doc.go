@@ -19,5 +19,5 @@
 // whatever the route and however the history came about.
 //
 // A Session's methods may be called from any goroutine. One step runs at a time: a second one, and what would change the history under
-// it, gets [ErrBusy]. Sessions of one client may run at once. Nothing needs to be freed in the swarm.
+// it, gets [ErrRunning]. Sessions of one client may run at once. Nothing needs to be freed in the swarm.
 package session

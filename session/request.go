@@ -20,6 +20,18 @@ type (
 	Model = control.Model
 	// Account is what a step cost, and who did what in it.
 	Account = control.Account
+	// Error is an error of a known kind, with what programs may want to know of it; errors.As finds it.
+	Error = control.Error
+)
+
+// The kinds of errors, as package control documents them.
+const (
+	BadRequest   = control.BadRequest
+	Busy         = control.Busy
+	TooLong      = control.TooLong
+	UnknownModel = control.UnknownModel
+	Loading      = control.Loading
+	NoRoute      = control.NoRoute
 )
 
 // Request says how [Session.Generate] goes on with a history. The zero value is the likeliest tokens, up to an end token or 256 of them.

@@ -12,8 +12,8 @@ import (
 )
 
 var (
-	// ErrBusy is what a call gets while a step is in progress that it would disturb.
-	ErrBusy = errors.New("a step of the session is in progress")
+	// ErrRunning is what a call gets while a step is in progress that it would disturb.
+	ErrRunning = errors.New("a step of the session is in progress")
 	// ErrClosed is what calls get after Close, and a step that Close ends.
 	ErrClosed = errors.New("the session is closed")
 )
@@ -99,7 +99,7 @@ func (s *Session) appendLocked(tokens []int32) error {
 		}
 	}
 	if n := len(s.tokens) + len(tokens); n > s.model.Context {
-		return fmt.Errorf("a history of %d tokens: the model's context has %d positions", n, s.model.Context)
+		return &Error{Kind: TooLong, Text: fmt.Sprintf("a history of %d tokens: the model's context has %d positions", n, s.model.Context), Tokens: n, Context: s.model.Context}
 	}
 	s.tokens = append(s.tokens, tokens...)
 	return nil
@@ -171,7 +171,7 @@ func (s *Session) idleLocked() error {
 	case s.closed:
 		return ErrClosed
 	case s.end != nil:
-		return ErrBusy
+		return ErrRunning
 	}
 	return nil
 }

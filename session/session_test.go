@@ -341,7 +341,7 @@ func TestBusy(t *testing.T) {
 			t.Fatal(err)
 		}
 		for what, err := range map[string]error{"Append": ss.Append(1), "Rewind": ss.Rewind(1), "Prefill": ss.Prefill(t.Context())} {
-			if err != session.ErrBusy {
+			if err != session.ErrRunning {
 				t.Errorf("%s during a step: %v", what, err)
 			}
 		}

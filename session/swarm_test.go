@@ -45,10 +45,18 @@ type testSwarm struct {
 	nodes  []*control.Client
 	client *control.Client
 	engine *runtime.Model // the model in this process, whole
+
+	start func(change func(*node.Config)) (*node.Node, *control.Client) // adds a node
 }
 
 // newSwarm starts a tracker, a node for each range (last layer excluded) and a client.
 func newSwarm(t testing.TB, model string, ranges ...runtime.Range) *testSwarm {
+	t.Helper()
+	return newSwarmOf(t, model, func(*node.Config) {}, ranges...)
+}
+
+// newSwarmOf is newSwarm with a say in what the nodes with ranges are.
+func newSwarmOf(t testing.TB, model string, change func(*node.Config), ranges ...runtime.Range) *testSwarm {
 	t.Helper()
 	s := &testSwarm{model: model}
 	info, err := swarm.CreateSwarm(t.TempDir(), "test", true, nil)
@@ -56,7 +64,7 @@ func newSwarm(t testing.TB, model string, ranges ...runtime.Range) *testSwarm {
 		t.Fatal(err)
 	}
 	var bootstrap []string
-	start := func(change func(*node.Config)) (*node.Node, *control.Client) {
+	s.start = func(change func(*node.Config)) (*node.Node, *control.Client) {
 		t.Helper()
 		cfg := node.Config{DataDir: t.TempDir(), Swarm: info, Listen: []string{"/ip4/127.0.0.1/tcp/0"}, Bootstrap: bootstrap,
 			Engine: runtime.Options{Threads: 1, MaxKVBytes: 64 << 20}, Silence: 5 * time.Second}
@@ -73,7 +81,7 @@ func newSwarm(t testing.TB, model string, ranges ...runtime.Range) *testSwarm {
 		s.nodes = append(s.nodes, c)
 		return n, c
 	}
-	tracker, c := start(func(c *node.Config) { c.Tracker = true })
+	tracker, c := s.start(func(c *node.Config) { c.Tracker = true })
 	bootstrap = tracker.Addrs()
 	published, err := c.Publish(t.Context(), control.PublishRequest{Path: model}, nil)
 	if err != nil {
@@ -81,14 +89,14 @@ func newSwarm(t testing.TB, model string, ranges ...runtime.Range) *testSwarm {
 	}
 	s.id = published.ID
 	for _, r := range ranges {
-		n, c := start(func(*node.Config) {})
+		n, c := s.start(change)
 		eventually(t, "the model's offer", func() bool {
 			_, err := c.Serve(t.Context(), control.ServeRequest{Model: s.id, Layers: &control.Layers{First: r.First, Last: r.Last - 1}}, nil)
 			return err == nil
 		})
 		s.peers = append(s.peers, n.ID())
 	}
-	_, s.client = start(func(c *node.Config) { c.Client = true })
+	_, s.client = s.start(func(c *node.Config) { c.Client = true })
 	eventually(t, "all offers", func() bool {
 		peers, err := s.client.Peers(t.Context())
 		serving := 0

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,7 +12,7 @@ import (
 )
 
 // Client speaks the local interface. Its methods return the node's errors as
-// they are.
+// they are; those of a known kind are an *[Error].
 type Client struct {
 	http  *http.Client
 	close func() // of an in-process client; nil otherwise
@@ -152,7 +151,7 @@ func (c *Client) do(ctx context.Context, method, path string, q any) (*http.Resp
 		if err := json.NewDecoder(io.LimitReader(resp.Body, maxRequest)).Decode(&ev); err != nil || ev.Error == "" {
 			return nil, fmt.Errorf("node answers %s to %s; is it another version of starling?", resp.Status, path)
 		}
-		return nil, errors.New(ev.Error)
+		return nil, ev.failed()
 	}
 	return resp, nil
 }
@@ -188,7 +187,7 @@ func (c *Client) stream(ctx context.Context, path string, q any, on func(Event))
 		case "done":
 			return ev, nil
 		case "error":
-			return ev, errors.New(ev.Error)
+			return ev, ev.failed()
 		}
 		if on != nil {
 			on(ev)

@@ -133,7 +133,7 @@ func stream[Q any](mux *http.ServeMux, path string, f func(context.Context, Q, f
 		}
 		last, err := f(r.Context(), q, emit)
 		if last.Kind = "done"; err != nil {
-			last = Event{Kind: "error", Error: err.Error()}
+			last = failure(err)
 		}
 		_ = emit(last) // the reader may be gone; nothing is left to tell it
 	})
@@ -168,5 +168,21 @@ func reply(w http.ResponseWriter, v any, err error) {
 func fail(w http.ResponseWriter, code int, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(Event{Kind: "error", Error: err.Error()})
+	_ = json.NewEncoder(w).Encode(failure(err))
+}
+
+// failure is the event that tells of an error.
+func failure(err error) Event {
+	ev := Event{Kind: "error", Error: err.Error()}
+	errors.As(err, &ev.Cause)
+	return ev
+}
+
+// failed is the error that an event tells of.
+func (ev *Event) failed() error {
+	if ev.Cause != nil {
+		ev.Cause.Text = ev.Error
+		return ev.Cause
+	}
+	return errors.New(ev.Error)
 }

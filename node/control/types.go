@@ -312,6 +312,7 @@ type Rows struct {
 type Event struct {
 	Kind  string `json:"kind"` // "progress", "plan", "text", "rows", "done", "error"
 	Error string `json:"error,omitempty"`
+	Cause *Error `json:"cause,omitempty"` // error: the same for programs, where its kind is known
 
 	// progress: Phase says of what ("hash", "header", "pull", "load", "prefill"; "wait" for room,
 	// in ms, with who is busy as Text)
