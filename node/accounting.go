@@ -83,7 +83,7 @@ func (d *decoding) account() wire.SessionStats {
 // account makes the client's account of a finished session.
 func (s *clientSession) account(d *wire.Done) *control.Account {
 	st := &d.Stats
-	a := &control.Account{Session: s.id.String(), Model: s.model.String(), Reason: d.Reason, Text: string(s.whole), PromptTokens: s.prompt, Reused: int(st.Reused), NewTokens: s.made,
+	a := &control.Account{Session: s.id.String(), Model: s.model.String(), Reason: d.Reason, Stop: s.stops.Found, Text: string(s.whole), PromptTokens: s.prompt, Reused: int(st.Reused), NewTokens: s.made,
 		TTFT: s.ttft, Prefill: time.Duration(st.PrefillNanos), Handoff: time.Duration(st.HandoffNanos), Decode: time.Duration(st.DecodeNanos),
 		Recovered: append(s.notes, st.Recovered...), Epoch: st.Epoch.String(), KV: s.req.KV, Seam: s.req.Seam}
 	a.Guessed, a.Accepted = int(st.Guessed), int(st.Accepted)

@@ -52,6 +52,7 @@ type clientSession struct {
 	asked    control.Constraints // req's in the beginning
 
 	text     *tokenizer.Stream
+	stops    *Stops
 	whole    []byte
 	ttft     time.Duration
 	plan     route.Plan
@@ -145,6 +146,8 @@ func (s *clientSession) answer(ctx context.Context) (*control.Account, error) {
 func (s *clientSession) complete() string {
 	switch n := len(s.made); {
 	case n == 0 || !s.probed.done(all):
+	case s.stops.Found != "":
+		return wire.ReasonStop
 	case s.tok.IsEOG(s.made[n-1]):
 		return wire.ReasonStop
 	case n == s.req.MaxNew:
@@ -244,12 +247,19 @@ func (n *Node) prepare(ctx context.Context, q control.RunRequest, emit func(cont
 	if err != nil {
 		return nil, err
 	}
+	stops, err := NewStops(q.Stop)
+	if err == nil && len(q.Stop) > 0 && q.Proof {
+		err = errors.New("a proof is of all that was computed, which a text that ends the answer cuts: leave one of them out")
+	}
+	if err != nil {
+		return nil, bad(err)
+	}
 	asked, err := askedRows(q.Probe, card, len(prompt))
 	if err != nil {
 		return nil, bad(err)
 	}
 	s := &clientSession{n: n, probed: asked, model: id, card: card, tok: tok, req: q, asked: q.Constraints, how: wireSampling(&settings, q.DRYBreakers), prompt: prompt, emit: emit,
-		text: tok.NewStream(), excluded: map[string]string{}, full: map[string]*wire.Refusal{}}
+		text: tok.NewStream(), stops: stops, excluded: map[string]string{}, full: map[string]*wire.Refusal{}}
 	for p, why := range q.Excluded {
 		s.excluded[p] = why
 	}
@@ -372,14 +382,11 @@ func (s *clientSession) attempt(ctx context.Context) (*wire.Done, error) {
 	}
 	go s.routinePing(pinging, conn, &writing, in)
 	go in.fill(conn)
-	done, err := s.read(in, left)
-	stopPing()
-	if err != nil {
+	return s.read(in, left, func() {
 		writing.Lock()
-		_ = writeFrame(conn, &wire.Cancel{Head: s.head()}) // best effort: closing says it too
-		writing.Unlock()
-	}
-	return done, err
+		defer writing.Unlock()
+		_ = writeFrame(conn, &wire.Cancel{Head: s.head()}) // a decoder that is lost won't say more either
+	})
 }
 
 // route plans what is left of the answer; over the decoder that has the cache of what the prompt begins with, where that can be.
@@ -461,8 +468,8 @@ func (s *clientSession) routinePing(ctx context.Context, conn sessionConn, writi
 	}
 }
 
-// read takes what the decoder says until the session's end.
-func (s *clientSession) read(in *inbox, left int) (*wire.Done, error) {
+// read takes what the decoder says until the session's end; enough tells it that no more is wanted.
+func (s *clientSession) read(in *inbox, left int, enough func()) (*wire.Done, error) {
 	before := len(s.made)
 	for {
 		m, err := in.take()
@@ -476,8 +483,14 @@ func (s *clientSession) read(in *inbox, left int) (*wire.Done, error) {
 				return nil, err
 			}
 		case *wire.Token:
+			if s.stops.Found != "" { // it was on its way
+				continue
+			}
 			if err := s.take(m); err != nil {
 				return nil, err
+			}
+			if s.stops.Found != "" {
+				enough()
 			}
 		case *wire.Rows:
 			if err := s.takeRows(m); err != nil {
@@ -498,6 +511,9 @@ func (s *clientSession) checkDone(m *wire.Done, made, left int) error {
 	switch {
 	case !s.probed.done(all):
 		return wire.Refuse(wire.CodeBadFrame, "the decoder ended the session before position %d of the rows asked for", s.probed.due(all))
+	case s.stops.Found != "":
+		m.Reason = wire.ReasonStop
+		return nil
 	case made > 0 && m.Reason == wire.ReasonStop && s.tok.IsEOG(s.made[len(s.made)-1]):
 		return nil
 	case made == left && m.Reason == wire.ReasonLength && !s.req.PromptOnly:
@@ -530,7 +546,9 @@ func (s *clientSession) take(m *wire.Token) error {
 		piece = s.text.Push(m.ID)
 	}
 	if s.tok.IsEOG(m.ID) || len(s.made) == s.req.MaxNew { // the answer's last one
-		piece += s.text.Flush()
+		piece = s.stops.Push(piece+s.text.Flush()) + s.stops.Flush()
+	} else {
+		piece = s.stops.Push(piece)
 	}
 	s.whole = append(s.whole, piece...)
 	ev := control.Event{Kind: "text", Text: piece, Token: m.ID}

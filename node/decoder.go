@@ -269,13 +269,19 @@ func (s *decoderSession) listen(conn sessionConn) {
 		if err != nil {
 			return
 		}
-		ping, ok := m.(*wire.Ping)
-		if !ok {
-			return // Cancel, or what has no place here
-		}
 		s.mu.Lock()
 		s.clientAt = time.Now()
-		s.pongLocked(ping.Nonce)
+		switch m := m.(type) {
+		case *wire.Ping:
+			s.pongLocked(m.Nonce)
+		case *wire.Cancel:
+			if m.Head.Session == s.m.head.Session && !s.ended {
+				s.do(s.m.enough())
+			}
+		default: // it has no place here
+			s.mu.Unlock()
+			return
+		}
 		s.mu.Unlock()
 	}
 }

@@ -199,7 +199,7 @@ func (d *decoding) handle(from string, m wire.Message) ([]action, *wire.Refusal)
 		d.did(stage, m.Upto)
 		return d.next(), nil
 	}
-	if _, ok := m.(*wire.KVSlice); ok && stage >= 0 && d.ended {
+	if _, rows := m.(*wire.KVSlice); stage >= 0 && d.ended && (rows || m.Type() == wire.TypeSeam) {
 		return nil, nil // it was on its way when the answer was complete
 	}
 	if stage < 0 || d.ended || d.rewind {
@@ -344,7 +344,7 @@ func (d *decoding) next() []action {
 	switch {
 	case d.ended || d.rewind:
 		return nil
-	case d.reason != "" && d.complete():
+	case d.reason != "" && d.running == nil && d.complete():
 		return d.end()
 	case d.walks():
 		return d.walk()
@@ -570,6 +570,17 @@ func (d *decoding) sample(logits []float32) (*wire.Token, *wire.Refusal) {
 		d.reason = wire.ReasonLength
 	}
 	return told, nil
+}
+
+// enough ends the answer where it is: its client wants no more of it. A step that runs is waited for.
+func (d *decoding) enough() []action {
+	switch {
+	case d.generated == 0:
+		return d.fail(wire.Refuse(wire.CodeCancelled, "the client cancelled"))
+	case d.reason == "":
+		d.reason = wire.ReasonCancel
+	}
+	return d.next()
 }
 
 // end closes a session whose answer is complete.

@@ -16,7 +16,7 @@ import (
 
 // Protocols of the node's streams (docs/protocol.md).
 const (
-	protoSession = "/starling/session/10"
+	protoSession = "/starling/session/11"
 	protoStage   = "/starling/stage/8"
 	protoKV      = "/starling/kv/1"
 	protoBundle  = "/starling/bundle/2"

@@ -102,7 +102,7 @@ func TestErrorKinds(t *testing.T) {
 	if err := ss.Rewind(20); err != nil {
 		t.Fatal(err)
 	}
-	for _, q := range []session.Request{{MaxNew: -1}, {Sampling: session.Sampling{TopP: 2}}} {
+	for _, q := range []session.Request{{MaxNew: -1}, {Sampling: session.Sampling{TopP: 2}}, {Stop: []string{""}}, {Stop: []string{"x"}, Proof: true}} {
 		if e := failed(t, ss, q); e.Kind != session.BadRequest {
 			t.Errorf("%+v: %+v", q, e)
 		}

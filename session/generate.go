@@ -10,7 +10,7 @@ import (
 // Token is one token of an answer.
 type Token struct {
 	ID   int32
-	Text string // what the answer's text grows by: whole runes, so that some tokens have none; nor has an end token
+	Text string // what the answer's text grows by: whole runes, and nothing that may begin a stop text, so that some tokens have none; nor has an end token
 	// Logprobs are, if asked for, of ID and then of the likeliest tokens, by the model alone.
 	Logprobs []Logprob
 }
@@ -29,7 +29,7 @@ func (s *Session) Prefill(ctx context.Context) error {
 // tokens told so far stay, and there is no account. After an error no other token comes; the loop's last round has it.
 func (s *Session) Generate(ctx context.Context, q Request) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
-		r := control.RunRequest{MaxNew: q.MaxNew, Sampling: q.Sampling, Fresh: q.Fresh, NoGuess: q.NoGuess, Proof: q.Proof, Timeline: q.Timeline}
+		r := control.RunRequest{MaxNew: q.MaxNew, Sampling: q.Sampling, Stop: q.Stop, Fresh: q.Fresh, NoGuess: q.NoGuess, Proof: q.Proof, Timeline: q.Timeline}
 		err := s.run(ctx, -1, r, func(ev Event) bool {
 			if ev.Kind != "text" {
 				return true

@@ -39,6 +39,9 @@ type Request struct {
 	// MaxNew is how many tokens may be made; 0: 256. It is at most what the model's context leaves.
 	MaxNew int
 	Sampling
+	// Stop are texts that end the answer: at most 16, of 1 to 1024 bytes. The text told ends before the first that comes. The history keeps the
+	// tokens that it is made of, and Account.Stop says which it was. Not with Proof.
+	Stop []string
 	// Fresh computes the whole history, even where a decoder has the cache of its beginning.
 	Fresh bool
 	// NoGuess computes every token by itself, without guesses of what follows. It changes no token.

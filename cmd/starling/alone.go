@@ -43,7 +43,7 @@ func (c *runCmd) alone(ctx context.Context, g *globals, p prompt, q session.Requ
 	if err != nil {
 		return a.fail(err)
 	}
-	r, err := generate(ctx, m, m.Profile().Rounding(kv, seam, cuts), tokens, q.MaxNew, sampling, q.Logprobs, a.event)
+	r, err := generate(ctx, m, m.Profile().Rounding(kv, seam, cuts), tokens, q, sampling, a.event)
 	if err != nil {
 		return a.fail(err)
 	}

@@ -225,5 +225,5 @@ func (c *demoCmd) reference(ctx context.Context, g *globals, file string, p prom
 	if err != nil {
 		return nil, err
 	}
-	return generate(ctx, m, m.Profile(), tokens, q.MaxNew, sampling, 0, nil)
+	return generate(ctx, m, m.Profile(), tokens, q, sampling, nil)
 }

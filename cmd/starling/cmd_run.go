@@ -21,6 +21,7 @@ type runCmd struct {
 	routeFlags
 	Wait     time.Duration `default:"1m" placeholder:"TIME" help:"How long to wait for room where every peer that could answer is busy. Default: 1m; 0 fails at once."`
 	Logprobs int           `placeholder:"N" help:"With --json: tell each token's log-probability, and those of the N likeliest (at most 20), by the model alone."`
+	Stop     []string      `sep:"none" placeholder:"TEXT" help:"Text that ends the answer, which is printed without it. Give it again for more."`
 	Fresh    bool          `help:"Compute the whole prompt, even where the decoder still has the cache of an earlier one of yours that begins alike. A given shape, cut or assignment does so, too."`
 	NoGuess  bool          `help:"Compute every new token by itself, without guesses of what follows. Guessing changes no token, only how long they take."`
 	Proof    bool          `help:"Account with hashes of logits, seams and KV."`
@@ -40,6 +41,7 @@ Examples:
   starling run "Why is the sky blue?"
   starling run -m SmolLM2 --temperature 0.7 --seed 42 "Write a haiku."
   starling run --sampling llama.cpp --seed 42 --dry-multiplier 0.8 "Tell me a story."
+  starling run --raw --stop "Q:" "Q: Why? A:"
   starling run --logit-bias ' the=-3' --logit-bias 42=ban "…"
   git diff | starling run --system "Summarise this change." -
   starling run --decode here "…"          # fetch the model and decode on this machine
@@ -91,7 +93,7 @@ func (c *runCmd) read(stdin io.Reader) (p prompt, q session.Request, err error) 
 		return p, q, err
 	}
 	q = c.request()
-	q.Logprobs, q.Fresh, q.NoGuess, q.Proof, q.Timeline = c.Logprobs, c.Fresh, c.NoGuess, c.Proof, c.Trace
+	q.Logprobs, q.Stop, q.Fresh, q.NoGuess, q.Proof, q.Timeline = c.Logprobs, c.Stop, c.Fresh, c.NoGuess, c.Proof, c.Trace
 	switch {
 	case c.MaxTokens < 0:
 		err = usageError(fmt.Errorf("-n %d: ask for at least one new token", c.MaxTokens))

@@ -11,6 +11,7 @@ import (
 	"github.com/starling-swarm/starling/kernels"
 	"github.com/starling-swarm/starling/runtime"
 	"github.com/starling-swarm/starling/runtime/golden"
+	"github.com/starling-swarm/starling/session"
 )
 
 type selftestCmd struct {
@@ -122,7 +123,7 @@ func (r *selftestReport) smoke(ctx context.Context, o runtime.Options) error {
 	if err != nil {
 		return err
 	}
-	ref, err := generate(ctx, m, m.Profile(), tokens, 64, runtime.Sampling{}, 0, nil)
+	ref, err := generate(ctx, m, m.Profile(), tokens, session.Request{MaxNew: 64}, runtime.Sampling{}, nil)
 	if err != nil {
 		return err
 	}

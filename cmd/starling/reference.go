@@ -13,6 +13,7 @@ import (
 	"github.com/starling-swarm/starling/node"
 	"github.com/starling-swarm/starling/node/control"
 	"github.com/starling-swarm/starling/runtime"
+	"github.com/starling-swarm/starling/session"
 )
 
 // referenceChunk is how many prompt tokens go through the model at once in a
@@ -27,18 +28,22 @@ type reference struct {
 	New        []int32 // as sampled, an end token included
 	Text       string
 	Reason     string // "stop", "length"
+	Stop       string // the text that ended it
 	LogitsHash string // BLAKE3-256 over the logits (f32, little endian) of every sampled position in order
 	KVHash     string // BLAKE3-256 over the layers' KV digests, ascending, after the last computed position
 	TTFT       time.Duration
 	Decode     time.Duration
 }
 
-// generate answers prompt with a whole model by a numerics profile; maxNew is as node.MaxNew takes it.
-// On gets the text as it comes, with the log-probabilities
-// of so many tokens, and how much of the prompt has been read; it may be nil.
-func generate(ctx context.Context, m runtime.Executor, profile runtime.Profile, prompt []int32, maxNew int, sampling runtime.Sampling, logprobs int, on func(control.Event)) (*reference, error) {
+// generate answers prompt with a whole model by a numerics profile; sampling is q's, for this model. On gets the text as it comes, and how much
+// of the prompt has been read; it may be nil.
+func generate(ctx context.Context, m runtime.Executor, profile runtime.Profile, prompt []int32, q session.Request, sampling runtime.Sampling, on func(control.Event)) (*reference, error) {
 	cfg := m.Config()
-	maxNew, err := node.MaxNew(len(prompt), maxNew, cfg.Context)
+	maxNew, err := node.MaxNew(len(prompt), q.MaxNew, cfg.Context)
+	if err != nil {
+		return nil, err
+	}
+	stops, err := node.NewStops(q.Stop)
 	if err != nil {
 		return nil, err
 	}
@@ -87,17 +92,22 @@ func generate(ctx context.Context, m runtime.Executor, profile runtime.Profile, 
 			ev.Text = text.Push(id)
 		}
 		if r.Reason == "stop" || len(r.New) == maxNew { // the answer's last one
-			ev.Text += text.Flush()
+			ev.Text = stops.Push(ev.Text+text.Flush()) + stops.Flush()
+		} else {
+			ev.Text = stops.Push(ev.Text)
 		}
-		if logprobs > 0 {
-			chosen, top := runtime.Logprobs(step.Logits[0], id, logprobs)
+		if stops.Found != "" {
+			r.Reason = "stop"
+		}
+		if q.Logprobs > 0 {
+			chosen, top := runtime.Logprobs(step.Logits[0], id, q.Logprobs)
 			ev.Logprobs = node.Logprobs(tok, chosen, top)
 		}
 		if tell(ev); r.Reason == "stop" {
 			break
 		}
 	}
-	r.Decode = time.Since(began) - r.TTFT
+	r.Stop, r.Decode = stops.Found, time.Since(began)-r.TTFT
 	r.LogitsHash = hex.EncodeToString(logits.Sum(nil))
 	kv := blake3.New(32, nil)
 	for l := range cfg.Layers {
@@ -126,6 +136,6 @@ func rate(tokens int, d time.Duration) float64 {
 
 // account makes a single-process run's account.
 func (r *reference) account() *control.Account {
-	return &control.Account{Reason: r.Reason, Text: r.Text, PromptTokens: r.Prompt, NewTokens: r.New, TTFT: r.TTFT, Prefill: r.TTFT, Decode: r.Decode,
+	return &control.Account{Reason: r.Reason, Stop: r.Stop, Text: r.Text, PromptTokens: r.Prompt, NewTokens: r.New, TTFT: r.TTFT, Prefill: r.TTFT, Decode: r.Decode,
 		DecodeTokensS: rate(len(r.New)-1, r.Decode), LogitsHash: r.LogitsHash, KVHash: r.KVHash}
 }

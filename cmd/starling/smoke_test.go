@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/starling-swarm/starling/runtime"
+	"github.com/starling-swarm/starling/session"
 )
 
 // openSmoke opens the smoke model.
@@ -63,7 +64,7 @@ func TestSmokeAnswers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := generate(t.Context(), m, m.Profile(), tokens, 96, runtime.Sampling{}, 0, nil)
+		got, err := generate(t.Context(), m, m.Profile(), tokens, session.Request{MaxNew: 96}, runtime.Sampling{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -236,6 +236,7 @@ type RunRequest struct {
 	Tokens   []int32   `json:"tokens,omitempty"`         // the prompt's, instead of its text
 	MaxNew   int       `json:"max_new_tokens,omitempty"` // 0: 256; at most what the context leaves
 	Sampling
+	Stop       []string      `json:"stop,omitempty"`        // texts that end the answer, which is told without: at most 16, of 1 to 1024 bytes
 	Fresh      bool          `json:"fresh,omitempty"`       // compute the whole prompt, even where a decoder has the cache of its beginning
 	Proof      bool          `json:"proof,omitempty"`       // account with hashes of logits, seams and KV
 	Wait       time.Duration `json:"wait_ns,omitempty"`     // for room, where every peer that could answer is busy; 0: fail at once
@@ -336,7 +337,8 @@ type Event struct {
 type Account struct {
 	Session       string         `json:"session,omitempty"` // the ID that the logs of all peers of the run have
 	Model         string         `json:"model"`
-	Reason        string         `json:"finish_reason"` // "stop", "length"; "prompt" where no token was asked for
+	Reason        string         `json:"finish_reason"`  // "stop", "length"; "prompt" where no token was asked for
+	Stop          string         `json:"stop,omitempty"` // the text that ended it
 	Text          string         `json:"text"`
 	PromptTokens  []int32        `json:"prompt_tokens"`
 	Reused        int            `json:"reused_tokens"` // of the prompt, from an earlier session's cache

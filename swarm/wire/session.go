@@ -231,6 +231,7 @@ const (
 	ReasonStop   = "stop"   // an end-of-turn or stop token
 	ReasonLength = "length" // MaxNew tokens
 	ReasonPrompt = "prompt" // no token was asked for
+	ReasonCancel = "cancel" // the client wants no more
 )
 
 // Done ends a session with its account.
@@ -320,7 +321,7 @@ func (m *Done) decode(d *Decoder) {
 	}
 }
 
-// Cancel ends a session that the client no longer wants.
+// Cancel says that the client wants no more of an answer: it ends where it is, with Done.
 type Cancel struct{ Head }
 
 // Type implements Message.
