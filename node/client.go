@@ -337,11 +337,11 @@ func (s *clientSession) attempt(ctx context.Context) (*wire.Done, error) {
 	}
 	if s.failed > 0 {
 		// What was asked for has failed; from here on any route will do.
-		k.Cuts, k.Assign, k.Decoder, k.Shape = nil, nil, "", ""
+		k.Cuts, k.Assign, k.Decoder, k.Shape, k.Draft = nil, nil, "", "", ""
 	}
 	plan, err := s.route(ctx, k, left)
 	if err != nil {
-		if hopeful, without := s.n.planWithoutKV(s.model, s.card, len(s.prompt)+len(s.made), left, k); without == nil {
+		if hopeful, without := s.n.planWithoutKV(ctx, s.model, s.card, len(s.prompt)+len(s.made), left, k); without == nil {
 			plan, err = hopeful, nil
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/starling-swarm/starling/node/control"
+	"github.com/starling-swarm/starling/route"
 	"github.com/starling-swarm/starling/runtime"
 	"github.com/starling-swarm/starling/runtime/gguf"
 	"github.com/starling-swarm/starling/runtime/runtimetest"
@@ -145,6 +146,64 @@ func TestDraftModels(t *testing.T) {
 			t.Errorf("%d guesses without guessing", want.Guessed)
 		}
 		eventually(t, "the draft's memory to be free", func() bool { e := n.served(id).draft.exec; return e.FreeKVBytes() == n.cfg.Engine.MaxKVBytes })
+	}
+	tn.mustBeIdle()
+}
+
+// TestDraftAskedFor lets a request choose the decoder that has a draft model, though another one is as good, and refuses what nobody has.
+func TestDraftAskedFor(t *testing.T) {
+	tn := newTestNet(t)
+	tracker := tn.start(nil)
+	id := tn.publish(tracker)
+	path := filepath.Join(t.TempDir(), "small.gguf")
+	if err := (runtimetest.TinyModel{Seed: 3, Layers: 1, Meta: map[string]gguf.Value{"general.name": gguf.ValueOf("small")}}).Write(path); err != nil {
+		t.Fatal(err)
+	}
+	small, err := tracker.publish(testContext(t), path, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes := []*Node{tn.start(nil), tn.start(nil)}
+	slices.SortFunc(nodes, func(a, b *Node) int { return strings.Compare(a.ID(), b.ID()) })
+	plain, drafts := nodes[0], nodes[1] // ties go to the lower ID
+	tn.serve(plain, id, 0, tn.layers())
+	eventually(t, "the draft model's offer", func() bool {
+		_, err := drafts.serve(testContext(t), id, nil, false, small.ID().String(), quiet)
+		return err == nil
+	})
+	client := tn.start(func(c *Config) { c.Client = true })
+	eventually(t, "an offer with a draft model", func() bool {
+		_ = client.host.Refresh(testContext(t))
+		peers, _ := client.planPeers(id)
+		return len(peers) == 2 && slices.ContainsFunc(peers, func(p route.Peer) bool { return p.ID == drafts.ID() && p.Draft != "" })
+	})
+	ask := func(k control.Constraints) (a *control.Account, plan route.Plan) {
+		a, err := client.run(testContext(t), control.RunRequest{Model: id.String(), Prompt: "The quick brown fox", MaxNew: 30, Proof: true, Fresh: true, Constraints: k}, func(ev control.Event) error {
+			if ev.Plan != nil {
+				plan = ev.Plan.Plan
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a, plan
+	}
+	want, p := ask(control.Constraints{Decoder: plain.ID()})
+	if p.Draft != "" {
+		t.Errorf("a decoder without a draft model is said to have %s", p.Draft)
+	}
+	for _, name := range []string{small.ID().String(), "small"} {
+		got, p := ask(control.Constraints{Draft: name})
+		sameAnswer(t, got, want)
+		if p.Decoder != drafts.ID() || !strings.Contains(p.Draft, small.ID().Short()) || !strings.Contains(p.Explain(), "guesses      "+p.Draft) {
+			t.Errorf("asked for %s: decoder %s, draft %q:\n%s", name, p.Decoder, p.Draft, p.Explain())
+		}
+	}
+	for what, k := range map[string]control.Constraints{"has no draft model": {Draft: small.ID().String(), Decoder: plain.ID()}, "draft model: no model": {Draft: "nothing"}, "with the draft model": {Draft: id.String()}} {
+		if _, err := client.run(testContext(t), control.RunRequest{Model: id.String(), Prompt: "x", Constraints: k}, quiet); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("%+v: %v", k, err)
+		}
 	}
 	tn.mustBeIdle()
 }

@@ -183,8 +183,12 @@ func (e engine) Peers(ctx context.Context) ([]control.Peer, error) {
 	_ = e.n.host.Refresh(ctx) // offers are hints: what is known is listed
 	var list []control.Peer
 	for _, o := range e.n.host.Offers() {
+		draft := ""
+		if o.Draft != ([32]byte{}) {
+			draft = artifacts.ID(o.Draft).String()
+		}
 		list = append(list, control.Peer{Peer: o.Peer, Model: artifacts.ID(o.Model).String(), Name: o.ModelName,
-			Layers: control.Layers{First: o.First, Last: o.Last - 1}, Decoder: !o.NoDecode, Prefill: o.PrefillFlops, Decode: o.DecodeBytesPerSec,
+			Layers: control.Layers{First: o.First, Last: o.Last - 1}, Decoder: !o.NoDecode, Draft: draft, Prefill: o.PrefillFlops, Decode: o.DecodeBytesPerSec,
 			KVFree: o.KVFreeBytes, Self: o.Peer == e.n.ID()})
 	}
 	return list, nil

@@ -372,6 +372,9 @@ func (n *Node) offer() {
 			Embed: r.First == 0, Head: r.Last == s.card.Layers, NoDecode: !s.decodes(),
 			PrefillFlops: s.speed.PrefillFlops, DecodeBytesPerSec: s.speed.DecodeBytesPerSec, KVFreeBytes: s.prefixes.freeBytes(s.kvLimit),
 			Context: s.exec.Config().Context, Load: load}
+		if s.draft != nil {
+			o.Draft = s.draft.id
+		}
 		offerProfiles(&o, s.exec)
 		offers = append(offers, o)
 	}

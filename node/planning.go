@@ -22,7 +22,7 @@ func (n *Node) plan(ctx context.Context, id artifacts.ID, c *artifacts.Card, pro
 	if err != nil {
 		return route.Plan{}, err
 	}
-	req, err := n.planRequest(prompt, newTokens, k)
+	req, err := n.planRequest(ctx, prompt, newTokens, k)
 	if err != nil {
 		return route.Plan{}, err
 	}
@@ -46,12 +46,12 @@ func (n *Node) plan(ctx context.Context, id artifacts.ID, c *artifacts.Card, pro
 
 // planWithoutKV plans as if every peer had room. Offers tell what was free a while ago; where that is not enough, the peers
 // themselves say whether it still is so, and when there will be room.
-func (n *Node) planWithoutKV(id artifacts.ID, c *artifacts.Card, prompt, newTokens int, k control.Constraints) (route.Plan, error) {
+func (n *Node) planWithoutKV(ctx context.Context, id artifacts.ID, c *artifacts.Card, prompt, newTokens int, k control.Constraints) (route.Plan, error) {
 	w, err := readNumerics(k)
 	if err != nil {
 		return route.Plan{}, err
 	}
-	req, err := n.planRequest(prompt, newTokens, k)
+	req, err := n.planRequest(ctx, prompt, newTokens, k)
 	if err != nil {
 		return route.Plan{}, err
 	}
@@ -72,13 +72,20 @@ func (n *Node) offersOf(id artifacts.ID) (offers []swarm.Offer) {
 	return offers
 }
 
-func (n *Node) planRequest(prompt, newTokens int, k control.Constraints) (route.Request, error) {
+func (n *Node) planRequest(ctx context.Context, prompt, newTokens int, k control.Constraints) (route.Request, error) {
 	shape, err := route.ParseShape(k.Shape)
 	if err != nil {
 		return route.Request{}, err
 	}
 	req := route.Request{PromptTokens: prompt, NewTokens: newTokens, Chunk: k.Chunk, Shape: shape, Cuts: k.Cuts,
 		Assign: k.Assign, Decoder: k.Decoder, Exclude: k.Excluded, PreferSelf: true, LeaveKV: true}
+	if k.Draft != "" {
+		id, err := n.resolve(ctx, k.Draft)
+		if err != nil {
+			return req, fmt.Errorf("draft model: %w", err)
+		}
+		req.Draft = draftName(id, n.knownModels())
+	}
 	switch k.Decode {
 	case "", "any":
 	case "here":
@@ -90,6 +97,14 @@ func (n *Node) planRequest(prompt, newTokens int, k control.Constraints) (route.
 		return req, fmt.Errorf("decode %q: use here or any", k.Decode)
 	}
 	return req, nil
+}
+
+// draftName is what plans call a draft model: its name, and by its ID one of several of that name.
+func draftName(id artifacts.ID, names map[artifacts.ID]string) string {
+	if name := names[id]; name != "" {
+		return fmt.Sprintf("%s (%s)", name, id.Short())
+	}
+	return id.Short()
 }
 
 // planProfile returns the numerics profile to plan with: this build's own if
@@ -123,7 +138,7 @@ func computes(o swarm.Offer) bool { return o.First < o.Last || o.Head }
 func (n *Node) planPeers(id artifacts.ID) (peers []route.Peer, links []route.Link) {
 	offers := n.host.Offers()
 	profile := planProfile(id, offers)
-	near := map[string]bool{}
+	near, names := map[string]bool{}, n.knownModels()
 	for _, o := range offers {
 		if artifacts.ID(o.Model) != id || !computes(o) || o.Profile != profile {
 			continue
@@ -143,7 +158,11 @@ func (n *Node) planPeers(id artifacts.ID) (peers []route.Peer, links []route.Lin
 		if down == 0 && near[o.Peer] {
 			down = lanBytesPerSec
 		}
-		peers = append(peers, route.Peer{ID: o.Peer, Holds: route.Range{First: o.First, Last: o.Last}, Head: o.Head, Embed: o.Embed,
+		draft := ""
+		if o.Draft != ([32]byte{}) {
+			draft = draftName(artifacts.ID(o.Draft), names)
+		}
+		peers = append(peers, route.Peer{ID: o.Peer, Draft: draft, Holds: route.Range{First: o.First, Last: o.Last}, Head: o.Head, Embed: o.Embed,
 			NoDecode: o.NoDecode, PrefillFlops: o.PrefillFlops, DecodeBytesPerSec: o.DecodeBytesPerSec, KVFreeBytes: o.KVFreeBytes,
 			Context: o.Context, Up: up, Down: down, Load: o.Load, Self: o.Peer == n.ID(), Trust: o.Trust})
 	}

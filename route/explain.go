@@ -47,6 +47,9 @@ func (p Plan) Explain() string {
 	}
 	fmt.Fprintf(&b, "total        %s\n", secondsText(c.TotalSeconds))
 	fmt.Fprintf(&b, "slowest      %s, %s per chunk\n", c.Bottleneck, secondsText(c.PeriodSeconds))
+	if p.Draft != "" {
+		fmt.Fprintf(&b, "guesses      %s, at the decoder\n", p.Draft)
+	}
 	if p.KV != "" {
 		fmt.Fprintf(&b, "numerics     KV %s, seams %s\n", p.KV, p.Seam)
 	}

@@ -80,7 +80,7 @@ func (in *instance) bar(p *Peer) string {
 	if p.Context > 0 && float64(p.Context) < in.tokens {
 		return fmt.Sprintf("takes sessions of %d tokens at most; this one needs %.0f", p.Context, in.tokens)
 	}
-	if p.Head && !p.NoDecode {
+	if in.undecoding(p) == "" {
 		return "" // could decode with no layers of its own
 	}
 	holds := false
@@ -237,11 +237,24 @@ func (in *instance) stageFault(p, a, b int) string {
 	return ""
 }
 
+// undecoding says why a peer decodes nothing in answer to this request, whatever its layers; "" if it may.
+func (in *instance) undecoding(p *Peer) string {
+	switch {
+	case p.NoDecode:
+		return "serves layers only"
+	case !p.Head:
+		return "lacks the output head"
+	case in.req.Draft != "" && p.Draft != in.req.Draft:
+		return "has no draft model " + in.req.Draft
+	}
+	return ""
+}
+
 // canDecode reports whether peer d can decode with its own prefill range from x on. whole: it decodes all layers
 // alone. kv: it receives everyone's cache rows.
 func (in *instance) canDecode(d, x int, whole, kv bool) bool {
 	peer, last := &in.peers[d], in.model.Layers
-	if in.barred[d] != "" || peer.NoDecode || !peer.Head || !in.legal(x) {
+	if in.barred[d] != "" || in.undecoding(peer) != "" || !in.legal(x) {
 		return false
 	}
 	if whole && !peer.Holds.Contains(Range{0, last}) || (whole || x == 0) && !peer.Embed {
@@ -264,10 +277,8 @@ func (in *instance) decoderFault(d, x int, whole, kv bool) string {
 	switch {
 	case in.barred[d] != "":
 		return fmt.Sprintf("peer %s %s", peer.ID, in.barred[d])
-	case peer.NoDecode:
-		return fmt.Sprintf("peer %s serves layers only", peer.ID)
-	case !peer.Head:
-		return fmt.Sprintf("peer %s lacks the output head", peer.ID)
+	case in.undecoding(peer) != "":
+		return fmt.Sprintf("peer %s %s", peer.ID, in.undecoding(peer))
 	case !in.legal(x):
 		return fmt.Sprintf("the model can't be cut at %d", x)
 	case whole && !peer.Holds.Contains(all):

@@ -52,11 +52,7 @@ func (in *instance) checkWanted() error {
 		if id == "" {
 			continue
 		}
-		if p := in.peers[in.index(id)]; p.NoDecode || !p.Head {
-			why := "lacks the output head"
-			if p.NoDecode {
-				why = "serves layers only"
-			}
+		if why := in.undecoding(&in.peers[in.index(id)]); why != "" {
 			return constraintf("peer %s is to decode but %s", id, why)
 		}
 	}
@@ -71,6 +67,7 @@ func (in *instance) plan(r route) Plan {
 		NewTokens:     in.req.NewTokens,
 		Stages:        make([]Stage, 0, len(r.peers)),
 		Decoder:       in.peers[r.dec].ID,
+		Draft:         in.peers[r.dec].Draft,
 		DecoderLayers: Range{r.start(), in.model.Layers},
 		Chunk:         r.chunk,
 		LastChunk:     in.lastChunk(r),
@@ -96,7 +93,7 @@ func (in *instance) noRoute() error {
 		if in.barred[i] != "" {
 			continue
 		}
-		head = head || p.Head && !p.NoDecode
+		head = head || in.undecoding(p) == ""
 		for k, a := range in.bounds[:len(in.bounds)-1] {
 			b := in.bounds[k+1]
 			if !p.Holds.Contains(Range{a, b}) || !in.fits(p, a, b) {
@@ -119,7 +116,11 @@ func (in *instance) noRoute() error {
 	}
 	var detail []string
 	if !head {
-		detail = append(detail, "no usable peer has the output head and decodes")
+		what := "no usable peer has the output head and decodes"
+		if in.req.Draft != "" {
+			what += ", with the draft model " + in.req.Draft
+		}
+		detail = append(detail, what)
 	}
 	if !embed {
 		detail = append(detail, "no usable peer has the embedding table with the first layers")

@@ -19,6 +19,8 @@ type Peer struct {
 	Embed bool `json:"embed"`
 	// NoDecode is its owner's wish to serve layers only.
 	NoDecode bool `json:"no_decode,omitempty"`
+	// Draft names the small model that guesses ahead where it decodes; "" if there is none.
+	Draft string `json:"draft,omitempty"`
 	// PrefillFlops is FLOP/s on batches of tokens.
 	PrefillFlops float64 `json:"prefill_flops"`
 	// DecodeBytesPerSec is how fast it reads weights and cache when it computes a single token.

@@ -20,6 +20,8 @@ type Plan struct {
 	Stages []Stage `json:"stages"`
 	// Decoder samples and, except in a pipelined plan, decodes all layers alone.
 	Decoder string `json:"decoder"`
+	// Draft names the model that guesses ahead there; "" if there is none.
+	Draft string `json:"draft,omitempty"`
 	// DecoderLayers is what the decoder runs in prefill: up to the last layer, and possibly empty.
 	DecoderLayers Range `json:"decoder_layers"`
 	// Chunk is the number of prompt tokens that travel together, at most.

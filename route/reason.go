@@ -105,7 +105,7 @@ func (in *instance) idleText(i int) string {
 	}
 	p := &in.peers[i]
 	text := "usable for " + p.Holds.String()
-	if p.Head && !p.NoDecode {
+	if in.undecoding(p) == "" {
 		text += " and the output head"
 	}
 	return text + in.remarks(i)

@@ -65,6 +65,8 @@ type Request struct {
 	Assign []string `json:"assign,omitempty"`
 	// Decoder forces the decoder.
 	Decoder string `json:"decoder,omitempty"`
+	// Draft forces a decoder where this model guesses ahead, named as in Peer.Draft.
+	Draft string `json:"draft,omitempty"`
 	// PreferSelf takes the asking user's machine as decoder when that costs at most SelfMargin more.
 	PreferSelf bool `json:"prefer_self,omitempty"`
 	// LeaveKV keeps pipelined plans from sending cache rows to the decoder: each stage keeps its own, and losing one

@@ -24,6 +24,7 @@ type Offer struct {
 	Embed     bool     // has the token embedding
 	Head      bool     // has the output head
 	NoDecode  bool     // won't be a decoder
+	Draft     [32]byte // model that guesses for this one where the peer decodes; zero: none
 	Profile   [32]byte // numerics profile without rounding
 	KVTypes   uint8    // sets of what else it can compute with, see wire.Offer
 	SeamTypes uint8
@@ -48,7 +49,7 @@ func (o *Offer) toWire(swarm string, by *Identity) (wire.Offer, error) {
 	w := wire.Offer{
 		Swarm: swarm, Peer: o.Peer, Seq: o.Seq, TTL: uint32(o.TTL / time.Second),
 		Model: o.Model, ModelName: o.ModelName, First: uint32(o.First), Last: uint32(o.Last), Held: o.Held,
-		Embed: o.Embed, Head: o.Head, NoDecode: o.NoDecode, Profile: o.Profile, KVTypes: o.KVTypes, SeamTypes: o.SeamTypes, Trust: o.Trust,
+		Embed: o.Embed, Head: o.Head, NoDecode: o.NoDecode, Draft: o.Draft, Profile: o.Profile, KVTypes: o.KVTypes, SeamTypes: o.SeamTypes, Trust: o.Trust,
 		PrefillFlops: o.PrefillFlops, DecodeBytesPerSec: o.DecodeBytesPerSec,
 		UpBytesPerSec: o.UpBytesPerSec, DownBytesPerSec: o.DownBytesPerSec,
 		KVFreeBytes: o.KVFreeBytes, Context: uint32(o.Context), Load: o.Load, Addrs: o.Addrs,
@@ -65,7 +66,7 @@ func fromWire(w *wire.Offer) Offer {
 	return Offer{
 		Peer: w.Peer, Seq: w.Seq, TTL: time.Duration(w.TTL) * time.Second,
 		Model: w.Model, ModelName: w.ModelName, First: int(w.First), Last: int(w.Last), Held: w.Held,
-		Embed: w.Embed, Head: w.Head, NoDecode: w.NoDecode, Profile: w.Profile, KVTypes: w.KVTypes, SeamTypes: w.SeamTypes, Trust: w.Trust,
+		Embed: w.Embed, Head: w.Head, NoDecode: w.NoDecode, Draft: w.Draft, Profile: w.Profile, KVTypes: w.KVTypes, SeamTypes: w.SeamTypes, Trust: w.Trust,
 		PrefillFlops: w.PrefillFlops, DecodeBytesPerSec: w.DecodeBytesPerSec,
 		UpBytesPerSec: w.UpBytesPerSec, DownBytesPerSec: w.DownBytesPerSec,
 		KVFreeBytes: w.KVFreeBytes, Context: int(w.Context), Load: w.Load, Addrs: w.Addrs,

@@ -17,6 +17,9 @@ func (c *runCmd) alone(ctx context.Context, g *globals, p prompt, q session.Requ
 	if c.Shape != "" && c.Shape != "local" || len(c.Cuts)+len(c.Assign) > 0 || c.Decoder != "" || c.Decode == "any" {
 		return usageError(errors.New("-m names a file, which runs in this process alone: routes need a model of the swarm"))
 	}
+	if c.Draft != "" {
+		return usageError(errors.New("--draft asks for a peer that has the model: -m names a file, which runs in this process alone"))
+	}
 	if c.Trace {
 		return usageError(errors.New("--trace shows the peers of a swarm: -m names a file, which runs in this process alone"))
 	}

@@ -35,7 +35,8 @@ type planCmd struct {
 	NewTokens    int    `required:"" placeholder:"M" help:"Length of the answer."`
 	Text         string `placeholder:"TEXT" help:"With --seam or --kv: measure with this text what rounding changes. Default: a text of ours."`
 	routeFlags
-	JSON bool `name:"json" help:"Print the plan as a JSON object."`
+	Draft string `placeholder:"ID|NAME" help:"Small model that is to guess ahead where the answer is decoded (serve --draft)."`
+	JSON  bool   `name:"json" help:"Print the plan as a JSON object."`
 }
 
 // Help implements kong.HelpProvider.
@@ -58,7 +59,9 @@ func (c *planCmd) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	defer s.close()
-	p, err := s.Plan(ctx, control.PlanRequest{Model: c.Model, PromptTokens: c.PromptTokens, NewTokens: c.NewTokens, Text: c.Text, Constraints: c.constraints()})
+	k := c.constraints()
+	k.Draft = c.Draft
+	p, err := s.Plan(ctx, control.PlanRequest{Model: c.Model, PromptTokens: c.PromptTokens, NewTokens: c.NewTokens, Text: c.Text, Constraints: k})
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,7 @@ type runCmd struct {
 	Logprobs int           `placeholder:"N" help:"With --json: tell each token's log-probability, and those of the N likeliest (at most 20), by the model alone."`
 	Stop     []string      `sep:"none" placeholder:"TEXT" help:"Text that ends the answer, which is printed without it. Give it again for more."`
 	Fresh    bool          `help:"Compute the whole prompt, even where the decoder still has the cache of an earlier one of yours that begins alike. A given shape, cut or assignment does so, too."`
+	Draft    string        `placeholder:"ID|NAME" help:"Small model that is to guess ahead where the answer is decoded: the route goes to a peer that was started with it (serve --draft). It changes no token, only how long they take. Default: whatever the decoder has."`
 	NoGuess  bool          `help:"Compute every new token by itself, without guesses of what follows. Guessing changes no token, only how long they take."`
 	Proof    bool          `help:"Account with hashes of logits, seams and KV."`
 	Trace    bool          `help:"Show on stderr what each peer did when: chunk by chunk the waiting, the computing and the cache rows' way. With --json it is in the account."`
@@ -47,6 +48,7 @@ Examples:
   starling run --decode here "…"          # fetch the model and decode on this machine
   starling run -m model.gguf "…"          # one process, no swarm
   starling run --seam q8_0 --kv q8_0 "…"  # fewer bytes on slow links; see "starling plan --seam"
+  starling run --draft SmolLM2-135M "…"   # let a small model guess ahead, if a peer has it
   starling run --trace "…"                # who did what when
   starling run --json "…" | jq -r 'select(.kind=="text").text'
   starling run --json --logprobs 3 "…" | jq -c 'select(.logprobs).logprobs'
@@ -76,7 +78,9 @@ func (c *runCmd) Run(ctx context.Context, g *globals) error {
 			return a.fail(err)
 		}
 	}
-	s, err := session.Open(ctx, conn.Client, session.Options{Model: c.Model, Constraints: c.constraints(), Wait: c.Wait, On: a.event})
+	k := c.constraints()
+	k.Draft = c.Draft
+	s, err := session.Open(ctx, conn.Client, session.Options{Model: c.Model, Constraints: k, Wait: c.Wait, On: a.event})
 	if err != nil {
 		return a.fail(err)
 	}
@@ -99,6 +103,8 @@ func (c *runCmd) read(stdin io.Reader) (p prompt, q session.Request, err error) 
 		err = usageError(fmt.Errorf("-n %d: ask for at least one new token", c.MaxTokens))
 	case c.Wait < 0:
 		err = usageError(fmt.Errorf("--wait %v: give a time such as 30s, or 0", c.Wait))
+	case c.Draft != "" && c.NoGuess:
+		err = usageError(errors.New("--draft says who guesses, --no-guess that nobody does: drop one of them"))
 	case c.Logprobs != 0 && !c.JSON:
 		err = usageError(errors.New("--logprobs are told by --json only"))
 	}

@@ -87,6 +87,7 @@ type Peer struct {
 	Name    string  `json:"name"`
 	Layers  Layers  `json:"layers"`
 	Decoder bool    `json:"decoder"`
+	Draft   string  `json:"draft,omitempty"` // ID of the model that guesses ahead there
 	Prefill float64 `json:"prefill_flops"`
 	Decode  float64 `json:"decode_bytes_per_sec"`
 	KVFree  int64   `json:"kv_free_bytes"`
@@ -157,6 +158,7 @@ type Constraints struct {
 	Assign   []string          `json:"assign,omitempty"`   // forced peers of the stages
 	Decoder  string            `json:"decoder,omitempty"`  // peer ID
 	Decode   string            `json:"decode,omitempty"`   // "here" or "any"
+	Draft    string            `json:"draft,omitempty"`    // model that is to guess ahead where the answer is decoded, named like a model; it changes no token
 	Chunk    int               `json:"chunk,omitempty"`    // tokens per chunk, 0: the planner's choice
 	Excluded map[string]string `json:"excluded,omitempty"` // peer → why
 

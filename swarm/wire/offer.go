@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Frame types of /starling/track/3.
+// Frame types of /starling/track/4.
 const (
 	TypeOffersPush  Type = 80 // peer → tracker: all of the sender's offers
 	TypeOffersPull  Type = 81 // anyone → tracker
@@ -25,11 +25,11 @@ const (
 	signatureBytes = 64   // Ed25519
 	MaxLayers      = 1023 // layers of a model whose holders are told apart
 	MaxHeld        = (MaxLayers + 1 + 7) / 8
-	minOfferBytes  = 221 // every field of an offer at its shortest
+	minOfferBytes  = 253 // every field of an offer at its shortest
 )
 
 // DomainOffer separates offers from the other things that a peer's key signs.
-const DomainOffer = "starling/offer/3"
+const DomainOffer = "starling/offer/4"
 
 // Offer says what one peer holds of one model and how fast it is. It is signed
 // by Peer over SigningBytes; the layer range is half open.
@@ -46,6 +46,7 @@ type Offer struct {
 	Embed     bool     // holds the token embedding
 	Head      bool     // holds the output head
 	NoDecode  bool     // won't be a decoder
+	Draft     [32]byte // model that guesses for this one where the peer decodes; zero: none
 	Profile   [32]byte // numerics profile without rounding
 	KVTypes   uint8    // in which it can compute instead: bit i says type i of Numerics
 	SeamTypes uint8
@@ -83,6 +84,7 @@ func (o *Offer) encodeUnsigned(e *Encoder) {
 	e.Bool(o.Embed)
 	e.Bool(o.Head)
 	e.Bool(o.NoDecode)
+	e.Hash(o.Draft)
 	e.Hash(o.Profile)
 	e.U8(o.KVTypes)
 	e.U8(o.SeamTypes)
@@ -119,6 +121,7 @@ func (o *Offer) decode(d *Decoder) {
 	o.Embed = d.Bool()
 	o.Head = d.Bool()
 	o.NoDecode = d.Bool()
+	o.Draft = d.Hash()
 	o.Profile = d.Hash()
 	o.KVTypes = d.U8()
 	o.SeamTypes = d.U8()
@@ -169,7 +172,7 @@ type HeldOffer struct {
 	Offer     Offer
 }
 
-// Presence is what every message of /starling/track/3 says of its sender.
+// Presence is what every message of /starling/track/4 says of its sender.
 type Presence struct {
 	Swarm    string
 	Instance uint64 // drawn at random at each start; tells two nodes with one key apart

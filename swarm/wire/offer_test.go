@@ -15,7 +15,7 @@ func sampleOffer() Offer {
 	o := Offer{
 		Swarm: "pub-x", Peer: "P", Seq: 0x0102030405060708, TTL: 180,
 		Model: [32]byte{0xaa}, ModelName: "smoke", First: 2, Last: 9, Held: []byte{0xfc, 1}, Embed: true, NoDecode: true,
-		Profile: [32]byte{0xbb}, KVTypes: 5, SeamTypes: 15, Trust: "any", PrefillFlops: 1, DecodeBytesPerSec: 2, UpBytesPerSec: 0.5, DownBytesPerSec: 0,
+		Draft: [32]byte{0xdd}, Profile: [32]byte{0xbb}, KVTypes: 5, SeamTypes: 15, Trust: "any", PrefillFlops: 1, DecodeBytesPerSec: 2, UpBytesPerSec: 0.5, DownBytesPerSec: 0,
 		KVFreeBytes: 1 << 32, Context: 2048, Load: 0.25, Addrs: []string{"/a", "/bc"},
 	}
 	for i := range o.Signature {
