@@ -13,7 +13,7 @@ import (
 	"github.com/starling-swarm/starling/runtime"
 )
 
-// draft asks for the N tokens that a small model would say after Tokens; 0 lets it read them only. The answer goes to the machine's
+// draft asks for the N tokens that a small model would say after Tokens, a copy; 0 lets it read them only. The answer goes to the machine's
 // drafted.
 type draft struct {
 	Tokens []int32
@@ -89,8 +89,9 @@ func (m *draftModel) follow(capacity int, how runtime.Sampling) *drafter {
 	return &drafter{model: m, seat: m.batcher.sit(), capacity: capacity, how: how}
 }
 
-// ahead returns n tokens that the model would say after tokens, sampled as the session samples, or fewer where it ends the answer.
-func (d *drafter) ahead(ctx context.Context, tokens []int32, n int) (list []int32, err error) {
+// ahead returns n tokens that the model would say after all, sampled as the session samples, or fewer where it ends the answer. It may
+// append to all.
+func (d *drafter) ahead(ctx context.Context, all []int32, n int) (list []int32, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	c := d.model.exec.Config()
@@ -102,7 +103,6 @@ func (d *drafter) ahead(ctx context.Context, tokens []int32, n int) (list []int3
 			return nil, err
 		}
 	}
-	all := slices.Clone(tokens)
 	d.held = d.held[:d.seq.Truncate(min(common(d.held, all), len(all)-1))]
 	for {
 		step := &runtime.Step{Seq: d.seq, Layers: d.model.exec.Layers(), Start: len(d.held), N: len(all) - len(d.held), Tokens: all[len(d.held):]}
