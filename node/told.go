@@ -74,12 +74,15 @@ const maxNear = 3
 // nearNames returns the names of models that are like want, the nearest first: those that have it in them, or it them, and those that few
 // changed letters lead to.
 func nearNames(names map[artifacts.ID]string, want string) (near []string) {
+	if want == "" || len(want) > wire.MaxModelName {
+		return nil
+	}
 	want = strings.ToLower(want)
 	far := map[string]int{}
 	for _, name := range names {
 		lower := strings.ToLower(name)
 		d := distance(lower, want)
-		if want != "" && name != "" && (d <= len(want)/3 || strings.Contains(lower, want) || strings.Contains(want, lower)) {
+		if name != "" && (d <= len(want)/3 || strings.Contains(lower, want) || strings.Contains(want, lower)) {
 			far[name] = d
 		}
 	}

@@ -29,7 +29,7 @@ type Options struct {
 	// Wait is how long a step waits for room where every peer that could compute it is busy; 0: it fails at once.
 	Wait time.Duration
 	// On gets everything that the node tells of a step as it comes: progress, plans, tokens, rows. It is called from the goroutine
-	// of the step; nil means that nobody listens.
+	// of the step, and forks share it; nil means that nobody listens.
 	On func(Event)
 }
 

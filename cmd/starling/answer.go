@@ -54,7 +54,7 @@ func (a *answer) write(text string) {
 func (a *answer) fail(err error) error {
 	a.progress.done()
 	if a.json {
-		_ = json.NewEncoder(os.Stdout).Encode(control.Event{Kind: "error", Error: err.Error()}) // as above
+		_ = json.NewEncoder(os.Stdout).Encode(control.Failed(err)) // as above
 	}
 	a.endLine()
 	return err

@@ -133,7 +133,7 @@ func stream[Q any](mux *http.ServeMux, path string, f func(context.Context, Q, f
 		}
 		last, err := f(r.Context(), q, emit)
 		if last.Kind = "done"; err != nil {
-			last = failure(err)
+			last = Failed(err)
 		}
 		_ = emit(last) // the reader may be gone; nothing is left to tell it
 	})
@@ -168,11 +168,11 @@ func reply(w http.ResponseWriter, v any, err error) {
 func fail(w http.ResponseWriter, code int, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(failure(err))
+	_ = json.NewEncoder(w).Encode(Failed(err))
 }
 
-// failure is the event that tells of an error.
-func failure(err error) Event {
+// Failed is the event that tells of an error.
+func Failed(err error) Event {
 	ev := Event{Kind: "error", Error: err.Error()}
 	errors.As(err, &ev.Cause)
 	return ev
