@@ -215,7 +215,7 @@ func (c *Conn) chooseLocked(n int, now time.Time) int {
 	if c.window == nil {
 		c.window = newWindow(now)
 	}
-	return min(n, step)
+	return min(n, c.window.frame())
 }
 
 // write writes a frame.

@@ -95,7 +95,7 @@ func TestConnBounds(t *testing.T) {
 	for _, c := range []struct {
 		busy        bool
 		least, most int64
-	}{{true, step, firstWindow}, {false, mostWindow - maxFrame, mostWindow}} {
+	}{{true, leastFrame, firstWindow}, {false, mostWindow - maxFrame, mostWindow}} {
 		a, b := net.Pipe()
 		x := New(a, func() bool { return c.busy })
 		go io.Copy(io.Discard, b) // as a stream that takes what comes, and acknowledges nothing

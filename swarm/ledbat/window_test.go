@@ -26,7 +26,7 @@ type flight struct {
 }
 
 // pass returns when n bytes sent at a time are acknowledged.
-func (l *link) pass(n int, at time.Duration) time.Duration {
+func (l *link) pass(n int64, at time.Duration) time.Duration {
 	wait := max(l.free-at, 0)
 	l.delay = append(l.delay, wait)
 	l.free = at + wait + time.Duration(float64(n)/l.rate*1e9)
@@ -37,9 +37,9 @@ func (l *link) pass(n int, at time.Duration) time.Duration {
 func (l *link) run(w *window, from, to time.Duration) int64 {
 	before, start := l.acked, time.Unix(0, 0)
 	for now := from; ; {
-		for len(l.under) == 0 || w.fits(step, l.sent-l.acked) {
-			l.sent += step
-			back := l.pass(step, now)
+		for n := int64(w.frame()); len(l.under) == 0 || w.fits(n, l.sent-l.acked); {
+			l.sent += n
+			back := l.pass(n, now)
 			if n := len(l.under); n > 0 {
 				back = max(back, l.under[n-1].back)
 			}
@@ -73,8 +73,8 @@ func TestWindow(t *testing.T) {
 				for _, d := range l.delay {
 					mean += d / time.Duration(len(l.delay))
 				}
-				most := 2*target + noise + 2*time.Duration(step/rate*1e9)
-				if got < 0.45 || noise == 0 && got < 0.8 || mean > most {
+				most := 2*target + noise + 2*time.Duration(mostFrame/rate*1e9)
+				if got < 0.3 || noise == 0 && got < 0.6 || mean > most {
 					t.Errorf("%.3g bytes/s, %v, noise %v: %.0f %% of the link, others wait %v, at most %v were meant", rate, rtt, noise, 100*got, mean, most)
 				}
 				t.Logf("%.3g bytes/s, %v, noise %v: %.0f %% of the link, others wait %v; %d bytes at first", rate, rtt, noise, 100*got, mean, before)
