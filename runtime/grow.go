@@ -3,7 +3,11 @@ package runtime
 import (
 	"context"
 	"fmt"
+	"time"
 )
+
+// restAfter is for how long packing leaves processors to others, the network's goroutines among them, in times that it took.
+const restAfter = 2
 
 // Grow implements Executor. The weights of further layers are mapped, and packed a little at a time where no Run is in progress,
 // so that those who compute wait for at most packTask bytes on each thread.
@@ -91,12 +95,14 @@ func (m *Model) packMore(ctx context.Context, more *loaded, weights []*weight) e
 			if err := m.lock(ctx); err != nil {
 				return err
 			}
+			began := time.Now()
 			m.begin(m.threads.decode)
 			err := m.packGroups(w, dst, first, last, tight)
 			m.unlock()
 			if err != nil {
 				return err
 			}
+			time.Sleep(restAfter * time.Since(began))
 		}
 		return nil
 	})
