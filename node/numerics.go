@@ -65,41 +65,53 @@ type wanted struct {
 	kv   runtime.KVType
 	seam runtime.SeamType
 	cuts []int // where seams are rounded; nil: where the plan cuts
-	auto bool  // the plan may choose the seam's type
+
+	autoKV, autoSeam bool // the plan may choose the type
 }
 
 func readNumerics(k control.Constraints) (w wanted, err error) {
-	if w.kv, err = runtime.ParseKVType(cmp.Or(k.KV, runtime.KVF16.String())); err != nil {
-		return w, err
+	if w.autoKV = k.KV == "auto"; !w.autoKV {
+		if w.kv, err = runtime.ParseKVType(cmp.Or(k.KV, runtime.KVF16.String())); err != nil {
+			return w, err
+		}
 	}
-	if k.Seam == "auto" {
-		w.auto = true
+	if w.autoSeam = k.Seam == "auto"; w.autoSeam {
 		return w, nil
 	}
 	w.seam, w.cuts, err = runtime.ParseSeam(cmp.Or(k.Seam, runtime.SeamF32.String()))
 	return w, err
 }
 
-// autoMargin is how much longer a whole answer may take with finer seams; autoTypes are what "auto" chooses from, the finest first:
-// half precision is not among them, for what exceeds it ends a session.
+// autoMargin is how much longer a whole answer may take with finer numbers; autoKV and autoSeams are what "auto" chooses from, the finest
+// first: seams in half precision are not among them, for what exceeds it ends a session.
 const autoMargin = 0.10
 
-var autoTypes = []runtime.SeamType{runtime.SeamF32, runtime.SeamBF16, runtime.SeamQ8}
+var (
+	autoKV    = []runtime.KVType{runtime.KVF16, runtime.KVQ8}
+	autoSeams = []runtime.SeamType{runtime.SeamF32, runtime.SeamBF16, runtime.SeamQ8}
+)
 
-// plan makes the best plan for a request, with its numerics filled in.
+// plan makes the best plan for a request, with its numerics filled in. Of the types that it may choose from it takes the finest with which
+// the answer hardly takes longer than with any, and rounds seams, which are gone with the prompt, before rows, which every token reads.
 func (w wanted) plan(c *artifacts.Card, offers []swarm.Offer, peers []route.Peer, links []route.Link, req route.Request) (route.Plan, error) {
 	if n := len(w.cuts); n > 0 && w.cuts[n-1] > c.Layers {
 		return route.Plan{}, fmt.Errorf("seams are to be rounded before layer %d: the model has %d layers", w.cuts[n-1], c.Layers)
 	}
-	if !w.auto {
-		return w.planIn(w.seam, c, offers, peers, links, req)
+	rows, seams := []runtime.KVType{w.kv}, []runtime.SeamType{w.seam}
+	if w.autoKV {
+		rows = autoKV
+	}
+	if w.autoSeam {
+		seams = autoSeams
 	}
 	var plans []route.Plan
 	var errs []error
-	for _, typ := range autoTypes {
-		p, err := w.planIn(typ, c, offers, peers, links, req)
-		if errs = append(errs, err); err == nil {
-			plans = append(plans, p)
+	for _, w.kv = range rows {
+		for _, typ := range seams {
+			p, err := w.planIn(typ, c, offers, peers, links, req)
+			if errs = append(errs, err); err == nil {
+				plans = append(plans, p)
+			}
 		}
 	}
 	if len(plans) == 0 {

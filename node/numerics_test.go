@@ -202,13 +202,13 @@ func TestProfileRequests(t *testing.T) {
 			t.Errorf("%+v is taken", k)
 		}
 	}
-	for _, k := range []control.Constraints{{Seam: "auto", Shape: "across", Cuts: []int{1}}, {Seam: "q8_0", Shape: "local", Decoder: whole.ID()}} {
+	for _, k := range []control.Constraints{{Seam: "auto", KV: "auto", Shape: "across", Cuts: []int{1}}, {Seam: "q8_0", Shape: "local", Decoder: whole.ID()}} {
 		a, err := tn.run(ctx, client, id, k, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a.Seam != "f32" { // seams of this model are nothing, and local plans have none
-			t.Errorf("%+v: seams are %s", k, a.Seam)
+		if a.Seam != "f32" || a.KV != "f16" { // seams and rows of this model are nothing, and local plans have none
+			t.Errorf("%+v: seams are %s, rows %s", k, a.Seam, a.KV)
 		}
 	}
 }

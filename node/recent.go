@@ -29,7 +29,7 @@ type recentAnswer struct {
 func (a *recentAnswer) fits(k control.Constraints) bool {
 	asked, err := readNumerics(k)
 	had, bad := readNumerics(control.Constraints{KV: a.kv, Seam: a.seam})
-	return err == nil && bad == nil && asked.kv == had.kv && (asked.auto || asked.seam == had.seam && (asked.cuts == nil || slices.Equal(asked.cuts, had.cuts)))
+	return err == nil && bad == nil && (asked.autoKV || asked.kv == had.kv) && (asked.autoSeam || asked.seam == had.seam && (asked.cuts == nil || slices.Equal(asked.cuts, had.cuts)))
 }
 
 // add notes an answer; one that it continues is forgotten.

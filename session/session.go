@@ -220,6 +220,8 @@ func (s *Session) run(ctx context.Context, n int, q control.RunRequest, on func(
 	case err == nil:
 		if s.walked, s.account = true, a; a.Seam != "f32" {
 			s.options.KV, s.options.Seam = a.KV, a.Seam
+		} else if a.KV != "f16" {
+			s.options.KV = a.KV
 		}
 	}
 	return err

@@ -53,14 +53,14 @@ func (c *runCmd) alone(ctx context.Context, g *globals, p prompt, q session.Requ
 	return a.finish(r.account())
 }
 
-// alone returns what rounding means where nothing is cut: seams are rounded only where they are said to be.
+// alone returns what rounding means where nothing is cut: seams are rounded only where they are said to be, and no plan has a reason to.
 func (f *roundingFlags) alone() (kv runtime.KVType, seam runtime.SeamType, cuts []int, err error) {
-	if f.KV != "" {
+	if f.KV != "" && f.KV != "auto" {
 		if kv, err = runtime.ParseKVType(f.KV); err != nil {
 			return kv, seam, nil, err
 		}
 	}
-	if f.Seam == "" {
+	if f.Seam == "" || f.Seam == "auto" {
 		return kv, seam, nil, nil
 	}
 	if seam, cuts, err = runtime.ParseSeam(f.Seam); err == nil && seam != runtime.SeamF32 && cuts == nil {

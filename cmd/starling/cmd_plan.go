@@ -22,7 +22,7 @@ type routeFlags struct {
 // roundingFlags say how everybody rounds.
 type roundingFlags struct {
 	Seam string `placeholder:"TYPE" help:"Number format of the residual stream between peers: f32, f16, bf16 or q8_0, for slow links; auto lets the plan choose. All but f32 change the numbers a little: the answer is a function of the format and of where the plan cuts, which q8_0@10,20 says instead. Default: f32."`
-	KV   string `name:"kv" enum:",f16,q8_0" default:"" placeholder:"TYPE" help:"Number format of KV rows: f16, or q8_0, which has half the bytes on links and changes the numbers a little. Default: f16."`
+	KV   string `name:"kv" enum:",f16,q8_0,auto" default:"" placeholder:"TYPE" help:"Number format of KV rows: f16, or q8_0, which has half the bytes on links and changes the numbers a little; auto lets the plan choose. Default: f16."`
 }
 
 func (f *routeFlags) constraints() control.Constraints {

@@ -163,7 +163,7 @@ type Constraints struct {
 	Excluded map[string]string `json:"excluded,omitempty"` // peer → why
 
 	// How everybody rounds, which changes the numbers, and so perhaps the answer (docs/numerics.md, section 11).
-	KV string `json:"kv,omitempty"` // cache rows: "f16", also where empty, or "q8_0"
+	KV string `json:"kv,omitempty"` // cache rows: "f16", also where empty, or "q8_0"; "auto": as for seams
 	// Seam is the type of the residual stream between peers: "f32", also where empty, "f16", "bf16", "q8_0", rounded where the
 	// plan cuts, or where the type names layers: "q8_0@10,20"; "auto": the finest with which the plan is hardly slower than with any.
 	Seam string `json:"seam,omitempty"`
