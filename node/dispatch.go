@@ -20,6 +20,7 @@ func (n *Node) deliver(from string, m wire.Message) {
 		n.onPing(from, m)
 		return
 	case *wire.Pong:
+		n.links.meter.pong(from, m.Nonce, time.Now())
 		for _, d := range n.decoderList() {
 			d.ponged(from, m.Sessions)
 		}
@@ -169,6 +170,7 @@ func (n *Node) ping(nonce uint64, left map[string]int) {
 			delete(left, p)
 			continue
 		}
+		n.links.meter.ping(p, nonce, time.Now())
 		n.links.send(p, &wire.Ping{Nonce: nonce, Sessions: pings[p]})
 	}
 }

@@ -60,6 +60,7 @@ type links struct {
 	uplink uplink
 
 	metrics *metrics.Metrics
+	meter   *meter          // of what comes
 	waiting [3]atomic.Int64 // jobs that wait or are being done, by purpose: seam, KV, control
 }
 
@@ -141,7 +142,7 @@ type link struct {
 // newLinks makes a node's links; open opens their streams.
 func newLinks(host *swarm.Host, open func(ctx context.Context, peer, protocol string) (stream, error), m *metrics.Metrics) *links {
 	ctx, stop := context.WithCancel(context.Background())
-	return &links{host: host, open: open, ctx: ctx, stop: stop, out: map[linkKey]*link{}, metrics: m}
+	return &links{host: host, open: open, ctx: ctx, stop: stop, out: map[linkKey]*link{}, metrics: m, meter: newMeter()}
 }
 
 // listen takes other peers' streams from now on. The callbacks are set.
@@ -376,12 +377,23 @@ func (l *links) receive(s *swarm.Stream) {
 	}
 	defer l.wg.Done()
 	defer context.AfterFunc(l.ctx, func() { s.Reset() })()
-	before := 0 // bytes of earlier frames
+	before, seen := 0, 0 // bytes of earlier frames, and of earlier pieces
+	var first, last arrival
 	r := &patientReader{s: s, alive: func() bool { return l.alive(s.Peer()) }}
-	r.heard = func() { l.heard(s.Peer(), r.bytes-before > bulkBytes) }
+	r.heard = func() {
+		l.heard(s.Peer(), r.bytes-before > bulkBytes)
+		last = l.meter.piece(s.Peer(), r.bytes-seen, time.Now())
+		if seen == before {
+			first = last
+		}
+		seen = r.bytes
+	}
 	for {
 		before = r.bytes
 		m, err := wire.Read(r)
+		if err == nil && r.bytes-before > bulkBytes {
+			l.meter.frame(s.Peer(), first, last)
+		}
 		switch {
 		case err == nil:
 			l.metrics.Received(purpose(m.Type()), r.bytes-before)

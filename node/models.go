@@ -357,7 +357,7 @@ func (n *Node) offer() {
 	if n.cfg.Client || n.ctx.Err() != nil {
 		return
 	}
-	load := n.load()
+	load, links := n.load(), n.links.meter.measured(time.Now())
 	serving := n.servedList()
 	if n.standing() != accepting {
 		serving = nil
@@ -371,7 +371,7 @@ func (n *Node) offer() {
 		o := swarm.Offer{Model: s.id, ModelName: n.name(s.model), First: r.First, Last: r.Last,
 			Embed: r.First == 0, Head: r.Last == s.card.Layers, NoDecode: !s.decodes(),
 			PrefillFlops: s.speed.PrefillFlops, DecodeBytesPerSec: s.speed.DecodeBytesPerSec, KVFreeBytes: s.prefixes.freeBytes(s.kvLimit),
-			Context: s.exec.Config().Context, Load: load}
+			Context: s.exec.Config().Context, Load: load, Links: links}
 		if s.draft != nil {
 			o.Draft = s.draft.id
 		}

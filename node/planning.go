@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/starling-swarm/starling/artifacts"
 	"github.com/starling-swarm/starling/node/control"
@@ -144,19 +146,15 @@ func (n *Node) planPeers(id artifacts.ID) (peers []route.Peer, links []route.Lin
 			continue
 		}
 		if o.Peer == n.ID() { // the offer may be some sessions old, and less than what this node does for itself
-			o.Load = n.load()
+			o.Load, o.Links = n.load(), n.links.meter.measured(time.Now())
 			if s := n.served(id); s != nil {
 				r := s.exec.Layers()
 				o.First, o.Last, o.Embed, o.Head = r.First, r.Last, r.First == 0, r.Last == s.card.Layers
 			}
 		}
 		near[o.Peer] = sameNetwork(o)
-		up, down := o.UpBytesPerSec, o.DownBytesPerSec
-		if up == 0 && near[o.Peer] {
-			up = lanBytesPerSec
-		}
-		if down == 0 && near[o.Peer] {
-			down = lanBytesPerSec
+		for _, l := range o.Links {
+			links = append(links, planLink(l, o.Peer))
 		}
 		draft := ""
 		if o.Draft != ([32]byte{}) {
@@ -164,12 +162,28 @@ func (n *Node) planPeers(id artifacts.ID) (peers []route.Peer, links []route.Lin
 		}
 		peers = append(peers, route.Peer{ID: o.Peer, Draft: draft, Holds: route.Range{First: o.First, Last: o.Last}, Head: o.Head, Embed: o.Embed,
 			NoDecode: o.NoDecode, PrefillFlops: o.PrefillFlops, DecodeBytesPerSec: o.DecodeBytesPerSec, KVFreeBytes: o.KVFreeBytes,
-			Context: o.Context, Up: up, Down: down, Load: o.Load, Self: o.Peer == n.ID(), Trust: o.Trust})
+			Context: o.Context, Up: o.UpBytesPerSec, Down: o.DownBytesPerSec, Load: o.Load, Self: o.Peer == n.ID(), Trust: o.Trust})
+	}
+	for i := range peers {
+		p := &peers[i]
+		least := 0.0
+		if near[p.ID] {
+			least = lanBytesPerSec
+		}
+		if p.Up == 0 {
+			p.Up = fastest(links, least, func(l route.Link) bool { return l.From == p.ID })
+		}
+		if p.Down == 0 {
+			p.Down = fastest(links, least, func(l route.Link) bool { return l.To == p.ID })
+		}
 	}
 	for i, a := range peers {
 		for _, b := range peers[i+1:] {
 			l := route.Link{From: a.ID, To: b.ID}
 			switch {
+			case slices.ContainsFunc(links, func(m route.Link) bool {
+				return m.RTT > 0 && (m.From == a.ID && m.To == b.ID || m.From == b.ID && m.To == a.ID)
+			}):
 			case a.Self:
 				l.RTT = n.host.RTT(b.ID).Seconds()
 			case b.Self:
@@ -185,7 +199,31 @@ func (n *Node) planPeers(id artifacts.ID) (peers []route.Peer, links []route.Lin
 	return peers, links
 }
 
-// Until links are measured, peers that are only reachable on loopback or
+// planLink turns what a peer has measured into the planner's terms. A throughput
+// that rests on little, is old, or is impossible isn't reckoned with: it may be
+// a stranger's lie about another's line.
+func planLink(l swarm.Link, to string) route.Link {
+	p := route.Link{From: l.From, To: to, RTT: l.RTT.Seconds()}
+	if l.Samples >= sureSamples && l.Age <= measuredFor && l.BytesPerSec >= 1 && l.BytesPerSec <= 1e12 {
+		p.BytesPerSec = l.BytesPerSec
+		p.Basis = fmt.Sprintf("measured %d times, last %v ago", l.Samples, l.Age.Round(time.Second))
+	}
+	return p
+}
+
+// fastest returns the largest throughput of links that are some peer's, and at
+// least that much: its own line carries that, whatever it may be. 0: nothing is
+// known.
+func fastest(links []route.Link, least float64, own func(route.Link) bool) float64 {
+	for _, l := range links {
+		if own(l) {
+			least = max(least, l.BytesPerSec)
+		}
+	}
+	return least
+}
+
+// Where links aren't measured, peers that are only reachable on loopback or
 // private addresses are taken to share a 1 Gbit/s network.
 const (
 	lanBytesPerSec = 1e9 / 8

@@ -27,6 +27,7 @@ type RangePrediction struct {
 	WaitSeconds    float64 `json:"wait_seconds"` // least time between chunks while the decoder's acknowledgements travel
 	SeamBytes      int64   `json:"seam_bytes"`
 	KVBytes        int64   `json:"kv_bytes"`
+	Hop            *Link   `json:"hop,omitempty"` // to the next part, as reckoned with; nil: this is the last one
 }
 
 // setting is what a cost depends on beside the ranges.
@@ -67,7 +68,7 @@ func (in *instance) ownTime(s *setting, x int) float64 {
 	}
 	peer := &in.peers[s.dec]
 	came := s.chunk * (float64(in.model.SeamBytes) + in.rowBytes(s, 0, x))
-	return own + (1+peer.Load)*came*receiveReads/peer.DecodeBytesPerSec
+	return own + (1+peer.Load)*came*ReceiveReads/peer.DecodeBytesPerSec
 }
 
 // sendTime returns seconds per chunk of p's uplink for the seam to n and the cache rows to the decoder: X.
@@ -218,6 +219,7 @@ func (in *instance) price(r route, detail func(RangePrediction)) Prediction {
 			detail(RangePrediction{
 				Peer: in.peers[p].ID, Layers: Range{a, b}, ComputeSeconds: compute, SendSeconds: send, WaitSeconds: wait,
 				SeamBytes: in.model.SeamBytes * moved, KVBytes: int64(in.rowBytes(&s, a, b)) * moved,
+				Hop: &Link{From: in.peers[p].ID, To: in.peers[n].ID, RTT: in.net.rtt[p][n], BytesPerSec: in.net.rate[p][n], Basis: in.net.basis[[2]int{p, n}]},
 			})
 		}
 	}

@@ -21,7 +21,7 @@
 // the queueing factor; rate(p,n) = min(up of p, down of n, link p→n); rtt/2 is a one-way trip.
 //
 //	compute  C(p,r)    = q·(W/decode + c·F/prefill) + PassOverhead          (a pass reads and unpacks the weights once, whatever its rows)
-//	own      C(d)      = C(d,r) + q·receiveReads·c·(seam + ΣK)/decode       (all that others send comes to the decoder)
+//	own      C(d)      = C(d,r) + q·ReceiveReads·c·(seam + ΣK)/decode       (all that others send comes to the decoder)
 //	sending  X(p,r,n)  = max(c·(seam+K)/up, c·seam/rate(p,n), c·K/rate(p,d)),  or c·(seam+K)/rate(p,d) when n is d
 //	waiting  Z(p,r)    = (C + c·K/rate(p,d) + rtt(p,d))/2, where K goes to d: two chunks may be unacknowledged
 //	hop      H(p,n)    = rtt(p,n)/2 + c·seam/rate(p,n)

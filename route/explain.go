@@ -1,6 +1,7 @@
 package route
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -55,6 +56,11 @@ func (p Plan) Explain() string {
 	}
 	if len(p.Stages) > 0 {
 		fmt.Fprintf(&b, "over links   %s of seams, %s of KV\n", bytesText(float64(c.SeamBytes)), bytesText(float64(c.KVBytes)))
+		for _, r := range c.Ranges {
+			if l := r.Hop; l != nil {
+				fmt.Fprintf(&b, "link         %s → %s  %s/s, round trip %s (%s)\n", l.From, l.To, bytesText(l.BytesPerSec), secondsText(l.RTT), cmp.Or(l.Basis, "throughput not measured"))
+			}
+		}
 		if !p.KVToDecoder {
 			b.WriteString("note         the decoder doesn't get everyone's KV: losing a peer means replaying the prompt\n")
 		}

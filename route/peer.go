@@ -49,6 +49,8 @@ type Link struct {
 	RTT float64 `json:"rtt"`
 	// BytesPerSec is the throughput; 0 is not measured: the peers' own Up and Down decide.
 	BytesPerSec float64 `json:"bytes_per_sec"`
+	// Basis says in words what BytesPerSec rests on; printed, not priced.
+	Basis string `json:"basis,omitempty"`
 }
 
 // Figures for what nobody has measured yet: a modest home machine on a home line. They are meant to be a little
@@ -65,9 +67,9 @@ const (
 // waking workers, in seconds.
 const PassOverhead = 0.001
 
-// receiveReads is what a byte of seams and cache rows costs the decoder that it comes to, in bytes of weights read: it comes out of the
+// ReceiveReads is what a byte of seams and cache rows costs the decoder that it comes to, in bytes of weights read: it comes out of the
 // kernel, is decrypted, copied and stored. On the machine where reading made 14.7e9 bytes/s, receiving made about 0.9e9.
-const receiveReads = 16
+const ReceiveReads = 16
 
 // Speeds and loads outside these limits are no measurements. They also keep every predicted time finite.
 const (
@@ -167,6 +169,8 @@ func distinct(peers []Peer) ([]Peer, map[string]int) {
 type network struct {
 	rtt  [][]float64 // s, both ways
 	rate [][]float64 // bytes/s from row to column, all three limits applied
+
+	basis map[[2]int]string // of rates that a link's own figure limits, or its peers' lines
 }
 
 // newNetwork builds the matrices. Where a link is reported twice the slower figures count; impossible ones don't.
@@ -175,7 +179,7 @@ func newNetwork(peers []Peer, links []Link) network {
 	for i, p := range peers {
 		index[p.ID] = i
 	}
-	n := network{rtt: make([][]float64, len(peers)), rate: make([][]float64, len(peers))}
+	n := network{rtt: make([][]float64, len(peers)), rate: make([][]float64, len(peers)), basis: map[[2]int]string{}}
 	for i := range peers {
 		n.rtt[i] = make([]float64, len(peers))
 		n.rate[i] = make([]float64, len(peers))
@@ -194,6 +198,7 @@ func newNetwork(peers []Peer, links []Link) network {
 		}
 		if l.BytesPerSec >= minSpeed && l.BytesPerSec <= maxSpeed {
 			n.rate[i][j] = min(n.rate[i][j], l.BytesPerSec)
+			n.basis[[2]int{i, j}] = l.Basis
 		}
 	}
 	for i := range peers {

@@ -2,6 +2,7 @@ package swarm
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/starling-swarm/starling/swarm/wire"
@@ -38,7 +39,17 @@ type Offer struct {
 	Context           int     // longest context in tokens
 	Load              float64 // 0 idle, 1 full
 
+	Links []Link   // to Peer, as it has measured them lately
 	Addrs []string // multiaddrs without /p2p; SetOffers fills them in
+}
+
+// Link is what a peer has measured of the way from another one to itself.
+type Link struct {
+	From        PeerID
+	RTT         time.Duration // 0: not measured
+	BytesPerSec float64       // 0: not measured
+	Samples     int           // how many frames BytesPerSec rests on
+	Age         time.Duration // since the latest of them, when the offer was made
 }
 
 // toWire makes the signed form.
@@ -54,6 +65,10 @@ func (o *Offer) toWire(swarm string, by *Identity) (wire.Offer, error) {
 		UpBytesPerSec: o.UpBytesPerSec, DownBytesPerSec: o.DownBytesPerSec,
 		KVFreeBytes: o.KVFreeBytes, Context: uint32(o.Context), Load: o.Load, Addrs: o.Addrs,
 	}
+	for _, l := range o.Links[:min(len(o.Links), wire.MaxOfferLinks)] {
+		w.Links = append(w.Links, wire.OfferLink{From: l.From, RTTMicros: uint32(min(l.RTT.Microseconds(), math.MaxUint32)), BytesPerSec: l.BytesPerSec,
+			Samples: uint32(l.Samples), Age: uint32(min(l.Age/time.Second, math.MaxUint32))})
+	}
 	if err := wire.CheckOffer(&w); err != nil {
 		return wire.Offer{}, err
 	}
@@ -63,7 +78,7 @@ func (o *Offer) toWire(swarm string, by *Identity) (wire.Offer, error) {
 
 // fromWire is toWire's inverse; the signature was checked when w came in.
 func fromWire(w *wire.Offer) Offer {
-	return Offer{
+	o := Offer{
 		Peer: w.Peer, Seq: w.Seq, TTL: time.Duration(w.TTL) * time.Second,
 		Model: w.Model, ModelName: w.ModelName, First: int(w.First), Last: int(w.Last), Held: w.Held,
 		Embed: w.Embed, Head: w.Head, NoDecode: w.NoDecode, Draft: w.Draft, Profile: w.Profile, KVTypes: w.KVTypes, SeamTypes: w.SeamTypes, Trust: w.Trust,
@@ -71,6 +86,11 @@ func fromWire(w *wire.Offer) Offer {
 		UpBytesPerSec: w.UpBytesPerSec, DownBytesPerSec: w.DownBytesPerSec,
 		KVFreeBytes: w.KVFreeBytes, Context: int(w.Context), Load: w.Load, Addrs: w.Addrs,
 	}
+	for _, l := range w.Links {
+		o.Links = append(o.Links, Link{From: l.From, RTT: time.Duration(l.RTTMicros) * time.Microsecond, BytesPerSec: l.BytesPerSec,
+			Samples: int(l.Samples), Age: time.Duration(l.Age) * time.Second})
+	}
+	return o
 }
 
 // verifyOffer checks what makes an offer its peer's, in this swarm.

@@ -9,11 +9,11 @@ import (
 	"github.com/starling-swarm/starling/swarm/wire"
 )
 
-// /starling/track/4 carries offers and listings: one request and one answer per stream.
+// /starling/track/5 carries offers and listings: one request and one answer per stream.
 // Every node answers, so a small swarm needs no tracker; a tracker is a node
 // that says it is one, and so gets everyone's offers in a large one.
 const (
-	trackProtocol = "/starling/track/4"
+	trackProtocol = "/starling/track/5"
 	trackTimeout  = 5 * time.Second
 	publishEvery  = 30 * time.Second
 	publishGap    = 100 * time.Millisecond // collects events that come together

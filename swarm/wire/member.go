@@ -8,7 +8,7 @@ import (
 )
 
 // Frame types of /starling/join/1, and those that spread a private swarm's
-// revocation list over /starling/track/4.
+// revocation list over /starling/track/5.
 const (
 	TypeHello          Type = 90 // dialler → listener: its certificate
 	TypeRedeem         Type = 91 // dialler → listener: an invite's secret

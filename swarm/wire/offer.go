@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Frame types of /starling/track/4.
+// Frame types of /starling/track/5.
 const (
 	TypeOffersPush  Type = 80 // peer → tracker: all of the sender's offers
 	TypeOffersPull  Type = 81 // anyone → tracker
@@ -22,14 +22,16 @@ const (
 	MaxAddrs       = 8    // addresses in an offer or invite
 	MaxAddr        = 256  // text form of a multiaddr
 	MaxTrust       = 64   // name of a trust class
+	MaxOfferLinks  = 16   // measured links in an offer
 	signatureBytes = 64   // Ed25519
 	MaxLayers      = 1023 // layers of a model whose holders are told apart
 	MaxHeld        = (MaxLayers + 1 + 7) / 8
-	minOfferBytes  = 253 // every field of an offer at its shortest
+	minOfferBytes  = 257 // every field of an offer at its shortest
+	minLinkBytes   = 22  // … of a link
 )
 
 // DomainOffer separates offers from the other things that a peer's key signs.
-const DomainOffer = "starling/offer/4"
+const DomainOffer = "starling/offer/5"
 
 // Offer says what one peer holds of one model and how fast it is. It is signed
 // by Peer over SigningBytes; the layer range is half open.
@@ -60,8 +62,34 @@ type Offer struct {
 	Context           uint32  // longest context in tokens
 	Load              float64 // 0 idle, 1 full
 
-	Addrs     []string // multiaddrs without /p2p
+	Links     []OfferLink // to Peer, as it has measured them lately
+	Addrs     []string    // multiaddrs without /p2p
 	Signature [signatureBytes]byte
+}
+
+// OfferLink is the way from one peer to the maker of an offer.
+type OfferLink struct {
+	From        string
+	RTTMicros   uint32  // round trip; 0: not measured
+	BytesPerSec float64 // that came of large frames; 0: not measured
+	Samples     uint32  // how many frames that says, at most those of late
+	Age         uint32  // seconds since the latest of them came
+}
+
+func (l *OfferLink) encode(e *Encoder) {
+	e.String(l.From)
+	e.U32(l.RTTMicros)
+	e.F64(l.BytesPerSec)
+	e.U32(l.Samples)
+	e.U32(l.Age)
+}
+
+func (l *OfferLink) decode(d *Decoder) {
+	l.From = d.String(MaxPeerID)
+	l.RTTMicros = d.U32()
+	l.BytesPerSec = decodeRate(d)
+	l.Samples = d.U32()
+	l.Age = d.U32()
 }
 
 // SigningBytes returns what Signature covers: every other field, encoded.
@@ -95,6 +123,10 @@ func (o *Offer) encodeUnsigned(e *Encoder) {
 	e.I64(o.KVFreeBytes)
 	e.U32(o.Context)
 	e.F64(o.Load)
+	e.U32(uint32(len(o.Links)))
+	for i := range o.Links {
+		o.Links[i].encode(e)
+	}
 	encodeAddrs(e, o.Addrs)
 }
 
@@ -135,6 +167,12 @@ func (o *Offer) decode(d *Decoder) {
 	}
 	o.Context = d.U32()
 	o.Load = decodeRate(d)
+	if n := d.Count(MaxOfferLinks, minLinkBytes); n > 0 {
+		o.Links = make([]OfferLink, n)
+		for i := range o.Links {
+			o.Links[i].decode(d)
+		}
+	}
 	o.Addrs = decodeAddrs(d)
 	copy(o.Signature[:], d.take(signatureBytes))
 }
@@ -172,7 +210,7 @@ type HeldOffer struct {
 	Offer     Offer
 }
 
-// Presence is what every message of /starling/track/4 says of its sender.
+// Presence is what every message of /starling/track/5 says of its sender.
 type Presence struct {
 	Swarm    string
 	Instance uint64 // drawn at random at each start; tells two nodes with one key apart
