@@ -30,6 +30,47 @@ func TestTicks(t *testing.T) {
 	}
 }
 
+func TestDeadlines(t *testing.T) {
+	now := time.Unix(100, 0)
+	d := deadlines{now: now, next: now.Add(pingInterval)}
+	for _, c := range []struct {
+		at     time.Duration
+		passed bool
+		next   time.Duration // when the timer fires after that
+	}{
+		{time.Second, false, pingInterval},
+		{300 * time.Millisecond, false, 300 * time.Millisecond},
+		{400 * time.Millisecond, false, 300 * time.Millisecond},
+		{0, true, 300 * time.Millisecond},
+		{-time.Hour, true, 300 * time.Millisecond},
+		{1, false, 1},
+	} {
+		if passed := d.passed(now.Add(c.at)); passed != c.passed || !d.next.Equal(now.Add(c.next)) {
+			t.Errorf("a deadline in %v: passed %v, the next one in %v; want %v, %v", c.at, passed, d.next.Sub(now), c.passed, c.next)
+		}
+	}
+}
+
+// A watch that is waited for too long says how late it is, and goes on from there.
+func TestWatch(t *testing.T) {
+	w := newWatch()
+	defer w.Stop()
+	time.Sleep(pingInterval + 2*lateTick)
+	<-w.C
+	late, missed, pings, due := w.tick()
+	if late < 2*lateTick || missed > time.Second || !pings || due.next.Before(due.now) {
+		t.Errorf("late %v, missed %v, pings %v, next in %v", late, missed, pings, due.next.Sub(due.now))
+	}
+	soon := due.now.Add(20 * time.Millisecond)
+	due.passed(soon)
+	w.sleep(due)
+	<-w.C
+	planned := w.last.wait
+	if _, _, _, due := w.tick(); planned != 20*time.Millisecond || due.now.Before(soon) {
+		t.Errorf("woken %v after a deadline, planned in %v", due.now.Sub(soon), planned)
+	}
+}
+
 // TestWakingNode has a stage and a decoder sleep in the middle of sessions: after a moment nothing changes, after more than a lease their
 // parts in others' sessions are over, which end with the same bytes elsewhere, and what they offer has a new number.
 func TestWakingNode(t *testing.T) {
