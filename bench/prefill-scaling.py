@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How much faster two peers read a prompt than one of them alone, where the time goes, and what more peers would do.
+"""How much faster two peers read a prompt than one of them alone, and where the time goes.
 
     bench/prefill-scaling.py MODEL.gguf
 
@@ -7,15 +7,12 @@ Two starling processes, a processor and a network namespace each, read a prompt 
 that changes from round to round; the ratio is that of a round's two times from the first chunk to the first token. Both also read
 it alone at the same time, which shows what this machine's processors take from each other: without any network the ratio could
 not exceed that ceiling. Rounds in which other programs used more than 5 % of a processor are repeated, as often as there are rounds.
-
-Then times of single chunks, by size and depth, are measured, and simulate.py reckons from them, from the bytes and the link's rate
-how long 1 to 8 peers would take. Linux and root; see bench/README.md."""
+What more peers would do a test of package node reckons. Linux and root; see bench/README.md."""
 import argparse
 import statistics
 import sys
 import threading
 
-import simulate
 import swarm
 
 BUSY = 0.05  # of a processor, by others: the round is repeated
@@ -145,7 +142,6 @@ def main():
     p.add_argument("--chunk", type=int, help="tokens that travel together at most, instead of the plan's choice")
     p.add_argument("--cuts", type=lambda t: [int(x) for x in t.split(",")], help="where the layers are cut, instead of the plan's choice")
     p.add_argument("--bar", type=float, default=1.85, help="ratio below which the exit status is 1")
-    p.add_argument("--simulate", action="store_true", help="also measure chunks and reckon with 1 to 8 peers")
     a = p.parse_args()
     r = swarm.report(a)
     with swarm.Swarm(a.model, 2, rate=a.rate, transport=a.transport, binary=a.starling) as s:
@@ -158,8 +154,6 @@ def main():
         r["ceiling"] = sum(alone / t for t in times.values())
         r["ratio"] = statistics.median(x["ratio"] for x in r["rounds"])
     show(a, r)
-    if a.simulate:
-        r["simulation"] = simulate.report(a, r)
     swarm.save(a, r)
     return r["ratio"] < a.bar
 
