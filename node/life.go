@@ -8,12 +8,17 @@ import (
 	"github.com/starling-swarm/starling/swarm/wire"
 )
 
+// quietAfter is the silence of a stage for which nobody else is blamed before it has spoken, or counts as lost: it may have told of a chunk
+// whose seam never left it.
+const quietAfter = 2 * pingInterval
+
 // checkLife gives up on stages that haven't been heard for silence, on one that
 // holds the session up, and on a silent client. heard and bulk say when a peer
 // was last heard, and when it was sending seams or rows.
 func (s *decoderSession) checkLife(due *deadlines, silence time.Duration, heard, bulk func(string) time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	quiet := false // a stage that the one waited for may wait for
 	for _, p := range s.stagePeersLocked() {
 		limit := silence
 		last := heard(p)
@@ -22,12 +27,14 @@ func (s *decoderSession) checkLife(due *deadlines, silence time.Duration, heard,
 			if !slices.Contains(s.n.host.Connected(), p) {
 				limit = max(openTimeout, silence)
 			}
+		} else if p != s.route.peer && due.now.Sub(last) > quietAfter {
+			quiet = true
 		}
 		if due.passed(last.Add(limit)) {
 			s.do(s.m.gone(p, fmt.Sprintf("silent for %v", due.now.Sub(last).Round(100*time.Millisecond))))
 		}
 	}
-	if p := s.route.peer; p != "" && !s.ended && due.passed(s.route.deadline(silence, bulk)) {
+	if p := s.route.peer; p != "" && !s.ended && due.passed(s.route.deadline(silence, bulk)) && !quiet {
 		why := fmt.Sprintf("it got nothing done for %v", due.now.Sub(s.route.moved).Round(100*time.Millisecond))
 		if s.route.expected(s.route.positions) > silence {
 			why += fmt.Sprintf(", %d times what its chunk should take", paceFactor)
