@@ -60,13 +60,14 @@ arm64: ## the kernels' tests and the self test under qemu, for each variant: all
 	done
 	cd kernels && qemu-aarch64-static -cpu max ../bin/kernels-arm64.test -test.skip Floats
 
+# Minimizing an input of kilobytes may take a minute by default, in which a target whose seeds are files tried ten inputs.
 # go test now and then calls the end of -fuzztime itself a failure: that deadline, and no input that fails.
 FUZZ_ENDED = { grep -q '^    context deadline exceeded$$' bin/fuzz.log && ! grep -q 'Failing input\|panic\|hung' bin/fuzz.log; }
 fuzz: ## every fuzz target for FUZZTIME
 	@mkdir -p bin; set -e; grep -rl --include='*_test.go' '^func Fuzz' . | sort | while read -r file; do \
 	  for f in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$file); do \
 	    echo "$$file $$f"; \
-	    $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$(dirname $$file) > bin/fuzz.log 2>&1 < /dev/null || $(FUZZ_ENDED) || { cat bin/fuzz.log; exit 1; }; \
+	    $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 100x $$(dirname $$file) > bin/fuzz.log 2>&1 < /dev/null || $(FUZZ_ENDED) || { cat bin/fuzz.log; exit 1; }; \
 	  done; done
 
 PARIS = $(BIN) demo --model $(SMOLLM2) --prompt "What is the capital of France?" -n 8
