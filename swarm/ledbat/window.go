@@ -18,9 +18,9 @@ const (
 
 // target is how much longer a round trip may take than on an empty way: what waits behind bulk data waits as long. RFC 6817 allows
 // 100 ms, which is for people; a decoded token that walks a route takes some ten. bench/growth.py, one processor for each end: while
-// layers are fetched tokens take 1.3 times as long and 65 % of the link is used; with 2 ms 1.25 times and 45 %, and with 1 ms 1.1 times
-// and less than 36 %. Below 3 ms late acknowledgements and short bursts count for a queue.
-const target = 4 * time.Millisecond
+// layers are fetched tokens take 1.2 times as long and 45 % of the link is used; with 4 ms it is 1.4 times and 62 %. The less it is, the
+// more late acknowledgements and short bursts count for a queue.
+const target = 2500 * time.Microsecond
 
 // What a window may become from one round to the next, as a factor.
 const leastStep, mostStep = 0.5, 1.25
@@ -37,7 +37,7 @@ const leastSamples = 8
 // window says how many bytes may be under way. After each round it takes the size whose round trip would be that of an empty way and
 // target more, if the queue is its own:
 //
-//	size ← size · (base + target) / least,   but at most 5/4 of it and at least 1/2; 5/4, or 2, where least < base + target/4
+//	size ← size · (base + target) / least,   but at most 5/4 of it and at least 1/2; 5/4, or 2, where least < base + target/2
 //
 // where least is the shortest round trip of the round. A round begins when the first bytes are acknowledged that were sent with the
 // size as it is, and is over when all are that had been sent by then.
@@ -105,7 +105,7 @@ func (w *window) round(now time.Time) {
 		return
 	case !w.full:
 		by = min(by, 1)
-	case w.least >= base+target/4:
+	case w.least >= base+target/2:
 		w.known = 0
 	case 2*w.size <= w.known:
 		by = 2

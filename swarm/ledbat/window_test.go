@@ -55,7 +55,7 @@ func (l *link) run(w *window, from, to time.Duration) int64 {
 }
 
 // What a window sends fills most of a link, of whatever rate and length, and what else comes waits little longer than target. Where all
-// acknowledgements come late for other reasons, it errs on the side of what else comes.
+// acknowledgements come late for other reasons, it errs on the side of what else comes, but gets some 2 MB/s.
 func TestWindow(t *testing.T) {
 	for _, rate := range []float64{1e6, 12.5e6, 125e6} { // bytes per second
 		for _, rtt := range []time.Duration{200 * time.Microsecond, 20 * time.Millisecond, 150 * time.Millisecond} {
@@ -74,7 +74,7 @@ func TestWindow(t *testing.T) {
 					mean += d / time.Duration(len(l.delay))
 				}
 				most := 2*target + noise + 2*time.Duration(mostFrame/rate*1e9)
-				if got < 0.3 || noise == 0 && got < 0.6 || mean > most {
+				if got < 0.5 && (noise == 0 || got*rate < 2e6) || mean > most {
 					t.Errorf("%.3g bytes/s, %v, noise %v: %.0f %% of the link, others wait %v, at most %v were meant", rate, rtt, noise, 100*got, mean, most)
 				}
 				t.Logf("%.3g bytes/s, %v, noise %v: %.0f %% of the link, others wait %v; %d bytes at first", rate, rtt, noise, 100*got, mean, before)
