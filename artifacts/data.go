@@ -55,6 +55,9 @@ func changedError(path string, err error) error {
 	return fmt.Errorf("published file %s has changed: put the old file back and restart, or publish the new one", path)
 }
 
+// errElsewhere says that a write comes too late: the piece came, or is coming, from another source.
+var errElsewhere = errors.New("the piece comes from elsewhere")
+
 // writeAt writes bytes of a piece that is not verified yet, for a torrent of that generation.
 func (m *Model) writeAt(generation, part, piece int, b []byte, off int64) (int, error) {
 	f, attempt, err := m.beginWrite(generation, part, piece)
@@ -64,9 +67,7 @@ func (m *Model) writeAt(generation, part, piece int, b []byte, off int64) (int, 
 	n, err := f.WriteAt(b, off)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.writing--; m.writing == 0 {
-		m.written.Broadcast()
-	}
+	m.endWriteLocked(part, piece)
 	if err != nil && attempt == m.attempt { // else it is news of before the last clearProblem
 		m.problem = err
 		m.notifyLocked()
@@ -89,9 +90,15 @@ func (m *Model) beginWrite(generation, part, piece int) (f *os.File, attempt int
 	if m.published {
 		return nil, 0, changedError(p.path, nil)
 	}
-	if p.have.has(piece) {
-		return nil, 0, fmt.Errorf("%s: piece %d is verified and not written again", p.path, piece)
+	if p.have.has(piece) || p.sealed[piece] {
+		return nil, 0, errElsewhere
 	}
+	return m.openWriteLocked(part, piece)
+}
+
+// openWriteLocked is beginWrite for a piece that may be written.
+func (m *Model) openWriteLocked(part, piece int) (f *os.File, attempt int, err error) {
+	p := &m.parts[part]
 	if !p.writable {
 		f, err := openSparse(p.path, m.bundle.Manifest.Parts[part].Size)
 		if err != nil {
@@ -112,7 +119,67 @@ func (m *Model) beginWrite(generation, part, piece int) (f *os.File, attempt int
 	}
 	m.writes++
 	m.writing++
+	p.writing[piece]++
 	return p.file, m.attempt, nil
+}
+
+func (m *Model) endWriteLocked(part, piece int) {
+	m.writing--
+	p := &m.parts[part]
+	if p.writing[piece]--; p.writing[piece] == 0 {
+		delete(p.writing, piece)
+		m.written.Broadcast()
+	}
+}
+
+// storePiece writes a whole piece that hashed right, and records it, for a source of that generation.
+// Writes of the piece that go on end before, and no other begins.
+func (m *Model) storePiece(generation, part, piece int, data []byte) error {
+	f, attempt, err := m.sealPiece(generation, part, piece)
+	if f == nil {
+		return err
+	}
+	_, err = f.WriteAt(data, m.bundle.Manifest.pieceSpan(part, piece).Offset)
+	if err == nil {
+		err = m.markVerified(generation, part, piece)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.endWriteLocked(part, piece)
+	delete(m.parts[part].sealed, piece)
+	m.written.Broadcast()
+	if err != nil && attempt == m.attempt && m.problem == nil {
+		m.problem = err
+		m.notifyLocked()
+	}
+	return err
+}
+
+// sealPiece keeps others from writing a piece. No file means that there is nothing to write: the
+// piece is here already, or an error says why not.
+func (m *Model) sealPiece(generation, part, piece int) (f *os.File, attempt int, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := &m.parts[part]
+	for !m.closed && (p.sealed[piece] || p.writing[piece] > 0) {
+		m.written.Wait()
+	}
+	switch {
+	case m.closed:
+		return nil, 0, errClosed
+	case generation != m.generation:
+		return nil, 0, errReleased
+	case p.have.has(piece):
+		return nil, 0, nil
+	case m.published:
+		return nil, 0, changedError(p.path, nil)
+	}
+	p.sealed[piece] = true
+	if f, attempt, err = m.openWriteLocked(part, piece); err != nil {
+		delete(p.sealed, piece)
+		m.written.Broadcast()
+	}
+	return f, attempt, err
 }
 
 // openSparse opens a file for writing and gives it its full size without allocating it.
@@ -176,6 +243,7 @@ func (m *Model) close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.closed = true
+	m.written.Broadcast()
 	for i := range m.parts {
 		m.retireLocked(&m.parts[i])
 	}

@@ -7,8 +7,10 @@
 //
 // A [Store] keeps models on disk, whole or in part, and remembers which pieces were verified.
 // [Torrents] moves pieces between stores by BitTorrent, over connections that its user provides:
-// it opens no socket and asks no tracker. Every piece is checked against the manifest's SHA-256
+// for that it opens no socket and asks no tracker. If its user wants, it also fetches from web seeds
+// and ordinary BitTorrent clients, and seeds to these. A [Remote] is a model on a web server that
+// nobody may have made a manifest of yet. Every piece is checked against the manifest's SHA-256
 // tree before it is recorded, served or handed to anyone.
 //
-// docs/manifest.md has the formats byte by byte.
+// docs/manifest.md has the formats byte by byte, docs/artifacts.md what is asked when and why.
 package artifacts

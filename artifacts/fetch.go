@@ -16,7 +16,8 @@ const peerPoll = time.Second
 // were verified and recorded. It seeds the model from then on.
 //
 // peers returns the IDs of peers that may have the model; it is called at once and then every
-// second, from one goroutine. progress, if not nil, is called from the same goroutine with the
+// second, from one goroutine. Where nobody is one, or a second brings nothing, the model's web seeds
+// are asked, too. progress, if not nil, is called from the same goroutine with the
 // verified bytes of the pieces that cover the spans.
 //
 // It ends early when ctx does, or when the disk refuses; what was verified by then stays, and
@@ -77,9 +78,15 @@ func (t *Torrents) fetch(ctx context.Context, m *Model, spans []Span, peers func
 	t.want(sm, want, +1)
 	defer t.want(sm, want, -1)
 
+	others := t.startSources(ctx, sm, spans)
+	defer others.end()
 	tick := time.NewTicker(peerPoll)
 	defer tick.Stop()
-	t.addPeers(sm, want, peers())
+	known := peers()
+	t.addPeers(sm, want, known)
+	if len(known) == 0 {
+		others.begin()
+	}
 	lastLeft, stalls := int64(-1), 0
 	for {
 		changed := m.watch()
@@ -88,6 +95,7 @@ func (t *Torrents) fetch(ctx context.Context, m *Model, spans []Span, peers func
 			progress(total-left, total)
 		}
 		if left == 0 {
+			sm.refresh(spans)
 			return m.sync()
 		}
 		if err := m.Problem(); err != nil {
@@ -97,22 +105,27 @@ func (t *Torrents) fetch(ctx context.Context, m *Model, spans []Span, peers func
 		case <-sm.gone:
 			return fmt.Errorf("the model was dropped or the node stops; %d of %d bytes are verified and kept", total-left, total)
 		case <-ctx.Done():
-			return t.unfinished(ctx, sm, want, total-left, total)
+			return t.unfinished(ctx, sm, want, total-left, total, others.complaints())
 		case <-changed:
 		case <-tick.C:
 			if left == lastLeft {
 				sm.refresh(m.Missing(spans)) // after an error the library may learn late what is not recorded
 				t.nudge(sm, m.Missing(spans), stalls)
 				stalls++
+				others.begin()
 			}
 			lastLeft = left
-			t.addPeers(sm, want, peers())
+			known = peers()
+			t.addPeers(sm, want, known)
+			if len(known) == 0 && others.over() {
+				return fmt.Errorf("%d of %d bytes are here and kept, and nobody is left to ask%s", total-left, total, others.complaints())
+			}
 		}
 	}
 }
 
 // unfinished says how far a fetch came before its context ended, and why no further.
-func (t *Torrents) unfinished(ctx context.Context, sm *swarmModel, want []pieceRun, done, total int64) error {
+func (t *Torrents) unfinished(ctx context.Context, sm *swarmModel, want []pieceRun, done, total int64, complaints string) error {
 	if err := sm.model.sync(); err != nil {
 		return err
 	}
@@ -124,7 +137,7 @@ func (t *Torrents) unfinished(ctx context.Context, sm *swarmModel, want []pieceR
 	if conns == 0 {
 		hint = "; no peer that has them could be reached"
 	}
-	return fmt.Errorf("%d of %d bytes are here and kept%s: %w", done, total, hint, context.Cause(ctx))
+	return fmt.Errorf("%d of %d bytes are here and kept%s%s: %w", done, total, hint, complaints, context.Cause(ctx))
 }
 
 // want adds delta to the number of fetches that want the pieces, and has the library fetch those
@@ -145,7 +158,7 @@ func (t *Torrents) want(sm *swarmModel, runs []pieceRun, delta int32) {
 		begin := r.first // of the pieces before i that become wanted or unwanted
 		for i := r.first; i < r.last; i++ {
 			wanted[i] += delta
-			if turned := wanted[i] == max(delta, 0); !turned {
+			if turned := wanted[i] == max(delta, 0); !turned || sm.claimed[r.part][i] {
 				setWanted(tor, begin, i, delta > 0)
 				begin = i + 1
 			}
@@ -198,7 +211,7 @@ func (t *Torrents) nudge(sm *swarmModel, missing []Span, round int) {
 				continue
 			}
 			left--
-			if sm.wanted[r.part][i] > 0 {
+			if sm.wanted[r.part][i] > 0 && !sm.claimed[r.part][i] {
 				p := sm.parts[r.part].Piece(i)
 				p.SetPriority(torrent.PiecePriorityNone)
 				p.SetPriority(torrent.PiecePriorityNormal)

@@ -65,3 +65,64 @@ func TestDiskFull(t *testing.T) {
 		t.Errorf("after a restart %d bytes were hashed", s.HashedBytes())
 	}
 }
+
+// A disk that is too small, or can't be written any more, ends a fetch from a web server with the
+// system's error; what was verified stays, and the fetch can be finished.
+func TestWebSeedDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=3m"); err != nil {
+		t.Skipf("mounting a small disk takes root: %v", err)
+	}
+	t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) })
+	_, src, paths := publish(t, testModel{layers: 20, seed: 51})
+	web := serveFolder(t, filepath.Dir(paths[0]), nil)
+	card, _ := src.Card()
+	s := openStore(t, dir)
+	r, err := openRemote(t.Context(), quickWeb(), web.URL+"/m.gguf", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Download(t.Context(), r, nil, nil); err == nil || !strings.Contains(err.Error(), "make room") {
+		t.Errorf("a model larger than the disk: %v", err)
+	}
+	tor := newTestNet().join(t, "leecher", s)
+	tor.web = quickWeb()
+	m := learn(t, s, src)
+	if err := tor.UseWebSeeds(m, []string{web.URL + "/m.gguf"}); err != nil {
+		t.Fatal(err)
+	}
+	some, more := card.Spans(LayerRange{0, 4}), card.Spans(LayerRange{0, 11})
+	if err := tor.Fetch(testContext(t), m, some, peersOf(), nil); err != nil {
+		t.Fatal(err)
+	}
+	held := m.HeldBytes()
+	filler := filepath.Join(dir, "filler")
+	filled := false
+	err = tor.Fetch(testContext(t), m, more, func() []string { // asked for just after the check for room
+		if !filled {
+			filled = true
+			if err := os.WriteFile(filler, make([]byte, 4<<20), 0o644); !errors.Is(err, syscall.ENOSPC) {
+				t.Errorf("filling the disk: %v", err)
+			}
+		}
+		return nil
+	}, nil)
+	if !errors.Is(err, syscall.ENOSPC) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("a disk that fills up: %v", err)
+	}
+	if m.HeldBytes() < held {
+		t.Errorf("%d bytes are held, %d before", m.HeldBytes(), held)
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	if err := tor.Fetch(testContext(t), m, more, peersOf(), nil); err != nil {
+		t.Fatal(err)
+	}
+	got, want := mustRead(t, m.Path()), mustRead(t, paths[0])
+	for _, sp := range more {
+		if !bytes.Equal(got[sp.Offset:sp.Offset+sp.Length], want[sp.Offset:sp.Offset+sp.Length]) {
+			t.Errorf("span %+v differs", sp)
+		}
+	}
+}

@@ -36,7 +36,7 @@ type Model struct {
 	dirty     bool  // the snapshot says so: files may have been written since
 	writes    uint64
 	writing   int        // writes going on
-	written   *sync.Cond // on mu: writing has become 0
+	written   *sync.Cond // on mu: the last write of a piece has ended
 
 	generation int // counts releases: torrents of an earlier one read and write nothing
 }
@@ -49,7 +49,9 @@ type modelPart struct {
 	stamp    stamp // of a published file
 	file     *os.File
 	writable bool
-	checked  time.Time // when a published file's stamp was last compared
+	writing  map[int]int  // writes going on, by piece
+	sealed   map[int]bool // pieces that storePiece writes, and nobody else
+	checked  time.Time    // when a published file's stamp was last compared
 }
 
 func newModel(s *Store, id ID, b *Bundle) *Model {
@@ -58,7 +60,7 @@ func newModel(s *Store, id ID, b *Bundle) *Model {
 	m.parts = make([]modelPart, len(b.Manifest.Parts))
 	for i := range m.parts {
 		p := &b.Manifest.Parts[i]
-		m.parts[i] = modelPart{path: filepath.Join(m.dir, p.Name), have: newBitmap(len(p.Pieces))}
+		m.parts[i] = modelPart{path: filepath.Join(m.dir, p.Name), have: newBitmap(len(p.Pieces)), writing: map[int]int{}, sealed: map[int]bool{}}
 	}
 	return m
 }
@@ -75,6 +77,19 @@ func (m *Model) Bundle() *Bundle {
 	defer m.mu.Unlock()
 	b := *m.bundle
 	return &b
+}
+
+// AddWebSeeds adds URLs to the bundle, where others find them: see [Bundle.WebSeeds].
+func (m *Model) AddWebSeeds(urls []string) error {
+	if _, err := partURLs(urls, 0, len(m.parts)); err != nil {
+		return err
+	}
+	for _, u := range urls {
+		if err := CheckWebSeed(u); err != nil {
+			return err
+		}
+	}
+	return m.amend(urls, nil)
 }
 
 // amend adds web seeds to the bundle, and puts in the BitTorrent v1 hashes of files that were hashed

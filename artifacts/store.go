@@ -29,8 +29,9 @@ type Store struct {
 	hashed   atomic.Int64
 	problems []error
 
-	mu     sync.Mutex
-	models map[ID]*Model
+	mu       sync.Mutex
+	models   map[ID]*Model
+	incoming map[string]bool // folders that Download is working in
 }
 
 // removed ends the name of a model's folder that is being deleted.
@@ -62,7 +63,7 @@ func OpenStore(dir string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("model store: %w: choose a data folder that can be written", err)
 	}
-	s := &Store{dir: dir, lock: lock, models: make(map[ID]*Model)}
+	s := &Store{dir: dir, lock: lock, models: make(map[ID]*Model), incoming: make(map[string]bool)}
 	if err := s.load(); err != nil {
 		s.Close()
 		return nil, fmt.Errorf("model store %s: %w", dir, err)

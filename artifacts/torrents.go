@@ -1,12 +1,17 @@
 package artifacts
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
+	"net/netip"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/anacrolix/torrent"
@@ -28,6 +33,14 @@ type TorrentConfig struct {
 	// closes the listener. Nil means that nobody can connect to this node.
 	Listener net.Listener
 
+	// WebSeeds lets fetches use the web seeds that bundles name, as far as they are at public
+	// addresses. Those of UseWebSeeds are used in any case.
+	WebSeeds bool
+
+	// Public, if not nil, has ordinary BitTorrent clients fetch from this node, and it from them, by
+	// BitTorrent v1 on connections of its own.
+	Public *PublicConfig
+
 	// MaxUpload bounds what all peers together are sent, in bytes per second; 0 is no bound.
 	MaxUpload int64
 
@@ -37,7 +50,9 @@ type TorrentConfig struct {
 
 // Torrents is a node's BitTorrent client. It fetches pieces into a [Store] and seeds what the store
 // holds. It opens no socket, and knows no tracker, DHT, peer exchange or local discovery: peers are
-// those that its user names, reached by the connections that its user provides.
+// those that its user names, reached by the connections that its user provides. Two things are
+// sources of missing pieces beside the swarm, if its user wants them: web seeds, and ordinary
+// BitTorrent clients.
 //
 // Each part of a model is one torrent, of BitTorrent v2 (BEP 52): its info dictionary and piece
 // layer follow from the manifest, so a torrent is known by the model ID alone and pieces are
@@ -49,18 +64,29 @@ type Torrents struct {
 	listen *peerListener
 	stop   context.CancelFunc
 	done   chan struct{} // closed when the sync loop has ended
+	log    *slog.Logger
+	public *public // nil: ordinary clients are not met
+
+	web     *webClient // for web seeds that the user named
+	hintWeb *webClient // for those of bundles; nil: they are not used
 
 	mu     sync.Mutex
 	closed bool
 	models map[ID]*swarmModel
+	urls   map[ID][]string // of UseWebSeeds
+	banned map[string]bool // web seeds that sent wrong bytes
 }
 
 // swarmModel is a model's torrents, one per part, and how many fetches want each piece.
 type swarmModel struct {
 	model  *Model
 	parts  []*torrent.Torrent
-	gone   chan struct{} // closed when the torrents are dropped
-	wanted [][]int32     // guarded by Torrents.mu
+	public []atomic.Pointer[publicPart] // v1; nil where ordinary clients are not met, or for parts without v1 hashes
+	gone   chan struct{}                // closed when the torrents are dropped
+
+	// by part and piece, guarded by Torrents.mu
+	wanted  [][]int32 // by so many fetches
+	claimed [][]bool  // a source fetches it, not these torrents
 }
 
 // NewTorrents starts a client. Close it before the store.
@@ -85,10 +111,10 @@ func NewTorrents(c TorrentConfig) (*Torrents, error) {
 	if c.MaxUpload > 0 {
 		cfg.UploadRateLimiter = rate.NewLimiter(rate.Limit(c.MaxUpload), int(max(c.MaxUpload/4, 256<<10)))
 	}
-	cfg.Slogger = c.Log
 	if c.Log == nil {
-		cfg.Slogger = slog.New(slog.DiscardHandler)
+		c.Log = slog.New(slog.DiscardHandler)
 	}
+	cfg.Slogger = c.Log
 	client, err := torrent.NewClient(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("torrents: %w", err)
@@ -100,7 +126,20 @@ func NewTorrents(c TorrentConfig) (*Torrents, error) {
 		peers:  newPeerBook(),
 		stop:   stop,
 		done:   make(chan struct{}),
+		log:    c.Log,
+		web:    newWebClient(false),
 		models: make(map[ID]*swarmModel),
+		urls:   make(map[ID][]string),
+		banned: make(map[string]bool),
+	}
+	if c.Public != nil {
+		if t.public, err = newPublic(c.Public, c.MaxUpload, c.Log); err != nil {
+			stop()
+			return nil, errors.Join(append(client.Close(), err)...)
+		}
+	}
+	if c.WebSeeds {
+		t.hintWeb = newWebClient(true)
 	}
 	client.AddDialer(&peerDialer{book: t.peers, dial: c.Dial})
 	if c.Listener != nil {
@@ -123,8 +162,33 @@ func (t *Torrents) syncLoop(ctx context.Context) {
 			return
 		case <-tick.C:
 			_ = t.store.Sync()
+			t.meetPublic()
 		}
 	}
+}
+
+// meetPublic connects to the ordinary clients that were named, where it isn't yet.
+func (t *Torrents) meetPublic() {
+	if t.public == nil || len(t.public.peers) == 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, sm := range t.models {
+		for i := range sm.public {
+			if v := sm.public[i].Load(); v != nil {
+				v.tor.AddPeers(t.public.peers)
+			}
+		}
+	}
+}
+
+// PublicAddr returns the address at which ordinary BitTorrent clients can connect, or "".
+func (t *Torrents) PublicAddr() string {
+	if t.public == nil || t.public.listen == nil {
+		return ""
+	}
+	return t.public.listen.Addr().String()
 }
 
 // Seed offers what the store holds, and comes to hold, of a model to peers that connect. Call it
@@ -134,7 +198,34 @@ func (t *Torrents) Seed(m *Model) error {
 	if err != nil {
 		return err
 	}
+	if err := t.renewPublic(sm); err != nil {
+		return err
+	}
 	sm.refresh(m.Manifest().All())
+	return nil
+}
+
+// renewPublic makes the v1 torrents agree with the bundle, where its v1 hashes have changed.
+func (t *Torrents) renewPublic(sm *swarmModel) error {
+	if t.public == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range sm.public {
+		v := sm.public[i].Load()
+		info, err := sm.model.Bundle().infoV1(i)
+		if err != nil || v != nil && bytes.Equal(v.info, info) {
+			continue
+		}
+		if v != nil {
+			v.tor.Drop()
+		}
+		if v, err = t.public.add(sm.model, i); err != nil {
+			return err
+		}
+		sm.public[i].Store(v)
+	}
 	return nil
 }
 
@@ -154,16 +245,26 @@ func (sm *swarmModel) drop() {
 	for _, tor := range sm.parts {
 		tor.Drop()
 	}
+	for i := range sm.public {
+		if v := sm.public[i].Load(); v != nil {
+			v.tor.Drop()
+		}
+	}
 }
 
 // refresh has the library ask the store again about the pieces that cover spans, where the two
 // disagree: after the record of a piece could not be written, or the model was published.
-func (sm *swarmModel) refresh(spans []Span) {
-	for _, r := range sm.model.Manifest().pieceRuns(spans) {
+func (sm *swarmModel) refresh(spans []Span) { sm.refreshRuns(sm.model.Manifest().pieceRuns(spans)) }
+
+func (sm *swarmModel) refreshRuns(runs []pieceRun) {
+	for _, r := range runs {
 		for i := r.first; i < r.last; i++ {
 			if p := sm.parts[r.part].Piece(i); sm.parts[r.part].PieceState(i).Complete != sm.model.hasPiece(r.part, i) {
 				p.UpdateCompletion()
 			}
+		}
+		if v := sm.public[r.part].Load(); v != nil {
+			v.refresh(r.first, r.last)
 		}
 	}
 }
@@ -183,7 +284,7 @@ func (t *Torrents) addLocked(m *Model) (*swarmModel, error) {
 		return sm, nil
 	}
 	man := m.Manifest()
-	sm := &swarmModel{model: m, gone: make(chan struct{})}
+	sm := &swarmModel{model: m, gone: make(chan struct{}), public: make([]atomic.Pointer[publicPart], len(man.Parts))}
 	generation := m.generationNow()
 	for i := range man.Parts {
 		info := man.infoV2(i)
@@ -196,15 +297,29 @@ func (t *Torrents) addLocked(m *Model) (*swarmModel, error) {
 			sm.drop()
 			return nil, fmt.Errorf("torrent of model %s, part %d: %w", m.id.Short(), i+1, err)
 		}
-		tor.SetOnWriteChunkError(func(error) { tor.DisallowDataDownload() }) // the model keeps the error
+		tor.SetOnWriteChunkError(func(err error) {
+			if !errors.Is(err, errElsewhere) {
+				tor.DisallowDataDownload() // the model keeps the error
+			}
+		})
 		sm.parts = append(sm.parts, tor)
 		sm.wanted = append(sm.wanted, make([]int32, len(man.Parts[i].Pieces)))
+		if t.public != nil {
+			v, err := t.public.add(m, i)
+			if err != nil {
+				sm.drop()
+				return nil, err
+			}
+			sm.public[i].Store(v)
+		}
+		sm.claimed = append(sm.claimed, make([]bool, len(man.Parts[i].Pieces)))
 	}
 	t.models[m.id] = sm
 	return sm, nil
 }
 
-// Banned returns the IDs of the peers that sent wrong bytes. They are not talked to again.
+// Banned returns the IDs of the peers, the addresses of ordinary clients, and the URLs of the web seeds, that sent wrong bytes. They
+// are not asked again.
 func (t *Torrents) Banned() []string {
 	var ids []string
 	for _, ip := range t.client.BadPeerIPs() {
@@ -212,7 +327,17 @@ func (t *Torrents) Banned() []string {
 			ids = append(ids, id)
 		}
 	}
-	return ids
+	if t.public != nil {
+		for _, ip := range t.public.client.BadPeerIPs() {
+			if a, err := netip.ParseAddr(ip); err == nil {
+				ip = a.Unmap().String()
+			}
+			ids = append(ids, ip)
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return append(ids, slices.Sorted(maps.Keys(t.banned))...)
 }
 
 // Close ends all connections and waits for them. What was verified is on the disk when it returns.
@@ -231,6 +356,9 @@ func (t *Torrents) Close() error {
 	t.stop()
 	<-t.done
 	err := errors.Join(t.client.Close()...)
+	if t.public != nil {
+		err = errors.Join(err, t.public.close())
+	}
 	if t.listen != nil {
 		if e := t.listen.Close(); err == nil && !errors.Is(e, net.ErrClosed) {
 			err = e

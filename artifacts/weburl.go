@@ -80,3 +80,42 @@ func partURLs(firsts []string, i, n int) ([]string, error) {
 	}
 	return out, nil
 }
+
+// DefaultHub is where models named hf:… are: the Hugging Face hub.
+const DefaultHub = "https://huggingface.co"
+
+// SourceURL returns the URL of a model's first file that a person named: an http or https URL as it
+// is, or hf:OWNER/REPO/FILE.gguf, perhaps hf:OWNER/REPO@REVISION/FILE.gguf, on a hub. hub is its base
+// URL; empty is DefaultHub. It only composes the URL.
+func SourceURL(source, hub string) (string, error) {
+	rest, ok := strings.CutPrefix(source, "hf:")
+	if !ok {
+		return source, CheckWebSeed(source)
+	}
+	if hub == "" {
+		hub = DefaultHub
+	}
+	owner, rest, ok1 := strings.Cut(rest, "/")
+	repo, file, ok2 := strings.Cut(rest, "/")
+	repo, revision, given := strings.Cut(repo, "@")
+	if !given {
+		revision = "main"
+	}
+	names := append([]string{owner, repo, revision}, strings.Split(file, "/")...)
+	for _, name := range names {
+		if !ok1 || !ok2 || name == "" || name == "." || name == ".." {
+			return "", fmt.Errorf("%s: write hf:OWNER/REPO/FILE.gguf, or hf:OWNER/REPO@REVISION/FILE.gguf", quote(source))
+		}
+	}
+	for i := range names {
+		names[i] = url.PathEscape(names[i])
+	}
+	u := strings.TrimRight(hub, "/") + "/" + names[0] + "/" + names[1] + "/resolve/" + names[2] + "/" + strings.Join(names[3:], "/")
+	return u, CheckWebSeed(u)
+}
+
+// IsSource reports whether a person named a model's file on a server, for [SourceURL], and not a
+// model.
+func IsSource(text string) bool {
+	return strings.HasPrefix(text, "hf:") || strings.HasPrefix(text, "http://") || strings.HasPrefix(text, "https://")
+}
