@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/starling-swarm/starling/artifacts"
 	"github.com/starling-swarm/starling/runtime"
 	"github.com/starling-swarm/starling/swarm"
 )
@@ -46,6 +47,18 @@ type Config struct {
 	// KVDisk is how many bytes of the data folder may hold caches of ended
 	// sessions that memory may have to give up, sealed; 0: none.
 	KVDisk int64
+
+	// TorrentListen is the TCP address, host:port, at which ordinary
+	// BitTorrent clients may fetch the models that are held; TorrentPeers are
+	// such clients to connect to, TorrentTrackers the trackers to announce to.
+	// Without any of them this node has nothing to do with ordinary clients.
+	TorrentListen   string
+	TorrentPeers    []string
+	TorrentTrackers []string
+
+	// WebSeeds lets the node fetch from web seeds that other peers name. They
+	// see its address then. Those that its user names are used in any case.
+	WebSeeds bool
 
 	// Silence is how long a peer of an active session may say nothing. 0
 	// means DefaultSilence.
@@ -102,6 +115,14 @@ func (c *Config) validate() error {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	return nil
+}
+
+// public returns how ordinary BitTorrent clients are met, or nil.
+func (c *Config) public() *artifacts.PublicConfig {
+	if c.TorrentListen == "" && len(c.TorrentPeers)+len(c.TorrentTrackers) == 0 {
+		return nil
+	}
+	return &artifacts.PublicConfig{Listen: c.TorrentListen, Peers: c.TorrentPeers, Trackers: c.TorrentTrackers}
 }
 
 func (c *Config) spillDir() string { return filepath.Join(c.DataDir, "kv") }

@@ -28,7 +28,7 @@ func (e engine) WriteMetrics(w io.Writer) error { return e.n.metrics.Write(w) }
 func (e engine) Status(context.Context) (*control.Status, error) {
 	n := e.n
 	info := n.cfg.Swarm
-	st := &control.Status{Version: n.cfg.Version, PID: os.Getpid(), Peer: n.ID(), Addrs: n.Addrs(), Role: n.role(), Standing: n.standing().String(), Uptime: time.Since(n.began),
+	st := &control.Status{Version: n.cfg.Version, PID: os.Getpid(), Peer: n.ID(), Addrs: n.Addrs(), Torrent: n.torrents.PublicAddr(), Role: n.role(), Standing: n.standing().String(), Uptime: time.Since(n.began),
 		Connected: n.host.Connected(), Profile: runtime.NewProfile(runtime.KVF16).String(),
 		Swarm: control.Swarm{ID: info.ID, Name: info.Name, Public: info.Public, Bootstrap: info.Bootstrap, Owner: n.swarms.Owns(info.ID)}}
 	for _, m := range n.store.Models() {
@@ -287,16 +287,29 @@ func (e engine) Pause(ctx context.Context, q control.DrainRequest) (*control.Dra
 func (e engine) Resume(context.Context) error { return e.n.Resume() }
 
 func (e engine) Publish(ctx context.Context, q control.PublishRequest, emit func(control.Event) error) (*control.Model, error) {
+	for _, u := range q.WebSeeds { // hashing may take long
+		if err := artifacts.CheckWebSeed(u); err != nil {
+			return nil, err
+		}
+	}
 	m, err := e.n.publish(ctx, q.Path, emit)
 	if err != nil {
 		return nil, err
 	}
+	if err := addWebSeeds(ctx, m, q.WebSeeds); err != nil {
+		return nil, err
+	}
 	v := e.n.modelView(m)
+	if q.Torrents {
+		if v.Torrents, err = e.n.torrentFiles(m); err != nil {
+			return nil, err
+		}
+	}
 	return &v, nil
 }
 
 func (e engine) Pull(ctx context.Context, q control.PullRequest, emit func(control.Event) error) (*control.Model, error) {
-	id, err := e.n.resolve(ctx, q.Model)
+	id, err := e.n.wanted(ctx, q, emit)
 	if err != nil {
 		return nil, err
 	}

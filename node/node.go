@@ -126,8 +126,11 @@ func (n *Node) start(ctx context.Context) (err error) {
 	})
 	n.host.Handle(protoSession, n.counted(func(s *swarm.Stream) { n.serveSession(s.Peer(), &meteredConn{n.wrapped(s), n.metrics}) }))
 	n.host.Handle(protoBundle, n.counted(n.serveBundle))
+	if public := n.cfg.public(); public != nil && !n.cfg.Swarm.Public {
+		n.log.Warn("ordinary BitTorrent clients get what this node holds of models, members of the private swarm or not")
+	}
 	n.torrents, err = artifacts.NewTorrents(artifacts.TorrentConfig{Store: n.store, Listener: ledbat.Listener{Listener: n.host.Listener(protoTorrent), Busy: n.inSession},
-		Log: n.cfg.Log.With("pkg", "artifacts"),
+		Log: n.cfg.Log.With("pkg", "artifacts"), Public: n.cfg.public(), WebSeeds: n.cfg.WebSeeds,
 		Dial: func(ctx context.Context, peer string) (net.Conn, error) {
 			s, err := n.host.Open(ctx, peer, protoTorrent)
 			if err != nil {

@@ -36,6 +36,7 @@ type globals struct {
 	Listen    []string   `group:"Settings" env:"STARLING_LISTEN" placeholder:"ADDR" help:"Multiaddr to listen on, such as /ip4/0.0.0.0/tcp/4077. Default: TCP and QUIC on port 4077, or on free ports when that is taken."`
 	Bootstrap []string   `group:"Settings" env:"STARLING_BOOTSTRAP" placeholder:"ADDR" help:"Multiaddr with /p2p/PEER of a node to meet others through, beside those that the swarm knows."`
 	LAN       bool       `group:"Settings" name:"lan" env:"STARLING_LAN" help:"Find nodes on the local network by mDNS, and be found."`
+	torrentFlags
 	computing
 	Log       logLevels `group:"Settings" env:"STARLING_LOG" placeholder:"LEVELS" help:"What to log on stderr: debug, info, warn or error; of one package, of node, swarm and artifacts, by name, such as info,node=debug,swarm=warn. Default: info for serve, else warn."`
 	LogFormat string    `group:"Settings" env:"STARLING_LOG_FORMAT" enum:"text,json" default:"text" help:"How to log: text or json."`

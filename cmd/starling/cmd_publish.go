@@ -10,8 +10,10 @@ import (
 )
 
 type publishCmd struct {
-	File string `arg:"" type:"path" help:"GGUF file, or any part of a split one."`
-	JSON bool   `name:"json" help:"Print a JSON object."`
+	File       string   `arg:"" type:"path" help:"GGUF file, or any part of a split one."`
+	WebSeed    []string `name:"webseed" sep:"none" placeholder:"URL" help:"Where a web server has the same file (of a split one: the first part, with the others beside it). It is checked, and others fetch from there when no node gets on."`
+	TorrentOut string   `type:"path" placeholder:"PATH" help:"Write a .torrent file for ordinary BitTorrent clients to PATH, if that ends in .torrent, or into the folder PATH, and print the magnet link. They meet this node with --torrent-listen, --torrent-peer or --torrent-tracker."`
+	JSON       bool     `name:"json" help:"Print a JSON object."`
 }
 
 // Help implements kong.HelpProvider.
@@ -23,9 +25,14 @@ alone, so whoever publishes the same file publishes the same model.
 With a running node (starling serve) the node does it and goes on seeding. Without one this command becomes the node
 and seeds until Ctrl-C.
 
+For a split model --torrent-out writes one .torrent per part. Beside what ordinary clients need each has the model's
+manifest, so that "starling pull FILE.torrent" can check every piece by SHA-256.
+
 Examples:
 
   starling publish SmolLM2-135M-Instruct-Q4_1.gguf
+  starling publish model.gguf --webseed https://example.org/models/model.gguf
+  starling publish model.gguf --torrent-out . --torrent-listen 0.0.0.0:6881 --torrent-tracker http://tracker.example/announce
   starling publish big-00001-of-00004.gguf`
 }
 
@@ -64,13 +71,16 @@ func (c *publishCmd) Run(ctx context.Context, g *globals) (err error) {
 }
 
 func (c *publishCmd) publish(ctx context.Context, client *control.Client, say *teller, then string) error {
-	m, err := client.Publish(ctx, control.PublishRequest{Path: c.File}, say.progress.event)
+	m, err := client.Publish(ctx, control.PublishRequest{Path: c.File, WebSeeds: c.WebSeed, Torrents: c.TorrentOut != ""}, say.progress.event)
 	say.progress.done()
 	if err != nil {
 		return err
 	}
 	if c.JSON {
 		return printJSON(m)
+	}
+	if err := writeTorrents(c.TorrentOut, m.Torrents); err != nil {
+		return err
 	}
 	say.model("published", m)
 	fmt.Printf("%s; use it with: starling run -m %s \"…\"\n", then, shortID(m.ID))

@@ -3,12 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
+	"path/filepath"
+	"strings"
 
 	"github.com/starling-swarm/starling/node/control"
 )
 
 type pullCmd struct {
-	Model  string `arg:"" placeholder:"ID|NAME" help:"Model: its ID, six or more digits of its start, or its name."`
+	Model  string `arg:"" placeholder:"ID|NAME|URL" help:"Model: its ID, six or more digits of its start, or its name; or hf:OWNER/REPO/FILE.gguf, the https URL of a GGUF file (of a split one: the first part), or a .torrent file that starling has written."`
+	Hub    string `env:"STARLING_HUB,HF_ENDPOINT" placeholder:"URL" help:"Base URL of the hub that hf: means. Default: https://huggingface.co."`
 	Layers layers `default:"all" placeholder:"A-B" help:"Layers to fetch, both ends included, such as 0-9. Default: all."`
 	JSON   bool   `name:"json" help:"Print a JSON object."`
 }
@@ -19,21 +22,42 @@ func (pullCmd) Help() string {
 Every piece is verified, an interrupted pull goes on where it stopped, and a larger range later fetches only what is
 missing.
 
+A model that is on a web server need not be in the swarm: its header is read first, and shown. If some node has a model
+with the same name, sizes, header and samples of its pieces, its manifest is taken, and each piece comes from whoever
+has it, the web server last, checked by SHA-256. If not, nobody has made the manifest: then all of the file is fetched
+once, to make it, and seeded from here.
+
 Examples:
 
   starling pull SmolLM2
+  starling pull hf:OWNER/REPO/FILE.gguf
+  starling pull https://example.org/models/model.gguf --layers 0-9
+  starling pull model.gguf.torrent --torrent-peer 192.0.2.7:51413
   starling pull 3fa85f64c2d1 --layers 10-19`
 }
 
 // Run fetches the model.
 func (c *pullCmd) Run(ctx context.Context, g *globals) error {
+	q := control.PullRequest{Model: c.Model, Layers: c.Layers.r, Hub: c.Hub}
+	if strings.HasSuffix(c.Model, ".torrent") && !strings.Contains(c.Model, "://") {
+		path, err := filepath.Abs(c.Model) // the node may have another working directory
+		if err != nil {
+			return err
+		}
+		q.Model, q.Torrent = "", path
+	}
 	s, err := g.connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.close()
 	p := newProgress()
-	m, err := s.Pull(ctx, control.PullRequest{Model: c.Model, Layers: c.Layers.r}, p.event)
+	m, err := s.Pull(ctx, q, func(ev control.Event) {
+		p.event(ev)
+		if ev.Card != nil && !c.JSON {
+			printCard(ev.Card)
+		}
+	})
 	p.done()
 	if err != nil {
 		return err

@@ -183,6 +183,9 @@ func (t *teller) started(g *globals, st *control.Status, watch *observer) {
 	for _, a := range st.Addrs {
 		fmt.Printf("listening on %s\n", a)
 	}
+	if st.Torrent != "" {
+		fmt.Printf("ordinary BitTorrent clients on %s\n", st.Torrent)
+	}
 	if watch != nil {
 		fmt.Printf("metrics on %s\n", watch.url())
 	}

@@ -60,8 +60,10 @@ func (g *globals) nodeConfig(level slog.Level) (node.Config, error) {
 	if err != nil {
 		return node.Config{}, err
 	}
-	return node.Config{DataDir: g.Data, Listen: g.Listen, Swarm: info, Bootstrap: g.Bootstrap, LAN: g.LAN, Engine: g.engine(), KVDisk: int64(g.KVDisk),
-		Version: version(), Log: g.logger(level)}, nil
+	c := node.Config{DataDir: g.Data, Listen: g.Listen, Swarm: info, Bootstrap: g.Bootstrap, LAN: g.LAN, Engine: g.engine(), KVDisk: int64(g.KVDisk),
+		Version: version(), Log: g.logger(level)}
+	g.torrents(&c)
+	return c, nil
 }
 
 // chooseSwarm returns the swarm that --swarm names, or the only one that the

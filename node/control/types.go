@@ -26,7 +26,8 @@ type Status struct {
 	Version   string        `json:"version"`
 	PID       int           `json:"pid"` // of the node's process
 	Peer      string        `json:"peer"`
-	Addrs     []string      `json:"addrs"` // each with /p2p/PEER
+	Addrs     []string      `json:"addrs"`                  // each with /p2p/PEER
+	Torrent   string        `json:"torrent_addr,omitempty"` // HOST:PORT for ordinary BitTorrent clients
 	Swarm     Swarm         `json:"swarm"`
 	Role      string        `json:"role"`     // "volunteer", "tracker", "client"
 	Standing  string        `json:"standing"` // "accepting", "paused", "leaving": what new work it takes
@@ -67,6 +68,8 @@ type Model struct {
 	Draft     string  `json:"draft,omitempty"`           // name of the model that guesses for it there
 	Peers     int     `json:"peers"`                     // that offer some of it, this node included
 	Covered   bool    `json:"covered"`                   // the offers cover every layer
+
+	Torrents []Torrent `json:"torrents,omitempty"` // of its parts; of publish, if asked for
 }
 
 // Session is one session in which this node takes part.
@@ -98,12 +101,45 @@ type Peer struct {
 type PublishRequest struct {
 	Path string `json:"path"` // any part of a set
 	Name string `json:"name,omitempty"`
+
+	WebSeeds []string `json:"web_seeds,omitempty"` // URLs of the first part, which others may fetch from, too
+	Torrents bool     `json:"torrents,omitempty"`  // answer with .torrent files
 }
 
 // PullRequest asks to fetch a model's layers.
 type PullRequest struct {
-	Model  string  `json:"model"` // ID, ID prefix of 6 or more, or unique name
-	Layers *Layers `json:"layers,omitempty"`
+	Model   string  `json:"model"` // ID, ID prefix of 6 or more, or unique name; or the first file's URL, or hf:OWNER/REPO/FILE.gguf
+	Layers  *Layers `json:"layers,omitempty"`
+	Hub     string  `json:"hub,omitempty"`     // base URL for hf:; "": the public one
+	Torrent string  `json:"torrent,omitempty"` // path of a .torrent file, instead of Model
+}
+
+// Torrent is how ordinary BitTorrent clients fetch one part of a model.
+type Torrent struct {
+	Name   string `json:"name"` // for the file
+	Magnet string `json:"magnet"`
+	Data   []byte `json:"data"` // the .torrent file
+}
+
+// Card is what the header of a model tells before there are weights.
+type Card struct {
+	Name       string      `json:"name"`
+	Arch       string      `json:"architecture"`
+	Quant      string      `json:"quant"`
+	License    string      `json:"license,omitempty"`
+	Parameters int64       `json:"parameters"`
+	NumLayers  int         `json:"num_layers"`
+	Context    int         `json:"context"`
+	Parts      int         `json:"parts"` // files
+	Bytes      int64       `json:"bytes"`
+	LayerBytes []int64     `json:"layer_bytes"`
+	Cache      []CacheSize `json:"cache"` // of a session, on a node with all layers, in half precision
+}
+
+// CacheSize is the memory that so many tokens of a session take.
+type CacheSize struct {
+	Tokens int   `json:"tokens"`
+	Bytes  int64 `json:"bytes"`
 }
 
 // CollectRequest asks what of the fetched models nothing needs.
@@ -313,7 +349,7 @@ type Rows struct {
 
 // Event is one line of a stream.
 type Event struct {
-	Kind  string `json:"kind"` // "progress", "plan", "text", "rows", "done", "error"
+	Kind  string `json:"kind"` // "progress", "card", "plan", "text", "rows", "done", "error"
 	Error string `json:"error,omitempty"`
 	Cause *Error `json:"cause,omitempty"` // error: the same for programs, where its kind is known
 
@@ -323,6 +359,7 @@ type Event struct {
 	Done  int64  `json:"done,omitempty"`
 	Total int64  `json:"total,omitempty"`
 
+	Card    *Card      `json:"card,omitempty"` // of a pull from a URL
 	Plan    *PlanReply `json:"plan,omitempty"`
 	Session string     `json:"session,omitempty"` // plan of a run: the ID that the logs of all peers of the run have
 	Rows    *Rows      `json:"rows,omitempty"`
