@@ -102,7 +102,7 @@ func TestSwarmGolden(t *testing.T) {
 		signature += hex.EncodeToString([]byte{byte(i)})
 	}
 	offer := "0500" + "7075622d78" + "0100" + "50" + "0807060504030201" + "b4000000" + "aa" + zeros + "0500" + hex.EncodeToString([]byte("smoke")) +
-		"02000000" + "09000000" + "02000000fc01" + "010001" + "bb" + zeros + "050f" + "0300" + hex.EncodeToString([]byte("any")) +
+		"02000000" + "09000000" + "02000000fc01" + "010001" + "dd" + zeros + "bb" + zeros + "050f" + "0300" + hex.EncodeToString([]byte("any")) +
 		"000000000000f03f" + "0000000000000040" + "000000000000e03f" + "0000000000000000" + "0000000001000000" + "00080000" + "000000000000d03f" +
 		"01000000" + "010051" + "03000000" + "000000000000e03f" + "04000000" + "05000000" +
 		"02000000" + "0200" + hex.EncodeToString([]byte("/a")) + "0300" + hex.EncodeToString([]byte("/bc")) + signature
