@@ -49,7 +49,14 @@ func (h *Host) Open(ctx context.Context, peer PeerID, protocolID string) (*Strea
 	if err := h.connect(ctx, id); err != nil {
 		return nil, fmt.Errorf("open %s: %w", protocolID, err)
 	}
-	s, err := h.lp.NewStream(network.WithNoDial(ctx, "connected above"), id, protocol.ID(protocolID))
+	s, err := h.newConnectedStream(ctx, id, protocolID)
+	if err != nil && h.lp.Network().Connectedness(id) != network.Connected {
+		// The connection was at its end. A new one will do, or the peer says why there is none.
+		if err := h.connect(ctx, id); err != nil {
+			return nil, fmt.Errorf("open %s: %w", protocolID, err)
+		}
+		s, err = h.newConnectedStream(ctx, id, protocolID)
+	}
 	if err != nil {
 		var unsupported multistream.ErrNotSupported[protocol.ID]
 		if errors.As(err, &unsupported) {
@@ -58,6 +65,11 @@ func (h *Host) Open(ctx context.Context, peer PeerID, protocolID string) (*Strea
 		return nil, fmt.Errorf("open %s to %s: %w", protocolID, peer, oneLine(err))
 	}
 	return h.newStream(s), nil
+}
+
+// newConnectedStream opens a stream over a connection that is there.
+func (h *Host) newConnectedStream(ctx context.Context, id peer.ID, protocolID string) (network.Stream, error) {
+	return h.lp.NewStream(network.WithNoDial(ctx, "connected before"), id, protocol.ID(protocolID))
 }
 
 // connect makes sure that there is a connection to id.
