@@ -149,10 +149,10 @@ func (l *gatedListener) Close() error {
 // Addr implements transport.Listener.
 func (l *gatedListener) Addr() net.Addr { return l.Listener.Addr() }
 
-// admission returns the exchange that members run.
-func (m *membership) admission() admission {
+// admission returns the exchange that members run within limit.
+func (m *membership) admission(limit time.Duration) admission {
 	return func(ctx context.Context, conn transport.CapableConn, dialled bool) error {
-		ctx, cancel := context.WithTimeout(ctx, admitTimeout)
+		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		// Whatever blocks below ends when the connection does.
 		stop := context.AfterFunc(ctx, func() { conn.Close() })
@@ -161,13 +161,13 @@ func (m *membership) admission() admission {
 		if dialled {
 			err = m.greet(ctx, conn)
 		} else {
-			err = m.receive(conn)
+			err = m.receive(ctx, conn)
 		}
 		if err == nil && !stop() {
 			err = context.Cause(ctx)
 		}
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return fmt.Errorf("%s didn't show a membership of swarm %s within %v", conn.RemotePeer(), m.info.ID, admitTimeout)
+			return fmt.Errorf("%s didn't show a membership of swarm %s within %v", conn.RemotePeer(), m.info.ID, limit)
 		}
 		return err
 	}
@@ -221,14 +221,16 @@ func exchange(ctx context.Context, conn transport.CapableConn, m wire.Message, l
 }
 
 // receive is the listener's side. It reads at most wire.MaxJoin bytes.
-func (m *membership) receive(conn transport.CapableConn) error {
+func (m *membership) receive(ctx context.Context, conn transport.CapableConn) error {
 	peer := conn.RemotePeer().String()
 	s, err := conn.AcceptStream()
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	s.SetDeadline(time.Now().Add(admitTimeout))
+	if d, ok := ctx.Deadline(); ok {
+		s.SetDeadline(d)
+	}
 	rw := struct {
 		io.Reader
 		io.Writer

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	goruntime "runtime"
 	"strings"
@@ -47,7 +48,7 @@ func startNode(t *testing.T, info *Info, n node) *Host {
 		n.listen = both
 	}
 	log := &testLog{t: t}
-	cfg := Config{Identity: n.id, Dir: n.dir, Swarm: info, Listen: n.listen, Bootstrap: n.boot,
+	cfg := Config{Identity: n.id, Dir: n.dir, Swarm: info, Listen: n.listen, Bootstrap: n.boot, admitTimeout: patience,
 		Log: slog.New(slog.NewTextHandler(log, nil)).With("node", short(n.id.ID()))}
 	if n.change != nil {
 		n.change(&cfg)
@@ -98,23 +99,46 @@ func publicSwarm(t *testing.T) *Info {
 	return i
 }
 
+// patience is how long tests wait for what must happen: others may have the processor meanwhile.
+const patience = 2 * time.Minute
+
 // eventually waits until ok returns "", which otherwise says what is missing.
-func eventually(t *testing.T, limit time.Duration, ok func() string) {
+func eventually(t *testing.T, ok func() string) {
 	t.Helper()
 	var missing string
-	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if missing = ok(); missing == "" {
 			return
 		}
 	}
-	t.Fatalf("after %v: %s", limit, missing)
+	t.Fatalf("after %v: %s", patience, missing)
 }
 
-func testCtx(t *testing.T, limit time.Duration) context.Context {
+func testCtx(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// refreshed pulls h's offers, and again where nobody has answered in time.
+func refreshed(t *testing.T, h *Host) {
+	t.Helper()
+	eventually(t, func() string {
+		if err := h.Refresh(testCtx(t)); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+}
+
+// ownLoopback is an address of this machine that other sockets don't use, where the system has many, so that a port that is
+// free stays free.
+func ownLoopback() string {
+	if goruntime.GOOS != "linux" {
+		return "127.0.0.1"
+	}
+	return fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
 }
 
 // echo serves a protocol that returns what it gets.
@@ -134,7 +158,7 @@ func callEcho(ctx context.Context, h *Host, peer PeerID, text string) error {
 		return err
 	}
 	defer s.Close()
-	s.SetDeadline(time.Now().Add(5 * time.Second))
+	s.SetDeadline(time.Now().Add(patience))
 	if _, err := io.WriteString(s, text); err != nil {
 		return err
 	}
@@ -148,6 +172,17 @@ func callEcho(ctx context.Context, h *Host, peer PeerID, text string) error {
 	return err
 }
 
+// mustEcho calls until an echo comes back: a dial may take longer than it is given.
+func mustEcho(t *testing.T, h *Host, peer PeerID, text string) {
+	t.Helper()
+	eventually(t, func() string {
+		if err := callEcho(testCtx(t), h, peer, text); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+}
+
 // TestMain fails if goroutines of any test outlive its hosts. It is a node instead, if a test started this binary for that.
 func TestMain(m *testing.M) {
 	if args := os.Getenv(childEnv); args != "" {
@@ -157,7 +192,7 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	const allowed = 3 // libp2p lets a few finish on their own
 	now := 0
-	for end := time.Now().Add(10 * time.Second); code == 0 && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience); code == 0 && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if now = goruntime.NumGoroutine(); now <= before+allowed {
 			os.Exit(0)
 		}

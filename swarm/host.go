@@ -66,6 +66,7 @@ type Config struct {
 
 	publishEvery time.Duration // 0: publishEvery
 	smallSwarm   int           // 0: smallSwarm
+	admitTimeout time.Duration // 0: admitTimeout
 }
 
 func (c *Config) validate() error {
@@ -141,6 +142,9 @@ func Start(ctx context.Context, cfg Config) (*Host, error) {
 	if cfg.smallSwarm == 0 {
 		cfg.smallSwarm = smallSwarm
 	}
+	if cfg.admitTimeout == 0 {
+		cfg.admitTimeout = admitTimeout
+	}
 	boot, err := parseBootstrap(mergeAddrs(cfg.Swarm.Bootstrap, cfg.Bootstrap))
 	if err != nil {
 		return nil, err
@@ -159,7 +163,7 @@ func Start(ctx context.Context, cfg Config) (*Host, error) {
 	}
 	var admit admission
 	if h.members != nil {
-		admit = h.members.admission()
+		admit = h.members.admission(cfg.admitTimeout)
 	}
 	if h.lp, err = newLibp2p(cfg.Identity, cfg.Listen, admit); err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package swarm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -20,10 +21,8 @@ func TestStreams(t *testing.T) {
 			a := startNode(t, info, node{listen: listen})
 			b := startNode(t, info, node{listen: listen, boot: a.Addrs()})
 			serveEcho(a)
-			ctx := testCtx(t, 10*time.Second)
-			if err := callEcho(ctx, b, a.ID(), strings.Repeat("hello", 100_000)); err != nil {
-				t.Fatal(err)
-			}
+			ctx := testCtx(t)
+			mustEcho(t, b, a.ID(), strings.Repeat("hello", 100_000))
 			if _, err := b.Open(ctx, a.ID(), "/starling/nothing/1"); !errors.Is(err, ErrNoProtocol) {
 				t.Errorf("opening an unknown protocol: %v", err)
 			}
@@ -37,7 +36,7 @@ func TestStreams(t *testing.T) {
 			if _, err := b.Open(ctx, stranger, echoProtocol); err == nil || !containsAll(err.Error(), stranger, "no address") {
 				t.Errorf("opening a stream to an unknown peer: %v", err)
 			}
-			eventually(t, 5*time.Second, func() string {
+			eventually(t, func() string {
 				if b.RTT(a.ID()) <= 0 {
 					return "no round-trip time"
 				}
@@ -64,11 +63,11 @@ func TestListenerIsANetListener(t *testing.T) {
 			return
 		}
 		defer c.Close()
-		c.SetReadDeadline(time.Now().Add(5 * time.Second))
+		c.SetReadDeadline(time.Now().Add(patience))
 		text, _ := io.ReadAll(c)
 		got <- c.RemoteAddr().String() + " " + string(text)
 	}()
-	s, err := b.Open(testCtx(t, 5*time.Second), a.ID(), "/starling/test-listen/1")
+	s, err := b.Open(testCtx(t), a.ID(), "/starling/test-listen/1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,8 +83,8 @@ func TestListenerIsANetListener(t *testing.T) {
 	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Accept after Close: %v", err)
 	}
-	eventually(t, 5*time.Second, func() string {
-		s, err := b.Open(testCtx(t, time.Second), a.ID(), "/starling/test-listen/1")
+	eventually(t, func() string {
+		s, err := b.Open(testCtx(t), a.ID(), "/starling/test-listen/1")
 		if err != nil {
 			return ""
 		}
@@ -104,7 +103,7 @@ func TestDeadline(t *testing.T) {
 	a := startNode(t, info, node{})
 	b := startNode(t, info, node{boot: a.Addrs()})
 	a.Handle("/starling/test-silent/1", func(s *Stream) { defer s.Reset(); io.Copy(io.Discard, s) })
-	s, err := b.Open(testCtx(t, 5*time.Second), a.ID(), "/starling/test-silent/1")
+	s, err := b.Open(testCtx(t), a.ID(), "/starling/test-silent/1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +128,7 @@ func TestDiscoveryThroughOneBootstrap(t *testing.T) {
 	key := [32]byte{1}
 	all[2].Announce(key)
 	serveEcho(all[1])
-	eventually(t, 15*time.Second, func() string {
+	eventually(t, func() string {
 		found, err := all[0].Lookup(context.Background(), key, 5)
 		if err != nil {
 			return err.Error()
@@ -144,10 +143,8 @@ func TestDiscoveryThroughOneBootstrap(t *testing.T) {
 		}
 		return ""
 	})
-	if err := callEcho(testCtx(t, 5*time.Second), all[0], all[1].ID(), "x"); err != nil {
-		t.Error(err)
-	}
-	eventually(t, 15*time.Second, func() string {
+	mustEcho(t, all[0], all[1].ID(), "x")
+	eventually(t, func() string {
 		if got := all[0].knownTrackers(); !slices.Equal(got, []PeerID{boot.ID()}) {
 			return "the tracker isn't known as one"
 		}
@@ -165,7 +162,7 @@ func TestHalfTheSwarmDisappears(t *testing.T) {
 	for range 7 {
 		all = append(all, startNode(t, info, node{boot: boot.Addrs()}))
 	}
-	eventually(t, 20*time.Second, func() string {
+	eventually(t, func() string {
 		for _, h := range all {
 			if len(h.Connected()) < len(all)-1 {
 				return "not everyone has met"
@@ -185,8 +182,8 @@ func TestHalfTheSwarmDisappears(t *testing.T) {
 	left[0].Announce(key)
 	serveEcho(left[0])
 	for _, h := range left[1:] {
-		eventually(t, 20*time.Second, func() string {
-			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+		eventually(t, func() string {
+			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 			defer cancel()
 			found, err := h.Lookup(ctx, key, 3)
 			if err != nil {
@@ -197,24 +194,21 @@ func TestHalfTheSwarmDisappears(t *testing.T) {
 			}
 			return ""
 		})
-		if err := callEcho(testCtx(t, 5*time.Second), h, left[0].ID(), "x"); err != nil {
-			t.Error(err)
-		}
+		mustEcho(t, h, left[0].ID(), "x")
 	}
 }
 
 func TestDeadBootstrap(t *testing.T) {
 	t.Parallel()
 	info := publicSwarm(t)
-	// Reserve an address for a node that comes up late, and take one that never will.
-	late, err := net.Listen("tcp4", "127.0.0.1:0")
+	// Hold an address for a node that comes up late, and take one that never will.
+	ip := ownLoopback()
+	late, err := net.Listen("tcp4", ip+":0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := late.Addr().(*net.TCPAddr).Port
-	late.Close()
 	lateID := Ephemeral()
-	lateListen := "/ip4/127.0.0.1/tcp/" + strconv.Itoa(port)
+	lateListen := fmt.Sprintf("/ip4/%s/tcp/%d", ip, late.Addr().(*net.TCPAddr).Port)
 	dead := []string{
 		"/ip4/127.0.0.1/tcp/1/p2p/" + Ephemeral().ID(),
 		"/ip6/::1/tcp/1/p2p/" + Ephemeral().ID(),
@@ -222,15 +216,28 @@ func TestDeadBootstrap(t *testing.T) {
 	}
 	began := time.Now()
 	h := startNode(t, info, node{boot: dead})
-	if took := time.Since(began); took > 2*time.Second {
+	if took := time.Since(began); took >= attemptLimit { // nobody answers yet on the late one's address
 		t.Errorf("Start took %v", took)
 	}
-	if err := h.Refresh(testCtx(t, time.Second)); err == nil {
+	tried := make(chan struct{})
+	go func() {
+		defer close(tried)
+		for range 2 { // attempts that fail
+			c, err := late.Accept()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			c.Close()
+		}
+	}()
+	<-tried
+	if err := h.Refresh(testCtx(t)); err == nil {
 		t.Error("Refresh without anyone to ask succeeds")
 	}
-	time.Sleep(700 * time.Millisecond) // at least one attempt has failed
+	late.Close()
 	startNode(t, info, node{id: lateID, listen: []string{lateListen}})
-	eventually(t, 20*time.Second, func() string {
+	eventually(t, func() string {
 		if !slices.Contains(h.Connected(), lateID.ID()) {
 			return "the late bootstrap node isn't found"
 		}
@@ -288,7 +295,7 @@ func TestOnDisconnect(t *testing.T) {
 	gone := make(chan PeerID, 4)
 	a.OnDisconnect(func(p PeerID) { gone <- p })
 	b := startNode(t, info, node{boot: a.Addrs()})
-	eventually(t, 5*time.Second, func() string {
+	eventually(t, func() string {
 		if len(a.Connected()) == 0 {
 			return "no connection"
 		}
@@ -300,7 +307,7 @@ func TestOnDisconnect(t *testing.T) {
 		if p != b.ID() {
 			t.Errorf("%s is said to be gone, not %s", p, b.ID())
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(patience):
 		t.Error("nobody was said to be gone")
 	}
 	if err := b.Close(); err != nil {
@@ -317,13 +324,9 @@ func TestClientListensNowhere(t *testing.T) {
 	if len(c.Addrs()) != 0 {
 		t.Errorf("a client listens on %v", c.Addrs())
 	}
-	if err := callEcho(testCtx(t, 5*time.Second), c, a.ID(), "x"); err != nil {
-		t.Error(err)
-	}
+	mustEcho(t, c, a.ID(), "x")
 	c.SetOffers([]Offer{{Model: [32]byte{1}, Last: 1}})
-	if err := c.Refresh(testCtx(t, 5*time.Second)); err != nil {
-		t.Error(err)
-	}
+	refreshed(t, c)
 	if len(a.Offers())+len(c.Offers()) != 0 {
 		t.Error("a client made an offer")
 	}

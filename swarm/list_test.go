@@ -3,6 +3,7 @@ package swarm
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -19,7 +20,7 @@ func testListing(model byte, name string) Listing {
 func wantListings(t *testing.T, h *Host, query string, want ...string) {
 	t.Helper()
 	want = slices.Sorted(slices.Values(want)) // it may be the caller's slice
-	eventually(t, 20*time.Second, func() string {
+	eventually(t, func() string {
 		var got []string
 		for _, l := range h.Listings(query) {
 			got = append(got, l.Publisher+" "+l.Name)
@@ -27,6 +28,17 @@ func wantListings(t *testing.T, h *Host, query string, want ...string) {
 		slices.Sort(got)
 		if !slices.Equal(got, want) {
 			return fmt.Sprintf("listings known for %q are %q, want %q", query, got, want)
+		}
+		return ""
+	})
+}
+
+// searched asks for listings, and again where nobody has answered in time.
+func searched(t *testing.T, h *Host, query string) {
+	t.Helper()
+	eventually(t, func() string {
+		if err := h.SearchListings(testCtx(t), query); err != nil {
+			return err.Error()
 		}
 		return ""
 	})
@@ -58,11 +70,9 @@ func TestListingsOutliveTheirPublisher(t *testing.T) {
 	wantListings(t, boot, "", smol...)
 	a.Close()
 	c := startNode(t, info, node{boot: boot.Addrs(), change: func(c *Config) { c.Client = true }})
-	if err := c.SearchListings(testCtx(t, 20*time.Second), "smollm2"); err != nil {
-		t.Fatal(err)
-	}
+	searched(t, c, "smollm2")
 	wantListings(t, c, "smollm2", smol...)
-	if err := c.SearchListings(testCtx(t, 20*time.Second), strings.Repeat("x", wire.MaxQuery+1)); err == nil {
+	if err := c.SearchListings(testCtx(t), strings.Repeat("x", wire.MaxQuery+1)); err == nil {
 		t.Error("a query beyond the limit is sent")
 	}
 	c.SetListings([]Listing{testListing(9, "client's")})
@@ -76,34 +86,40 @@ func TestListingsInLargeSwarm(t *testing.T) {
 	large := func(c *Config) { c.smallSwarm = 1 }
 	tracker := startNode(t, info, node{change: func(c *Config) { large(c); c.Tracker = true }})
 	a, b := startNode(t, info, node{boot: tracker.Addrs(), change: large}), startNode(t, info, node{boot: tracker.Addrs(), change: large})
-	eventually(t, 20*time.Second, func() string {
-		if len(a.Connected()) < 2 || len(b.Connected()) < 2 {
+	eventually(t, func() string {
+		if len(a.Connected()) < 2 || len(b.Connected()) < 2 || len(a.knownTrackers()) == 0 {
 			return "not everyone has met"
 		}
 		return ""
 	})
-	a.SetOffers([]Offer{testOffer(1, 0, 5)})
+	for _, model := range []byte{2, 3, 1} { // rounds of pushes that may go to everyone are over then, as in TestLargeSwarmUsesTrackers
+		a.SetOffers([]Offer{testOffer(model, 0, 5)})
+		wantOffers(t, tracker, layersOffered{{a.ID(), model}: {0, 5}})
+	}
 	a.SetListings([]Listing{testListing(1, "SmolLM2-135M")})
 	wantListings(t, tracker, "", a.ID()+" SmolLM2-135M")
 	if got := b.Listings(""); len(got) > 0 {
 		t.Errorf("a node that is no tracker was told of %+v", got)
 	}
-	if err := b.SearchListings(testCtx(t, 20*time.Second), "135m"); err != nil {
-		t.Fatal(err)
-	}
+	searched(t, b, "135m")
 	wantListings(t, b, "", a.ID()+" SmolLM2-135M")
 	for _, key := range [][32]byte{wordKey("smollm2"), wordKey("135m"), {1}} {
-		eventually(t, 20*time.Second, func() string {
-			if peers, err := b.Lookup(testCtx(t, 5*time.Second), key, 10); err != nil || !slices.Contains(peers, a.ID()) {
+		eventually(t, func() string {
+			if peers, err := b.Lookup(testCtx(t), key, 10); err != nil || !slices.Contains(peers, a.ID()) {
 				return fmt.Sprintf("the DHT has %v for %x, %v", peers, key[:4], err)
 			}
 			return ""
 		})
 	}
-	if err := b.FindModel(testCtx(t, 20*time.Second), [32]byte{1}); err != nil {
-		t.Fatal(err)
-	}
-	wantOffers(t, b, map[PeerID][2]int{a.ID(): {0, 5}})
+	eventually(t, func() string {
+		if err := b.FindModel(testCtx(t), [32]byte{1}); err != nil {
+			return err.Error()
+		}
+		if got := known(b); !maps.Equal(got, layersOffered{{a.ID(), 1}: {0, 5}}) {
+			return fmt.Sprintf("the offers known are %v", got)
+		}
+		return ""
+	})
 }
 
 func signedListing(t *testing.T, by *Identity, swarm string, change func(*Listing)) wire.Listing {
@@ -167,9 +183,7 @@ func TestListingOfClientRole(t *testing.T) {
 	p := newPrivate(t)
 	serveEcho(p.owner)
 	c := p.join(t, RoleClient)
-	if err := callEcho(testCtx(t, 20*time.Second), c, p.owner.ID(), "x"); err != nil { // it has shown its certificate
-		t.Fatal(err)
-	}
+	mustEcho(t, c, p.owner.ID(), "x") // it has shown its certificate
 	l := signedListing(t, c.cfg.Identity, p.info.ID, nil)
 	if _, err := p.owner.answerTrack(&wire.ListingsPush{Presence: c.presence(), Seq: 100, Listings: []wire.Listing{l}}, c.ID()); err == nil {
 		t.Error("a client's listing is taken")

@@ -102,7 +102,7 @@ func TestCertificateIsRenewed(t *testing.T) {
 		t.Fatal(err)
 	}
 	startNode(t, p.info, node{dir: m.cfg.Dir, boot: p.owner.Addrs()})
-	eventually(t, 5*time.Second, func() string {
+	eventually(t, func() string {
 		c, err := s.certificate(p.info.ID)
 		if err != nil {
 			return err.Error()

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestSwarmsStore(t *testing.T) {
@@ -105,7 +104,7 @@ func TestPublicInvite(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // any number of peers, without contact
-		got, err := Join(testCtx(t, time.Second), Ephemeral(), token, other)
+		got, err := Join(testCtx(t), Ephemeral(), token, other)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package swarm
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -15,16 +16,28 @@ func testOffer(model byte, first, last int) Offer {
 		PrefillFlops: 1e9, DecodeBytesPerSec: 2e9, UpBytesPerSec: 1e6, DownBytesPerSec: 3e6, KVFreeBytes: 1 << 30, Context: 2048, Load: 0.25, Trust: "any"}
 }
 
-// offersOf waits until h knows exactly want as (peer, layers).
-func wantOffers(t *testing.T, h *Host, want map[PeerID][2]int) {
+// layersOffered is whose offers of which model are known, each with the layers.
+type layersOffered map[peerModel][2]int
+
+type peerModel struct {
+	peer  PeerID
+	model byte
+}
+
+func known(h *Host) layersOffered {
+	got := layersOffered{}
+	for _, o := range h.Offers() {
+		got[peerModel{o.Peer, o.Model[0]}] = [2]int{o.First, o.Last}
+	}
+	return got
+}
+
+// wantOffers waits until h knows exactly the offers in want.
+func wantOffers(t *testing.T, h *Host, want layersOffered) {
 	t.Helper()
-	eventually(t, 10*time.Second, func() string {
-		got := map[PeerID][2]int{}
-		for _, o := range h.Offers() {
-			got[o.Peer] = [2]int{o.First, o.Last}
-		}
-		if !reflect.DeepEqual(got, want) {
-			return "offers known differ from those made"
+	eventually(t, func() string {
+		if got := known(h); !reflect.DeepEqual(got, want) {
+			return fmt.Sprintf("%s knows the offers %v, made were %v", short(h.ID()), got, want)
 		}
 		return ""
 	})
@@ -38,14 +51,12 @@ func TestOffersArePushed(t *testing.T) {
 	b := startNode(t, info, node{boot: tracker.Addrs()})
 	a.SetOffers([]Offer{testOffer(1, 0, 5)})
 	b.SetOffers([]Offer{testOffer(1, 5, 10)})
-	both := map[PeerID][2]int{a.ID(): {0, 5}, b.ID(): {5, 10}}
+	both := layersOffered{{a.ID(), 1}: {0, 5}, {b.ID(), 1}: {5, 10}}
 	wantOffers(t, tracker, both)
 
 	// A client that knows the tracker alone gets both, after contact with both.
 	c := startNode(t, info, node{boot: tracker.Addrs(), change: func(c *Config) { c.Client, c.Listen = true, nil }})
-	if err := c.Refresh(testCtx(t, 5*time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	refreshed(t, c)
 	wantOffers(t, c, both)
 	for _, p := range []PeerID{a.ID(), b.ID()} {
 		if !slices.Contains(c.Connected(), p) {
@@ -65,13 +76,18 @@ func TestOffersArePushed(t *testing.T) {
 
 	// A change is pushed at once; Close withdraws.
 	a.SetOffers([]Offer{testOffer(1, 0, 3)})
-	wantOffers(t, tracker, map[PeerID][2]int{a.ID(): {0, 3}, b.ID(): {5, 10}})
+	wantOffers(t, tracker, layersOffered{{a.ID(), 1}: {0, 3}, {b.ID(), 1}: {5, 10}})
 	b.Close()
-	wantOffers(t, tracker, map[PeerID][2]int{a.ID(): {0, 3}})
-	if err := c.RefreshModel(testCtx(t, 5*time.Second), [32]byte{1}); err != nil {
-		t.Fatal(err)
-	}
-	wantOffers(t, c, map[PeerID][2]int{a.ID(): {0, 3}})
+	wantOffers(t, tracker, layersOffered{{a.ID(), 1}: {0, 3}})
+	eventually(t, func() string {
+		if err := c.RefreshModel(testCtx(t), [32]byte{1}); err != nil {
+			return err.Error()
+		}
+		if got := known(c); !reflect.DeepEqual(got, layersOffered{{a.ID(), 1}: {0, 3}}) {
+			return fmt.Sprintf("the client knows %v", got)
+		}
+		return ""
+	})
 }
 
 // In a large swarm only trackers are told, and asking them is enough.
@@ -81,46 +97,39 @@ func TestLargeSwarmUsesTrackers(t *testing.T) {
 	large := func(c *Config) { c.smallSwarm = 1 }
 	tracker := startNode(t, info, node{change: func(c *Config) { large(c); c.Tracker = true }})
 	var nodes []*Host
-	want := map[PeerID][2]int{}
-	for i := range 3 {
-		h := startNode(t, info, node{boot: tracker.Addrs(), change: large})
-		h.SetOffers([]Offer{testOffer(1, i, i+1)})
-		nodes, want[h.ID()] = append(nodes, h), [2]int{i, i + 1}
+	for range 3 {
+		nodes = append(nodes, startNode(t, info, node{boot: tracker.Addrs(), change: large}))
 	}
-	eventually(t, 10*time.Second, func() string {
+	eventually(t, func() string {
 		for _, h := range nodes {
-			if len(h.Connected()) < 3 {
+			if len(h.Connected()) < 3 || len(h.knownTrackers()) == 0 {
 				return "not everyone has met"
 			}
 		}
 		return ""
 	})
-	wantOffers(t, tracker, want)
-	for _, h := range nodes {
-		h.SetOffers([]Offer{testOffer(2, 0, 1)}) // pushed when all are met: to the tracker alone
+	// A round of pushes that began before everyone had met may go to everyone, and takes the offers that there are
+	// when it gets on. The tracker is pushed to once in a round: what it has of model 2 is of a later round than model 1.
+	want := layersOffered{}
+	for model := byte(1); model <= 3; model++ {
+		clear(want)
+		for i, h := range nodes {
+			h.SetOffers([]Offer{testOffer(model, i, i+1)})
+			want[peerModel{h.ID(), model}] = [2]int{i, i + 1}
+		}
+		wantOffers(t, tracker, want)
 	}
-	clear(want)
 	for _, h := range nodes {
-		want[h.ID()] = [2]int{0, 1}
-	}
-	wantOffers(t, tracker, want)
-	for _, h := range nodes {
-		for _, o := range h.Offers() {
-			if o.Peer != h.ID() && o.Model == [32]byte{2} {
-				t.Errorf("%s was told by %s directly", short(h.ID()), short(o.Peer))
+		for o := range known(h) {
+			if o.peer != h.ID() && o.model == 3 {
+				t.Errorf("%s was told by %s directly", short(h.ID()), short(o.peer))
 			}
 		}
-		if err := h.Refresh(testCtx(t, 5*time.Second)); err != nil {
-			t.Error(err)
-		}
-		n := 0
-		for _, o := range h.Offers() {
-			if o.Model == [32]byte{2} {
-				n++
+		refreshed(t, h)
+		for o, layers := range want {
+			if got := known(h)[o]; got != layers {
+				t.Errorf("%s knows %v of the offer of %s, want %v", short(h.ID()), got, short(o.peer), layers)
 			}
-		}
-		if n != 3 {
-			t.Errorf("%s knows %d of 3 offers", short(h.ID()), n)
 		}
 	}
 }
@@ -133,7 +142,7 @@ func TestOffersWithoutTracker(t *testing.T) {
 	b := startNode(t, info, node{boot: boot.Addrs()})
 	a.SetOffers([]Offer{testOffer(1, 0, 5)})
 	b.SetOffers([]Offer{testOffer(1, 5, 10)})
-	both := map[PeerID][2]int{a.ID(): {0, 5}, b.ID(): {5, 10}}
+	both := layersOffered{{a.ID(), 1}: {0, 5}, {b.ID(), 1}: {5, 10}}
 	for _, h := range []*Host{boot, a, b} {
 		wantOffers(t, h, both)
 	}
@@ -146,13 +155,11 @@ func TestOfferOfTheDead(t *testing.T) {
 	boot := startNode(t, info, node{})
 	a := startNode(t, info, node{boot: boot.Addrs()})
 	a.SetOffers([]Offer{testOffer(1, 0, 5)})
-	wantOffers(t, boot, map[PeerID][2]int{a.ID(): {0, 5}})
+	wantOffers(t, boot, layersOffered{{a.ID(), 1}: {0, 5}})
 	a.lp.Close() // no goodbye
-	wantOffers(t, boot, map[PeerID][2]int{})
+	wantOffers(t, boot, layersOffered{})
 	c := startNode(t, info, node{boot: boot.Addrs(), change: func(c *Config) { c.Client = true }})
-	if err := c.Refresh(testCtx(t, 10*time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	refreshed(t, c)
 	if got := c.Offers(); len(got) != 0 {
 		t.Errorf("the dead peer's offer counts: %+v", got)
 	}
@@ -229,9 +236,7 @@ func TestClientRole(t *testing.T) {
 	p := newPrivate(t)
 	serveEcho(p.owner)
 	c := p.join(t, RoleClient)
-	if err := callEcho(testCtx(t, 5*time.Second), c, p.owner.ID(), "x"); err != nil {
-		t.Fatal(err)
-	}
+	mustEcho(t, c, p.owner.ID(), "x")
 	w, err := func() (wire.Offer, error) {
 		o := testOffer(1, 0, 1)
 		o.Peer, o.Seq, o.TTL = c.ID(), 1, time.Minute
@@ -280,7 +285,7 @@ func TestTwoNodesWithOneKey(t *testing.T) {
 	id := Ephemeral()
 	fast := func(c *Config) { c.publishEvery = 100 * time.Millisecond }
 	a := startNode(t, info, node{id: id, boot: boot.Addrs(), change: fast})
-	eventually(t, 5*time.Second, func() string {
+	eventually(t, func() string {
 		if len(boot.Connected()) == 0 {
 			return "not connected"
 		}
@@ -291,7 +296,7 @@ func TestTwoNodesWithOneKey(t *testing.T) {
 	}
 	b := startNode(t, info, node{id: id, boot: boot.Addrs(), change: fast})
 	for _, h := range []*Host{a, b} {
-		eventually(t, 5*time.Second, func() string {
+		eventually(t, func() string {
 			if h.IdentityConflict() == nil {
 				return "the second node isn't noticed"
 			}
@@ -312,5 +317,5 @@ func TestClockWentBack(t *testing.T) {
 	}
 	a := startNode(t, info, node{id: id, boot: boot.Addrs()})
 	a.SetOffers([]Offer{testOffer(1, 0, 5)})
-	wantOffers(t, boot, map[PeerID][2]int{a.ID(): {0, 5}})
+	wantOffers(t, boot, layersOffered{{a.ID(), 1}: {0, 5}})
 }
