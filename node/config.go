@@ -60,8 +60,8 @@ type Config struct {
 	// see its address then. Those that its user names are used in any case.
 	WebSeeds bool
 
-	// Silence is how long a peer of an active session may say nothing. 0
-	// means DefaultSilence.
+	// Silence is how long a peer of an active session may say nothing, and how
+	// long a decoder waits for accounts at the end. 0 means DefaultSilence.
 	Silence time.Duration
 
 	// Drain is how long sessions may go on when the node pauses and the request

@@ -16,9 +16,6 @@ import (
 	"github.com/starling-swarm/starling/swarm/wire"
 )
 
-// accountWait is how long a decoder waits for the stages' accounts at the end.
-const accountWait = 2 * time.Second
-
 // sessionConn is a session's stream between client and decoder: a swarm
 // stream, or a pipe when both are this node.
 type sessionConn interface {
@@ -477,7 +474,7 @@ func (s *decoderSession) do(acts []action) {
 	peer, positions := s.m.behind()
 	s.route.set(s.m.moves, s.m.words, peer, positions, time.Now())
 	if s.m.ended && s.waiting == nil {
-		s.waiting = time.AfterFunc(accountWait, func() {
+		s.waiting = time.AfterFunc(s.n.cfg.Silence, func() { // for the stages' accounts
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if !s.ended {

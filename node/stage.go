@@ -37,6 +37,7 @@ type stageSession struct {
 	closed  bool
 	opening bool          // a file is read; nothing but the end may come
 	done    bool          // the decoder closed it
+	kept    bool          // the cache has gone to prefixes
 	times   *timing       // nil: the client doesn't ask
 	absent  int           // pings in a row that didn't list the session
 	rounds  int64         // of the executor, at the latest ping
@@ -198,6 +199,7 @@ func (s *stageSession) deliver(from string, m wire.Message) {
 		if s.times != nil {
 			st.Times = slices.Clone(s.times.chunks)
 		}
+		s.keepIdleLocked() // before the client can ask on
 		s.n.links.send(s.decoder, &wire.StageClosed{Head: s.m.head, Stats: st})
 		s.closeLocked()
 		return
@@ -366,6 +368,14 @@ func (s *stageSession) excuse(now time.Time, d time.Duration) {
 	s.listed = later(s.listed, d, now)
 }
 
+// keepIdleLocked keeps the session's cache unless a step is in progress.
+func (s *stageSession) keepIdleLocked() {
+	if !s.kept && s.m.taken == nil {
+		s.kept = true
+		s.keep()
+	}
+}
+
 // keep leaves the session's cache for the client's next one, which may begin alike.
 func (s *stageSession) keep() {
 	s.prefixes.keep(s.known(s.m.holds()), s.m.seq)
@@ -392,12 +402,10 @@ func (s *stageSession) closeLocked() {
 	s.cancel()
 	s.n.removeStage(s.m.head.Session, s)
 	s.seat.leave()
-	idle := s.m.taken == nil
-	if idle { // before the client can ask on
-		s.keep()
-	}
+	s.keepIdleLocked()
+	kept := s.kept
 	go func() {
-		if !idle {
+		if !kept {
 			s.keep() // waits for the step in progress
 		}
 		s.room.free(s.m.seq)
