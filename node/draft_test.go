@@ -34,9 +34,13 @@ func drafting(t *testing.T, u simSetup, seed uint64, path string, backend runtim
 
 // TestDraftsChangeNothing: a model that drafts for itself is always right, another one hardly ever; the answer is the same.
 func TestDraftsChangeNothing(t *testing.T) {
+	seeds := uint64(6)
+	if testing.Short() {
+		seeds = 2
+	}
 	for name, u := range guessSetups() {
 		t.Run(name, func(t *testing.T) {
-			for seed := range uint64(6) {
+			for seed := range seeds {
 				for _, path := range []string{"sim", "another"} {
 					s := drafting(t, u, seed, path, u.backend())
 					s.run()

@@ -20,13 +20,19 @@ type drained struct {
 	err        error
 }
 
-// leave makes n leave, and returns what comes of it.
-func leave(n *Node, limit time.Duration) <-chan drained {
+// leaveHeld makes n leave in the middle of a session that the decoder's gate holds up, and returns what comes of it. The gate
+// opens when n is about to wait, or has handed over what it had.
+func (s *slowNet) leaveHeld(n *Node, limit time.Duration) <-chan drained {
 	c := make(chan drained, 1)
 	go func() {
 		handedOver, err := n.Leave(context.Background(), limit)
 		c <- drained{handedOver, err}
+		s.gates[s.decoder].release()
 	}()
+	if limit > 0 {
+		eventually(s.t, "the node to leave", func() bool { return n.standing() == leaving })
+		s.gates[s.decoder].release()
+	}
 	return c
 }
 
@@ -37,7 +43,7 @@ func (s *slowNet) offered() int {
 }
 
 func TestStageLeaves(t *testing.T) {
-	for name, limit := range map[string]time.Duration{"within the limit": 30 * time.Second, "at once": 0} {
+	for name, limit := range map[string]time.Duration{"within the limit": patience, "at once": 0} {
 		t.Run(name, func(t *testing.T) {
 			s := newSlowNet(t)
 			ctx := testContext(t)
@@ -46,9 +52,10 @@ func TestStageLeaves(t *testing.T) {
 				t.Fatal(err)
 			}
 			var gone <-chan drained
+			s.gates[s.decoder].hold(8)
 			got, err := s.run(ctx, s.client, s.id, s.k, func(ev control.Event) error {
 				if ev.Phase == "prefill" && gone == nil {
-					gone = leave(s.second, limit)
+					gone = s.leaveHeld(s.second, limit)
 				}
 				return nil
 			})
@@ -78,7 +85,7 @@ func TestStageLeaves(t *testing.T) {
 }
 
 func TestDecoderLeaves(t *testing.T) {
-	for name, limit := range map[string]time.Duration{"within the limit": 30 * time.Second, "at once": 0} {
+	for name, limit := range map[string]time.Duration{"within the limit": patience, "at once": 0} {
 		t.Run(name, func(t *testing.T) {
 			s := newSlowNet(t)
 			ctx := testContext(t)
@@ -87,11 +94,12 @@ func TestDecoderLeaves(t *testing.T) {
 				t.Fatal(err)
 			}
 			var gone <-chan drained
+			s.gates[s.decoder].hold(len(want.PromptTokens) + 6)
 			texts := 0
 			got, err := s.run(ctx, s.client, s.id, s.k, func(ev control.Event) error {
 				if ev.Kind == "text" {
 					if texts++; texts == 4 {
-						gone = leave(s.decoder, limit)
+						gone = s.leaveHeld(s.decoder, limit)
 					}
 				}
 				return nil
@@ -249,11 +257,10 @@ func TestPauseAndResume(t *testing.T) {
 			t.Fatalf("%d, %v", handedOver, err)
 		}
 	}
-	eventually(t, "the offers' withdrawal", func() bool { return s.offered() == 3 })
-	holders := s.client.holders(s.id)
-	if len(holders) != 6 { // the tracker, too
-		t.Errorf("%d peers offer the bytes, want 6", len(holders))
+	for _, n := range []*Node{s.client, s.decoder} {
+		eventually(t, "the offers' withdrawal", func() bool { p, _ := n.planPeers(s.id); return len(p) == 3 })
 	}
+	eventually(t, "six peers' offers of the bytes", func() bool { return len(s.client.holders(s.id)) == 6 }) // the tracker, too
 	var r *wire.Refusal
 	if _, err := s.client.askSession(ctx, s, s.decoder); !errors.As(err, &r) || r.Code != wire.CodeLeaving || !strings.Contains(r.Text, "paused") {
 		t.Errorf("a session with a paused node: %v", err)
@@ -306,7 +313,7 @@ func TestStageRestarts(t *testing.T) {
 		if len(got.Recovered) > 0 {
 			t.Errorf("life %d: %q", life, got.Recovered)
 		}
-		if handedOver, err := stage.Leave(ctx, time.Second); err != nil || handedOver > 0 {
+		if handedOver, err := stage.Leave(ctx, patience); err != nil || handedOver > 0 {
 			t.Errorf("life %d: %d handed over, %v", life, handedOver, err)
 		}
 		if err := stage.Close(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,15 +27,108 @@ func (b *slowBackend) Open(o runtime.Options) (runtime.Executor, error) {
 	return b.Fake.Open(o)
 }
 
-// startSlow adds a node that takes delay for a row in a layer.
-func (tn *testNet) startSlow(delay time.Duration) *Node {
+// gate stops a node's computing, so that a session is still where a test wants it when something happens to it.
+type gate struct {
+	mu   sync.Mutex
+	from int           // steps with rows of positions from here on wait
+	shut chan struct{} // closed when they may pass; nil: they may
+}
+
+// hold lets no row of a position from there on pass.
+func (g *gate) hold(from int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.from, g.shut = from, make(chan struct{})
+}
+
+func (g *gate) release() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut != nil {
+		close(g.shut)
+		g.shut = nil
+	}
+}
+
+func (g *gate) pass(step *runtime.Step) {
+	g.mu.Lock()
+	shut := g.shut
+	if step.Start+step.N <= g.from {
+		shut = nil
+	}
+	g.mu.Unlock()
+	if shut != nil {
+		<-shut
+	}
+}
+
+// gated is a backend whose models compute what a gate lets pass.
+type gated struct {
+	runtime.Backend
+	gate *gate
+}
+
+func (b gated) Open(o runtime.Options) (runtime.Executor, error) {
+	e, err := b.Backend.Open(o)
+	if err != nil {
+		return nil, err
+	}
+	return gatedExecutor{e, b.gate}, nil
+}
+
+type gatedExecutor struct {
+	runtime.Executor
+	gate *gate
+}
+
+func (e gatedExecutor) Run(ctx context.Context, steps []*runtime.Step) error {
+	for _, step := range steps {
+		e.gate.pass(step)
+	}
+	return e.Executor.Run(ctx, steps)
+}
+
+// startGated adds a node that has a gate.
+func (tn *testNet) startGated(change func(*Config)) *Node {
+	tn.t.Helper()
+	g := &gate{}
+	n := tn.start(func(c *Config) {
+		c.Backend = runtime.Engine{}
+		if change != nil {
+			change(c)
+		}
+		c.Backend = gated{c.Backend, g}
+	})
+	if tn.gates == nil {
+		tn.gates = map[*Node]*gate{}
+	}
+	tn.gates[n] = g
+	tn.t.Cleanup(g.release) // before the node's end, which waits for what it computes
+	return n
+}
+
+// startSlow adds a node that takes delay for a row in a layer, and has a gate.
+func (tn *testNet) startSlow(delay time.Duration, change func(*Config)) *Node {
+	tn.t.Helper()
 	cfg, err := runtime.Inspect(tn.model)
 	if err != nil {
 		tn.t.Fatal(err)
 	}
-	return tn.start(func(c *Config) {
+	return tn.startGated(func(c *Config) {
 		c.Backend = &slowBackend{runtimetest.Fake{Config: cfg, Tokenizer: tn.tokenizer(), Delay: delay}}
+		if change != nil {
+			change(c)
+		}
 	})
+}
+
+// closeHeld closes a node in the middle of a session that a node's gate holds up, and opens the gate.
+func (tn *testNet) closeHeld(victim, held *Node) {
+	go victim.Close()
+	go func() {
+		<-victim.ctx.Done()
+		tn.gates[held].release()
+	}()
 }
 
 func (tn *testNet) tokenizer() *tokenizer.Tokenizer {
@@ -61,13 +155,14 @@ type slowNet struct {
 
 func newSlowNet(t *testing.T) *slowNet {
 	tn := newTestNet(t)
+	tn.noGuess = true // or a gate would hold up rows before it
 	tracker := tn.start(nil)
 	s := &slowNet{testNet: tn, id: tn.publish(tracker)}
 	for _, n := range []struct {
 		node        **Node
 		first, last int
 	}{{&s.decoder, 0, 3}, {&s.reserve, 0, 3}, {&s.first, 0, 1}, {&s.second, 1, 2}, {&s.spare, 1, 2}} {
-		*n.node = tn.startSlow(2 * time.Millisecond)
+		*n.node = tn.startSlow(2*time.Millisecond, nil)
 		tn.serve(*n.node, s.id, n.first, n.last)
 	}
 	s.client = tn.start(func(c *Config) { c.Client = true })
@@ -81,7 +176,7 @@ func newSlowNet(t *testing.T) *slowNet {
 }
 
 func testContext(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -103,10 +198,12 @@ func TestStageLostDuringPrefill(t *testing.T) {
 				k.Assign = []string{s.first.ID(), s.spare.ID()}
 			}
 			killed := false
+			s.gates[s.decoder].hold(8)
 			got, err := s.run(ctx, s.client, s.id, k, func(ev control.Event) error {
 				if ev.Phase == "prefill" && !killed {
 					killed = true
 					victim.Close()
+					s.gates[s.decoder].release()
 				}
 				return nil
 			})
@@ -134,10 +231,11 @@ func TestDecoderLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	texts := 0
+	s.gates[s.decoder].hold(len(want.PromptTokens) + 6)
 	got, err := s.run(ctx, s.client, s.id, s.k, func(ev control.Event) error {
 		if ev.Kind == "text" {
 			if texts++; texts == 4 {
-				go s.decoder.Close()
+				s.closeHeld(s.decoder, s.decoder)
 			}
 		}
 		return nil
@@ -158,12 +256,14 @@ func TestCancelFreesEverything(t *testing.T) {
 	for _, phase := range []string{"plan", "prefill", "text"} {
 		t.Run(phase, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(testContext(t))
+			s.gates[s.decoder].hold(map[string]int{"plan": 0, "prefill": 8, "text": 65}[phase]) // the prompt has 62 tokens
 			_, err := s.run(ctx, s.client, s.id, s.k, func(ev control.Event) error {
 				if ev.Kind == phase || ev.Phase == phase {
 					cancel()
 				}
 				return nil
 			})
+			s.gates[s.decoder].release()
 			if !errors.Is(err, context.Canceled) {
 				t.Fatalf("run ended with %v", err)
 			}
@@ -195,16 +295,18 @@ func TestStrangersFrames(t *testing.T) {
 			if r.Code != code {
 				t.Errorf("%s: %v, want %v", what, r, code)
 			}
-		case <-time.After(5 * time.Second):
+		case <-time.After(patience):
 			t.Errorf("%s: no answer", what)
 		}
 	}
 	sent := false
+	s.gates[s.decoder].hold(8)
 	got, err := s.run(ctx, s.client, s.id, s.k, func(ev control.Event) error {
 		if ev.Phase != "prefill" || sent {
 			return nil
 		}
 		sent = true
+		defer s.gates[s.decoder].release()
 		var head wire.Head
 		for _, d := range s.decoder.decoderList() {
 			d.mu.Lock()
@@ -272,9 +374,9 @@ func (s hushed) Write(b []byte) (int, error) {
 // A stage whose closing word is lost is free long before its lease ends, also where the session was over before the first ping.
 func TestLostFarewell(t *testing.T) {
 	tn := newTestNet(t)
-	decoder := tn.start(func(c *Config) { c.wrap = func(s stream) stream { return hushed{s, wire.TypeStageClose} } })
+	decoder := tn.startSlow(0, func(c *Config) { c.wrap = func(s stream) stream { return hushed{s, wire.TypeStageClose} } })
 	id := tn.publish(decoder)
-	stage := tn.start(nil)
+	stage := tn.startSlow(0, nil)
 	tn.serve(decoder, id, 0, 3)
 	tn.serve(stage, id, 0, 2)
 	client := tn.start(func(c *Config) { c.Client = true })
@@ -283,20 +385,29 @@ func TestLostFarewell(t *testing.T) {
 		p, _ := client.planPeers(id)
 		return len(p) == 2
 	})
-	ctx, cancel := context.WithCancel(testContext(t))
-	began := time.Now()
-	_, err := client.run(ctx, control.RunRequest{Model: id.String(), Tokens: somePrompt(20), MaxNew: 100,
+	enough := errors.New("enough")
+	var open *stageSession
+	tn.gates[decoder].hold(8)
+	_, err := client.run(testContext(t), control.RunRequest{Model: id.String(), Tokens: somePrompt(20), MaxNew: 100,
 		Constraints: control.Constraints{Shape: "across", Cuts: []int{2}, Assign: []string{stage.ID()}, Decoder: decoder.ID(), Chunk: 8}}, func(ev control.Event) error {
-		if ev.Kind == "text" {
-			cancel()
+		switch {
+		case ev.Phase == "prefill" && open == nil:
+			for _, s := range stage.stageMap() {
+				open = s
+			}
+			tn.gates[decoder].release()
+		case ev.Kind == "text":
+			return enough
 		}
 		return nil
 	})
-	if !errors.Is(err, context.Canceled) {
+	if !errors.Is(err, enough) || open == nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the stage to be free", func() bool { return len(stage.stageMap()) == 0 })
-	if took := time.Since(began); took > leaseTimeout-3*time.Second {
-		t.Errorf("free after %v", took)
+	open.mu.Lock()
+	defer open.mu.Unlock()
+	if open.absent < 2 {
+		t.Errorf("free after %d pings that don't list the session: its lease has ended", open.absent)
 	}
 }

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -105,7 +104,7 @@ func (s *killNet) judgeBlame(t *testing.T, fallen []fault, client *Node, report 
 				kind += ", of a slow chunk"
 			}
 			report.add(func() { report.noticed[kind] = append(report.noticed[kind], notice{d, busy}) })
-			limit := s.silence + 3*time.Second
+			limit := s.silence + s.slack
 			if *soak {
 				limit = noticedWithin + 500*time.Millisecond // the others' words wait for a processor, too
 			}
@@ -143,13 +142,18 @@ func (s *killNet) heldBut(but *Node) (busy string) {
 	return busy
 }
 
+// goroutines returns all goroutines' stacks.
+func goroutines() string {
+	buf := make([]byte, 8<<20)
+	return string(buf[:goruntime.Stack(buf, true)])
+}
+
 // nodeGoroutines returns the stacks of goroutines of nodes.
 func nodeGoroutines() string {
-	buf := make([]byte, 8<<20)
 	var list []string
-	for g := range bytes.SplitSeq(buf[:goruntime.Stack(buf, true)], []byte("\n\n")) {
-		if bytes.Contains(g, []byte("starling/node.")) && !bytes.Contains(g, []byte("testing.")) {
-			list = append(list, string(g))
+	for g := range strings.SplitSeq(goroutines(), "\n\n") {
+		if strings.Contains(g, "starling/node.") && !strings.Contains(g, "testing.") {
+			list = append(list, g)
 		}
 	}
 	return strings.Join(list, "\n\n")

@@ -4,7 +4,6 @@ import (
 	"math"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/starling-swarm/starling/artifacts"
 	"github.com/starling-swarm/starling/node/control"
@@ -59,7 +58,7 @@ func TestCardsAgree(t *testing.T) {
 	}
 }
 
-// TestOffersFollowSessions asks that others learn what a session has changed in no more than a moment.
+// TestOffersFollowSessions asks that others learn what a session has changed.
 func TestOffersFollowSessions(t *testing.T) {
 	tn := newTestNet(t)
 	tracker := tn.start(nil)
@@ -86,9 +85,5 @@ func TestOffersFollowSessions(t *testing.T) {
 	if _, err := client.run(ctx, control.RunRequest{Model: id.String(), Prompt: "The quick brown fox", MaxNew: 5}, quiet); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(4 * time.Second); free() != s.prefixes.freeBytes(s.kvLimit); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("4 s after a session %d bytes are offered of %d", free(), s.prefixes.freeBytes(s.kvLimit))
-		}
-	}
+	eventually(t, "an offer of what is free", func() bool { return free() == s.prefixes.freeBytes(s.kvLimit) })
 }

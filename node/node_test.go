@@ -23,7 +23,13 @@ type testNet struct {
 	info  *swarm.Info
 	model string // path of the GGUF
 	nodes []*Node
+
+	noGuess bool            // runs don't guess
+	gates   map[*Node]*gate // of slow nodes
 }
+
+// patience is how long tests wait for what must happen: others may have the processor meanwhile.
+const patience = 2 * time.Minute
 
 func newTestNet(t *testing.T) *testNet {
 	t.Helper()
@@ -44,7 +50,7 @@ func (tn *testNet) start(change func(*Config)) *Node {
 	tn.t.Helper()
 	cfg := Config{DataDir: tn.t.TempDir(), Swarm: tn.info, Listen: []string{"/ip4/127.0.0.1/tcp/0"},
 		Engine:  runtime.Options{Threads: 1, MaxKVBytes: 64 << 20},
-		Tracker: len(tn.nodes) == 0, Silence: 5 * time.Second}
+		Tracker: len(tn.nodes) == 0, Silence: 30 * time.Second} // where nobody is lost, nobody may seem to be
 	if os.Getenv("STARLING_TEST_LOG") != "" {
 		name := fmt.Sprint(len(tn.nodes))
 		cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("node", name)
@@ -69,8 +75,7 @@ func quiet(control.Event) error { return nil }
 // serve makes n serve layers [first, last) of the test model.
 func (tn *testNet) serve(n *Node, id artifacts.ID, first, last int) {
 	tn.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
+	ctx := testContext(tn.t)
 	eventually(tn.t, "the model's offer", func() bool {
 		_ = n.host.Refresh(ctx)
 		_, held := n.store.Get(id)
@@ -83,9 +88,9 @@ func (tn *testNet) serve(n *Node, id artifacts.ID, first, last int) {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience); !ok(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("waited 20 s in vain for %s", what)
+			t.Fatalf("waited %v in vain for %s", patience, what)
 		}
 	}
 }
@@ -114,7 +119,7 @@ func (tn *testNet) run(ctx context.Context, n *Node, id artifacts.ID, k control.
 		emit = quiet
 	}
 	return n.run(ctx, control.RunRequest{Model: id.String(), Prompt: "The quick brown fox jumps over the lazy dog. Again and again.", MaxNew: 12,
-		Sampling: control.Sampling{Temperature: 0.7, TopP: 0.9, Seed: 5}, Proof: true, Constraints: k}, emit)
+		Sampling: control.Sampling{Temperature: 0.7, TopP: 0.9, Seed: 5}, Proof: true, NoGuess: tn.noGuess, Constraints: k}, emit)
 }
 
 func TestPrefillAcrossDecodeLocalAndPipelined(t *testing.T) {
@@ -130,8 +135,7 @@ func TestPrefillAcrossDecodeLocalAndPipelined(t *testing.T) {
 	tn.serve(first, id, 0, 1)
 	tn.serve(second, id, 1, layers-1)
 	tn.serve(last, id, layers-1, layers)
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
-	defer cancel()
+	ctx := testContext(t)
 	eventually(t, "four offers", func() bool { _ = client.host.Refresh(ctx); p, _ := client.planPeers(id); return len(p) == 4 })
 
 	cuts := []int{1, layers - 1}
@@ -152,15 +156,16 @@ func TestPrefillAcrossDecodeLocalAndPipelined(t *testing.T) {
 		{"pipelined", control.Constraints{Shape: "pipelined", Cuts: cuts, Assign: assign, Decoder: last.ID(), Chunk: 4}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			began := time.Now()
 			got, err := tn.run(ctx, client, id, c.k, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			sameAnswer(t, got, want)
+			checkTimes(t, got, time.Since(began))
 			if len(got.Stages) != len(c.k.Assign) {
 				t.Errorf("%d stages accounted for themselves, want %d", len(got.Stages), len(c.k.Assign))
 			}
-			checkTimes(t, got)
 			if len(got.Recovered) > 0 {
 				t.Errorf("an unbroken run recovered from %v", got.Recovered)
 			}
@@ -169,17 +174,19 @@ func TestPrefillAcrossDecodeLocalAndPipelined(t *testing.T) {
 	tn.mustBeIdle()
 }
 
-// checkTimes checks that what an account says of a run's time fits into it.
-func checkTimes(t *testing.T, a *control.Account) {
+// checkTimes checks that what an account says of a run's time fits into what it took.
+func checkTimes(t *testing.T, a *control.Account, took time.Duration) {
 	t.Helper()
 	if a.Handoff <= 0 || a.Handoff >= a.Prefill {
 		t.Errorf("hand-off took %v of a prefill of %v", a.Handoff, a.Prefill)
 	}
 	for _, p := range append(a.Stages, a.Decoder) {
-		if waited := p.WaitInput + p.WaitCredit + p.WaitRows; p.WaitInput <= 0 || waited+p.Compute > a.Prefill+a.Decode+time.Second {
-			t.Errorf("%s computed for %v and waited for %v, %v and %v in a run of %v and %v", p.Peer, p.Compute,
-				p.WaitInput, p.WaitCredit, p.WaitRows, a.Prefill, a.Decode)
+		if waited := p.WaitInput + p.WaitCredit + p.WaitRows; p.WaitInput <= 0 || waited+p.Compute > took {
+			t.Errorf("%s computed for %v and waited for %v, %v and %v in a run of %v", p.Peer, p.Compute, p.WaitInput, p.WaitCredit, p.WaitRows, took)
 		}
+	}
+	if a.Prefill+a.Decode > took {
+		t.Errorf("%v of prefill and %v of decoding in a run of %v", a.Prefill, a.Decode, took)
 	}
 }
 
@@ -196,29 +203,30 @@ func sameAnswer(t *testing.T, got, want *control.Account) {
 	}
 }
 
-// mustBeIdle checks that within 2 s no node holds a session or KV.
+// mustBeIdle waits until no node holds a session or KV. How soon that is, the kill schedule reports.
 func (tn *testNet) mustBeIdle() {
 	tn.t.Helper()
-	end := time.Now().Add(2 * time.Second)
-	for {
-		busy := ""
-		for i, n := range tn.nodes {
-			if v := n.sessionViews(); len(v) > 0 {
-				busy += fmt.Sprintf("node %d holds %+v; ", i, v)
-			}
-			for _, s := range n.servedList() {
-				s.prefixes.clear() // what ended sessions leave is nobody's
-				if s.exec.FreeKVBytes() != n.cfg.Engine.MaxKVBytes {
-					busy += fmt.Sprintf("node %d has %d of %d KV bytes free; ", i, s.exec.FreeKVBytes(), n.cfg.Engine.MaxKVBytes)
-				}
-			}
-		}
-		if busy == "" {
+	busy := ""
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if busy = tn.held(); busy == "" {
 			return
 		}
-		if time.Now().After(end) {
-			tn.t.Fatal(busy)
-		}
-		time.Sleep(20 * time.Millisecond)
 	}
+	tn.t.Fatal(busy)
+}
+
+// held says what nodes hold of sessions.
+func (tn *testNet) held() (busy string) {
+	for i, n := range tn.nodes {
+		if v := n.sessionViews(); len(v) > 0 {
+			busy += fmt.Sprintf("node %d holds %+v; ", i, v)
+		}
+		for _, s := range n.servedList() {
+			s.prefixes.clear() // what ended sessions leave is nobody's
+			if s.exec.FreeKVBytes() != n.cfg.Engine.MaxKVBytes {
+				busy += fmt.Sprintf("node %d has %d of %d KV bytes free; ", i, s.exec.FreeKVBytes(), n.cfg.Engine.MaxKVBytes)
+			}
+		}
+	}
+	return busy
 }

@@ -224,10 +224,11 @@ func TestProfilesSurviveLosses(t *testing.T) {
 	}
 	for _, victim := range []*Node{s.second, s.decoder} {
 		killed := false
+		s.gates[s.decoder].hold(map[*Node]int{s.second: 8, s.decoder: len(want.PromptTokens) + 6}[victim])
 		got, err := s.run(ctx, s.client, s.id, s.k, func(ev control.Event) error {
 			if !killed && (ev.Phase == "prefill" && victim == s.second || ev.Kind == "text") {
 				killed = true
-				go victim.Close()
+				s.closeHeld(victim, s.decoder)
 			}
 			return nil
 		})

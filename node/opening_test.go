@@ -82,7 +82,7 @@ func TestStageMakesRoomForItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	const page = 256
-	_, n, id := stageNode(t, 5*time.Millisecond, 3*page*int64(cfg.KVRowBytes(0, runtime.KVF16)))
+	_, n, id := stageNode(t, time.Hour, 3*page*int64(cfg.KVRowBytes(0, runtime.KVF16)))
 	client, decoder := swarm.Ephemeral(), swarm.Ephemeral()
 	capacity := uint32(2 * page) // twice that doesn't fit
 	for plan := range uint32(3) {
@@ -107,7 +107,9 @@ func TestStageLease(t *testing.T) {
 		return n.stage(wire.SessionID{1})
 	}
 	st := open(1)
+	st.mu.Lock()
 	st.listed = time.Now().Add(-busyLease - time.Second)
+	st.mu.Unlock()
 	n.noteHeard(decoder.ID(), false)
 	eventually(t, "the lease's end", func() bool { return n.stage(wire.SessionID{1}) == nil })
 
@@ -128,7 +130,7 @@ func TestStageBesideDecoder(t *testing.T) {
 		t.Fatal(r)
 	}
 	d := &decoderSession{n: n, m: newMachine(t, runtimetest.FakeConfig(), wire.Route{Stages: []wire.PlanStage{{Peer: "S", Last: 3}, {Peer: "T", First: 3, Last: 4}},
-		DecoderFirst: 4, Chunk: 4, LastChunk: 4}, 10), absent: map[string]int{}}
+		DecoderFirst: 4, Chunk: 4, LastChunk: 4}, 10), absent: map[string]int{}, opened: time.Now(), clientAt: time.Now()}
 	d.outReady = sync.NewCond(&d.mu)
 	d.m.head = wire.Head{Session: wire.SessionID{1}, Epoch: wire.Epoch{Client: 2}}
 	if r := n.addDecoder(wire.SessionID{1}, d); r != nil {

@@ -39,7 +39,7 @@ func travel(t *testing.T, model string) {
 	tn.model = model
 	tracker := tn.start(nil)
 	id := tn.publish(tracker)
-	whole, first, second, spare, last := tn.start(nil), tn.start(nil), tn.start(nil), tn.start(nil), tn.start(nil)
+	whole, first, second, spare, last := tn.startGated(nil), tn.start(nil), tn.start(nil), tn.start(nil), tn.startGated(nil)
 	client := tn.start(func(c *Config) { c.Client = true })
 	tn.serve(whole, id, 0, 8)
 	tn.serve(first, id, 0, 3)
@@ -79,10 +79,15 @@ func travel(t *testing.T, model string) {
 			})
 		}
 		killed := false
+		decoder := map[string]*gate{whole.ID(): tn.gates[whole], last.ID(): tn.gates[last]}[c.k.Decoder]
+		if c.victim != nil {
+			decoder.hold(8)
+		}
 		got, err := ask(c.k, func(ev control.Event) error {
 			if ev.Phase == "prefill" && c.victim != nil && !killed {
 				killed = true
 				c.victim.Close()
+				decoder.release()
 			}
 			return nil
 		})

@@ -101,10 +101,12 @@ func TestWakingNode(t *testing.T) {
 			var before uint64
 			eventually(t, "the offer", func() bool { _ = s.client.host.Refresh(t.Context()); before = seq(); return before > 0 })
 			slept := false
+			s.gates[s.decoder].hold(8)
 			got, err := s.run(testContext(t), s.client, s.id, s.k, func(ev control.Event) error {
 				if ev.Phase == "prefill" && !slept {
 					slept = true
 					c.sleeper.wake(c.slept, 0)
+					s.gates[s.decoder].release()
 				}
 				return nil
 			})

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/starling-swarm/starling/node/control"
 	"github.com/starling-swarm/starling/runtime"
@@ -20,7 +19,7 @@ import (
 // open begins a session that must begin.
 func (s *testSwarm) open(t *testing.T, k session.Constraints, tokens ...int32) *session.Session {
 	t.Helper()
-	ss, err := session.Open(t.Context(), s.client, session.Options{Model: s.id, Constraints: k, Wait: 20 * time.Second})
+	ss, err := session.Open(t.Context(), s.client, session.Options{Model: s.id, Constraints: k, Wait: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,13 +18,16 @@ import (
 	"github.com/starling-swarm/starling/swarm"
 )
 
+// patience is how long tests wait for what must happen: others may have the processor meanwhile.
+const patience = 2 * time.Minute
+
 // TestMain fails if goroutines of any test outlive its nodes.
 func TestMain(m *testing.M) {
 	before := goruntime.NumGoroutine()
 	code := m.Run()
 	const allowed = 3 // libp2p lets a few finish on their own
 	now := 0
-	for end := time.Now().Add(20 * time.Second); code == 0 && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience); code == 0 && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if now = goruntime.NumGoroutine(); now <= before+allowed {
 			os.Exit(0)
 		}
@@ -67,7 +70,7 @@ func newSwarmOf(t testing.TB, model string, change func(*node.Config), ranges ..
 	s.start = func(change func(*node.Config)) (*node.Node, *control.Client) {
 		t.Helper()
 		cfg := node.Config{DataDir: t.TempDir(), Swarm: info, Listen: []string{"/ip4/127.0.0.1/tcp/0"}, Bootstrap: bootstrap,
-			Engine: runtime.Options{Threads: 1, MaxKVBytes: 64 << 20}, Silence: 5 * time.Second}
+			Engine: runtime.Options{Threads: 1, MaxKVBytes: 64 << 20}, Silence: 30 * time.Second} // where nobody is lost, nobody may seem to be
 		change(&cfg)
 		n, err := node.Start(context.Background(), cfg)
 		if err != nil {
@@ -136,9 +139,9 @@ func golden(t *testing.T, name string) string {
 
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience); !ok(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("waited 30 s in vain for %s", what)
+			t.Fatalf("waited %v in vain for %s", patience, what)
 		}
 	}
 }

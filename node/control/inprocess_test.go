@@ -30,7 +30,7 @@ func TestCloseWaitsForRequests(t *testing.T) {
 		_, err := c.Run(context.Background(), RunRequest{}, nil)
 		failed <- err
 	}()
-	for end := time.Now().Add(10 * time.Second); !e.began.Load(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); !e.began.Load(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the request did not arrive")
 		}
