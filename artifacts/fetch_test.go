@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"net"
+	"fmt"
 	"os"
 	"strings"
 	"sync"
@@ -67,19 +67,25 @@ func TestConcurrentFetches(t *testing.T) {
 	m := learn(t, s, src)
 	quit, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	fetch := func(ctx context.Context, r LayerRange, want error) {
+	fetch := func(ctx context.Context, r LayerRange, want error) (ended <-chan struct{}) {
+		var once sync.Once
+		started, end := make(chan struct{}), make(chan struct{})
 		wg.Go(func() {
-			if err := tor.Fetch(ctx, m, card.Spans(r), peersOf("seeder"), nil); !errors.Is(err, want) {
+			defer close(end)
+			err := tor.Fetch(ctx, m, card.Spans(r), peersOf("seeder"), func(int64, int64) { once.Do(func() { close(started) }) })
+			if !errors.Is(err, want) {
 				t.Errorf("%v: %v, want %v", r, err, want)
 			}
 		})
+		<-started
+		return end
 	}
 	fetch(testContext(t), LayerRange{0, 4}, nil)
 	fetch(testContext(t), LayerRange{2, 6}, nil)
 	fetch(testContext(t), LayerRange{2, 6}, nil)
-	fetch(quit, LayerRange{0, 8}, context.Canceled)
-	time.Sleep(50 * time.Millisecond) // nobody seeds yet
+	quits := fetch(quit, LayerRange{0, 8}, context.Canceled)
 	cancel()
+	<-quits // nobody seeds yet
 	if err := n.join(t, "seeder", src.store).Seed(src); err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +122,7 @@ func TestDropEndsFetch(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "dropped") {
 				t.Errorf("%v", err)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience):
 			t.Fatal("Fetch goes on")
 		}
 	}
@@ -196,33 +202,18 @@ func TestFetchSmolLM2Range(t *testing.T) {
 	}
 }
 
-// slowSeeder seeds a model at 1 MB/s under the name "slow".
-func (n *testNet) slowSeeder(t testing.TB, src *Model) {
-	t.Helper()
-	seeder, err := NewTorrents(TorrentConfig{
-		Store: src.store, MaxUpload: 1 << 20, Listener: n.listener(t, "slow"),
-		Dial: func(context.Context, string) (net.Conn, error) { return nil, errors.New("not needed") },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { seeder.Close() })
-	if err := seeder.Seed(src); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestFetchAfterCancel(t *testing.T) {
 	_, src, _ := publish(t, testModel{layers: 8, seed: 12})
 	n := newTestNet()
-	n.slowSeeder(t, src)
 	s := openStore(t, t.TempDir())
 	tor := n.join(t, "leecher", s)
 	m := learn(t, s, src)
-	for range 3 {
-		ctx, cancel := context.WithCancel(t.Context())
+	for i := range 3 {
+		name := fmt.Sprint("peer ", i)
+		n.partly(t, name, src, LayerRange{0, 2 * (i + 1)})
+		ctx, cancel := context.WithCancel(testContext(t))
 		had := m.HeldBytes()
-		err := tor.Fetch(ctx, m, m.Manifest().All(), peersOf("slow"), func(int64, int64) {
+		err := tor.Fetch(ctx, m, m.Manifest().All(), peersOf(name), func(int64, int64) {
 			if m.HeldBytes() > had {
 				cancel()
 			}
@@ -232,7 +223,10 @@ func TestFetchAfterCancel(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := tor.Fetch(testContext(t), m, m.Manifest().All(), peersOf("slow"), nil); err != nil {
+	if err := n.join(t, "seeder", src.store).Seed(src); err != nil {
+		t.Fatal(err)
+	}
+	if err := tor.Fetch(testContext(t), m, m.Manifest().All(), peersOf("seeder"), nil); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 )
@@ -21,21 +22,29 @@ func TestDiskFull(t *testing.T) {
 	_, src, paths := publish(t, testModel{layers: 20, seed: 11})
 	card, _ := src.Card()
 	n := newTestNet()
-	n.slowSeeder(t, src)
+	n.partly(t, "half", src, LayerRange{0, 5})
+	if err := n.join(t, "whole", src.store).Seed(src); err != nil {
+		t.Fatal(err)
+	}
 	s := openStore(t, dir)
 	tor := n.join(t, "leecher", s)
 	m := learn(t, s, src)
 
-	err := tor.Fetch(testContext(t), m, m.Manifest().All(), peersOf("slow"), nil)
+	err := tor.Fetch(testContext(t), m, m.Manifest().All(), peersOf("whole"), nil)
 	if err == nil || !strings.Contains(err.Error(), "make room") || m.HeldBytes() != 0 {
 		t.Errorf("a model larger than the disk: %v", err)
 	}
 	spans := card.Spans(LayerRange{0, 11})
 	filler := filepath.Join(dir, "filler")
-	filled := false
-	err = tor.Fetch(testContext(t), m, spans, peersOf("slow"), func(done, _ int64) {
-		if done > 0 && !filled {
-			filled = true
+	var filled atomic.Bool
+	peers := func() []string { // half of it comes before the disk is full
+		if filled.Load() {
+			return []string{"half", "whole"}
+		}
+		return []string{"half"}
+	}
+	err = tor.Fetch(testContext(t), m, spans, peers, func(done, _ int64) {
+		if done > 0 && filled.CompareAndSwap(false, true) {
 			if err := os.WriteFile(filler, make([]byte, 4<<20), 0o644); !errors.Is(err, syscall.ENOSPC) {
 				t.Errorf("filling the disk: %v", err)
 			}
@@ -51,7 +60,7 @@ func TestDiskFull(t *testing.T) {
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
-	if err := tor.Fetch(testContext(t), m, spans, peersOf("slow"), nil); err != nil {
+	if err := tor.Fetch(testContext(t), m, spans, peersOf("whole"), nil); err != nil {
 		t.Fatal(err)
 	}
 	got, want := mustRead(t, m.Path()), mustRead(t, paths[0])

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -73,17 +72,8 @@ func childFetch(args []string) error {
 func TestKilledProcess(t *testing.T) {
 	_, src, paths := publish(t, testModel{layers: 20, seed: 7})
 	n := newTestNet()
-	seeder, err := NewTorrents(TorrentConfig{
-		Store: src.store, MaxUpload: 2 << 20, Listener: n.listener(t, "seeder"),
-		Dial: func(context.Context, string) (net.Conn, error) { return nil, errors.New("not needed") },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { seeder.Close() })
-	if err := seeder.Seed(src); err != nil {
-		t.Fatal(err)
-	}
+	n.upload = 2 << 20 // so that more is on its way when the process ends
+	n.partly(t, "most", src, LayerRange{0, 15})
 	bundle := filepath.Join(t.TempDir(), "bundle")
 	if err := os.WriteFile(bundle, src.Bundle().Marshal(), 0o644); err != nil {
 		t.Fatal(err)
@@ -94,7 +84,7 @@ func TestKilledProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(testContext(t), exe)
-	cmd.Env = append(os.Environ(), childEnv+"="+strings.Join([]string{dir, bundle, src.ID().String(), n.addrs["seeder"]}, "|"))
+	cmd.Env = append(os.Environ(), childEnv+"="+strings.Join([]string{dir, bundle, src.ID().String(), n.addrs["most"]}, "|"))
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +105,6 @@ func TestKilledProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	seeder.Close()
 
 	s := openStore(t, dir)
 	m := mustGet(t, s, src.ID())

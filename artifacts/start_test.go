@@ -74,7 +74,7 @@ func TestStartOf4GB(t *testing.T) {
 	if s.HashedBytes() != 0 {
 		t.Errorf("%d bytes were hashed", s.HashedBytes())
 	}
-	if took > 5*time.Second { // some milliseconds on an idle machine
+	if took > time.Minute { // some milliseconds on an idle machine
 		t.Errorf("the start took %v", took)
 	}
 }

@@ -322,7 +322,7 @@ func TestDamagedRecord(t *testing.T) {
 // corruptPiece changes a byte of a piece, as another program would.
 func corruptPiece(t testing.TB, path string, piece int64) {
 	t.Helper()
-	time.Sleep(5 * time.Millisecond) // a new modification time
+	time.Sleep(20 * time.Millisecond) // a new modification time: file systems count in ticks of the kernel
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
