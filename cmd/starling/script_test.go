@@ -26,6 +26,7 @@ func TestMain(m *testing.M) {
 //	ready DIR [serving]    waits until a node answers on DIR (and serves a model)
 //	gone DIR               waits until none does
 //	busy DIR ROLE          waits until a node takes part in a session in a role
+//	standing DIR WHAT      waits until a node says that of the work it takes
 //	identify DIR PEER PID  sets PEER and PID to a node's peer ID and process ID
 //	keep NAME              sets NAME to the last command's output
 func TestScripts(t *testing.T) {
@@ -41,12 +42,12 @@ func TestScripts(t *testing.T) {
 			e.Setenv("STARLING_THREADS", "1")
 			return writeModels(e.WorkDir)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "gone": gone, "busy": busy, "identify": identify, "keep": keep},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "gone": gone, "busy": busy, "standing": standing, "identify": identify, "keep": keep},
 	})
 }
 
-// scriptLimit is how long a script waits for a node.
-const scriptLimit = 60 * time.Second
+// patience is how long tests wait for what must happen: others may have the processor meanwhile.
+const patience = 2 * time.Minute
 
 func ready(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 || len(args) > 2 {
@@ -73,6 +74,16 @@ func busy(ts *testscript.TestScript, neg bool, args []string) {
 	poll(ts, func(ctx context.Context) bool {
 		st, err := status(ctx, ts.MkAbs(args[0]))
 		return err == nil && slices.ContainsFunc(st.Sessions, func(s control.Session) bool { return s.Role == args[1] })
+	})
+}
+
+func standing(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: standing DIR WHAT")
+	}
+	poll(ts, func(ctx context.Context) bool {
+		st, err := status(ctx, ts.MkAbs(args[0]))
+		return err == nil && st.Standing == args[1]
 	})
 }
 
@@ -112,12 +123,12 @@ func gone(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func poll(ts *testscript.TestScript, ok func(context.Context) bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), scriptLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for !ok(ctx) {
 		select {
 		case <-ctx.Done():
-			ts.Fatalf("still not so after %v", scriptLimit)
+			ts.Fatalf("still not so after %v", patience)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
