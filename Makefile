@@ -7,7 +7,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 SMOLLM2 = ../shared/models/smollm2-135m-instruct-q4_1.gguf
 FUZZTIME ?= 5s
 
-.PHONY: help build demo test check vet staticcheck cross generated digests arm64 fuzz demo-smollm2 soak clean
+.PHONY: help build demo test check vet staticcheck cross generated digests arm64 arm64-all fuzz demo-smollm2 soak clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | column -ts "$$(printf '\t')" 2>/dev/null || grep '##' Makefile
@@ -20,7 +20,7 @@ demo: build ## a private swarm of processes on this machine runs a prompt, in tw
 
 test: ## every test that needs no model download
 	$(GO) vet ./...
-	$(GO) test -timeout 20m ./...
+	$(GO) test -vet=off -timeout 20m ./...
 
 check: test staticcheck cross ## test, staticcheck and the cross builds; .ci/run does more
 
@@ -47,27 +47,35 @@ digests: ## whole models and all kernels by the other builds and variants that t
 	$(GO) test -tags purego -run 'MatMul|SelfTest|Digests' ./kernels ./runtime
 
 # An emulated processor, and the variant that must be selected there without being asked for.
-ARM64 = cortex-a53:neon neoverse-n1:dotprod max:i8mm
+ARM64 = cortex-a53.neon neoverse-n1.dotprod max.i8mm
 arm64: ## the kernels' tests and the self test under qemu, for each variant: all hashes must be equal
 	cd kernels/_asm && $(GO) test -v -run Encodings .
 	GOARCH=arm64 $(GO) test -c -o bin/kernels-arm64.test ./kernels
 	GOARCH=arm64 $(GO) build -o bin/starling-arm64 ./cmd/starling
-	@set -e; for c in $(ARM64); do \
-	  echo "arm64: $${c%:*} runs $${c#*:}"; \
-	  (cd kernels && qemu-aarch64-static -cpu $${c%:*} ../bin/kernels-arm64.test -variant $${c#*:} -test.run 'Variants|SelfTest|Saturated'); \
-	  qemu-aarch64-static -cpu $${c%:*} bin/starling-arm64 selftest; \
-	  (cd kernels && STARLING_KERNELS=$${c#*:} qemu-aarch64-static -cpu max ../bin/kernels-arm64.test -variant $${c#*:} -test.run Variants); \
-	done
+	@$(MAKE) --no-print-directory -j2 -Otarget arm64-all $(ARM64:%=arm64-%)
+
+# What make arm64 has built, on one emulated processor each: two of them at once.
+arm64-all:
 	cd kernels && qemu-aarch64-static -cpu max ../bin/kernels-arm64.test -test.skip Floats
+arm64-%:
+	@set -e; c=$*; cpu=$${c%.*} variant=$${c##*.}; \
+	echo "arm64: $$cpu runs $$variant"; \
+	(cd kernels && qemu-aarch64-static -cpu $$cpu ../bin/kernels-arm64.test -variant $$variant -test.run 'Variants|SelfTest|Saturated'); \
+	qemu-aarch64-static -cpu $$cpu bin/starling-arm64 selftest; \
+	(cd kernels && STARLING_KERNELS=$$variant qemu-aarch64-static -cpu max ../bin/kernels-arm64.test -variant $$variant -test.run Variants)
 
 # Minimizing an input of kilobytes may take a minute by default, in which a target whose seeds are files tried ten inputs.
-# go test now and then calls the end of -fuzztime itself a failure: that deadline, and no input that fails.
+# A package's targets share one binary. Now and then it calls the end of its time itself a failure: that deadline, and no input that fails.
 FUZZ_ENDED = { grep -q '^    context deadline exceeded$$' bin/fuzz.log && ! grep -q 'Failing input\|panic\|hung' bin/fuzz.log; }
 fuzz: ## every fuzz target for FUZZTIME
-	@mkdir -p bin; set -e; grep -rl --include='*_test.go' '^func Fuzz' . | sort | while read -r file; do \
-	  for f in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$file); do \
-	    echo "$$file $$f"; \
-	    $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 100x $$(dirname $$file) > bin/fuzz.log 2>&1 < /dev/null || $(FUZZ_ENDED) || { cat bin/fuzz.log; exit 1; }; \
+	@mkdir -p bin; set -e; cache=$$($(GO) env GOCACHE)/fuzz; \
+	grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u | while read -r dir; do \
+	  $(GO) test -c -vet=off -fuzz . -o bin/fuzz.test $$dir < /dev/null; \
+	  package=$$($(GO) list $$dir < /dev/null); \
+	  for f in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$dir/*_test.go); do \
+	    echo "$$dir $$f"; \
+	    (cd $$dir && $(CURDIR)/bin/fuzz.test -test.run '^$$' -test.fuzz "^$$f$$" -test.fuzztime $(FUZZTIME) -test.fuzzminimizetime 100x -test.fuzzcachedir $$cache/$$package) \
+	      > bin/fuzz.log 2>&1 < /dev/null || $(FUZZ_ENDED) || { cat bin/fuzz.log; exit 1; }; \
 	  done; done
 
 PARIS = $(BIN) demo --model $(SMOLLM2) --prompt "What is the capital of France?" -n 8
