@@ -41,6 +41,9 @@ func (n *Node) fetchBundle(ctx context.Context, id artifacts.ID) (*artifacts.Bun
 	if len(n.holders(id)) == 0 {
 		_ = n.host.Refresh(ctx) // offers are hints
 	}
+	if len(n.holders(id)) == 0 {
+		_ = n.host.FindModel(ctx, id) // as above
+	}
 	peers := n.holders(id)
 	if len(peers) == 0 {
 		return nil, &control.Error{Kind: control.UnknownModel, Text: fmt.Sprintf("nobody in the swarm offers model %s", id.Short())}

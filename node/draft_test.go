@@ -100,7 +100,7 @@ func TestDraftModels(t *testing.T) {
 		if err := m.Write(path); err != nil {
 			t.Fatal(err)
 		}
-		p, err := n.publish(t.Context(), path, quiet)
+		p, err := n.publish(t.Context(), path, "", quiet)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +163,7 @@ func TestDraftAskedFor(t *testing.T) {
 	if err := (runtimetest.TinyModel{Seed: 3, Layers: 1, Meta: map[string]gguf.Value{"general.name": gguf.ValueOf("small")}}).Write(path); err != nil {
 		t.Fatal(err)
 	}
-	small, err := tracker.publish(testContext(t), path, quiet)
+	small, err := tracker.publish(testContext(t), path, "", quiet)
 	if err != nil {
 		t.Fatal(err)
 	}

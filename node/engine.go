@@ -292,7 +292,7 @@ func (e engine) Publish(ctx context.Context, q control.PublishRequest, emit func
 			return nil, err
 		}
 	}
-	m, err := e.n.publish(ctx, q.Path, emit)
+	m, err := e.n.publish(ctx, q.Path, q.Licence, emit)
 	if err != nil {
 		return nil, err
 	}

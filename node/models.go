@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -79,86 +78,6 @@ func (n *Node) servedFor(id [32]byte, layers runtime.Range) (*served, *wire.Refu
 		return nil, wire.Refuse(wire.CodeUnknownModel, "this node serves %v, not %v", s.exec.Layers(), layers)
 	}
 	return s, nil
-}
-
-// name returns what people call a model: the name it was published under, else
-// its header's, else its file's.
-func (n *Node) name(m *artifacts.Model) string {
-	if c, ok := m.Card(); ok && c.Name != "" {
-		return c.Name
-	}
-	if m.Published() {
-		return strings.TrimSuffix(filepath.Base(m.Path()), ".gguf")
-	}
-	return m.ID().Short()
-}
-
-// resolve turns what a person wrote (an ID, six or more digits of its start,
-// or a name) into a model ID. A name must be unique among the models held here
-// and the offers seen; otherwise the error lists the IDs.
-func (n *Node) resolve(ctx context.Context, want string) (artifacts.ID, error) {
-	if id, err := artifacts.ParseID(want); err == nil {
-		return id, nil
-	}
-	names := n.knownModels()
-	if len(names) == 0 || want != "" && len(matchModels(names, want)) == 0 {
-		_ = n.host.Refresh(ctx) // offers are hints: what can't be had now is simply not known
-		names = n.knownModels()
-	}
-	if want == "" {
-		if len(names) == 1 {
-			for id := range names {
-				return id, nil
-			}
-		}
-		if len(names) == 0 {
-			return artifacts.ID{}, unknownModel(names, want)
-		}
-		return artifacts.ID{}, bad(fmt.Errorf("several models are known, say which with -m: %s", listModels(names)))
-	}
-	found := matchModels(names, want)
-	switch len(found) {
-	case 1:
-		return found[0], nil
-	case 0:
-		return artifacts.ID{}, unknownModel(names, want)
-	}
-	some := map[artifacts.ID]string{}
-	for _, id := range found {
-		some[id] = names[id]
-	}
-	return artifacts.ID{}, bad(fmt.Errorf("%q is ambiguous, use an ID: %s", want, listModels(some)))
-}
-
-// matchModels returns the IDs that want names: by start of ID or by name.
-func matchModels(names map[artifacts.ID]string, want string) (found []artifacts.ID) {
-	for id, name := range names {
-		if strings.EqualFold(name, want) || len(want) >= 6 && strings.HasPrefix(id.String(), strings.ToLower(want)) {
-			found = append(found, id)
-		}
-	}
-	return found
-}
-
-func listModels(names map[artifacts.ID]string) string {
-	var list []string
-	for id, name := range names {
-		list = append(list, fmt.Sprintf("%s (%s)", name, id.Short()))
-	}
-	slices.Sort(list)
-	return strings.Join(list, ", ")
-}
-
-// knownModels returns the models held here or offered by others, with names.
-func (n *Node) knownModels() map[artifacts.ID]string {
-	names := map[artifacts.ID]string{}
-	for _, o := range n.host.Offers() {
-		names[artifacts.ID(o.Model)] = o.ModelName
-	}
-	for _, m := range n.store.Models() {
-		names[m.ID()] = n.name(m)
-	}
-	return names
 }
 
 // holders returns the peers that offer bytes of a model, this node excluded.
@@ -291,8 +210,8 @@ func (n *Node) serve(ctx context.Context, id artifacts.ID, layers *control.Layer
 	return s, nil
 }
 
-// publish hashes a file or split set and makes it a model of the store.
-func (n *Node) publish(ctx context.Context, path string, emit func(control.Event) error) (*artifacts.Model, error) {
+// publish hashes a file or split set and makes it a model of the store; licence, if not empty, is said instead of the header's.
+func (n *Node) publish(ctx context.Context, path, licence string, emit func(control.Event) error) (*artifacts.Model, error) {
 	set, err := gguf.OpenSet(path)
 	if err != nil {
 		return nil, err
@@ -306,6 +225,11 @@ func (n *Node) publish(ctx context.Context, path string, emit func(control.Event
 	})
 	if err != nil {
 		return nil, err
+	}
+	if licence != "" {
+		if err := m.SetLicence(licence); err != nil {
+			return nil, err
+		}
 	}
 	if err := n.torrents.Seed(m); err != nil {
 		return nil, err
@@ -368,7 +292,7 @@ func (n *Node) offer() {
 		if n.cfg.Grow == GrowAny {
 			r = s.exec.Layers()
 		}
-		o := swarm.Offer{Model: s.id, ModelName: n.name(s.model), First: r.First, Last: r.Last,
+		o := swarm.Offer{Model: s.id, ModelName: clip(n.name(s.model), wire.MaxModelName), Held: portionsOf(s.model), First: r.First, Last: r.Last,
 			Embed: r.First == 0, Head: r.Last == s.card.Layers, NoDecode: !s.decodes(),
 			PrefillFlops: s.speed.PrefillFlops, DecodeBytesPerSec: s.speed.DecodeBytesPerSec, KVFreeBytes: s.prefixes.freeBytes(s.kvLimit),
 			Context: s.exec.Config().Context, Load: load, Links: links}
@@ -381,10 +305,19 @@ func (n *Node) offer() {
 	for _, m := range n.store.Models() {
 		computes := slices.ContainsFunc(serving, func(s *served) bool { return s.id == m.ID() })
 		if !computes && m.HeldBytes() > 0 {
-			offers = append(offers, swarm.Offer{Model: m.ID(), ModelName: n.name(m), NoDecode: true})
+			offers = append(offers, swarm.Offer{Model: m.ID(), ModelName: clip(n.name(m), wire.MaxModelName), Held: portionsOf(m), NoDecode: true})
 		}
 	}
 	n.host.SetOffers(offers)
+	n.list()
+}
+
+// portionsOf returns which portions of a model are here, as offers tell it.
+func portionsOf(m *artifacts.Model) []byte {
+	if h := m.HeldPortions(); len(h) <= wire.MaxHeld {
+		return h
+	}
+	return nil
 }
 
 // load is how many sessions share this node.

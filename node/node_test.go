@@ -98,7 +98,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 // publish makes n publish the test model.
 func (tn *testNet) publish(n *Node) artifacts.ID {
 	tn.t.Helper()
-	m, err := n.publish(context.Background(), tn.model, quiet)
+	m, err := n.publish(context.Background(), tn.model, "", quiet)
 	if err != nil {
 		tn.t.Fatal(err)
 	}

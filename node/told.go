@@ -58,14 +58,18 @@ func tooLong(tokens, context int, format string, args ...any) error {
 }
 
 // unknownModel says that nobody knows what want names.
-func unknownModel(names map[artifacts.ID]string, want string) error {
-	text := fmt.Sprintf("no model %q: none is held here or offered in the swarm", want)
+func unknownModel(known []naming, want string) error {
+	near := nearNames(nameEach(known), want)
+	like := slices.DeleteFunc(slices.Clone(known), func(k naming) bool { return !slices.Contains(near, k.name) })
+	text := fmt.Sprintf("no model %q: none is held here, offered or listed in the swarm", want)
 	if want == "" {
 		text = "no model is held here or offered in the swarm: publish one with 'starling publish FILE.gguf'"
-	} else if len(names) > 0 {
-		text = fmt.Sprintf("no model %q; known are %s", want, listModels(names))
+	} else if len(like) > 0 {
+		text = fmt.Sprintf("no model %q; like it are %s", want, listModels(like))
+	} else if len(known) > 0 {
+		text = fmt.Sprintf("no model %q; known are %s", want, listModels(known))
 	}
-	return &control.Error{Kind: control.UnknownModel, Text: text, Near: nearNames(names, want)}
+	return &control.Error{Kind: control.UnknownModel, Text: text, Near: near}
 }
 
 // maxNear is how many names are told that a wrong one may have meant.

@@ -174,10 +174,5 @@ func wanted(l *wire.Listing, words []string, model [32]byte, query []string) boo
 	if model != ([32]byte{}) {
 		return l.Model == model
 	}
-	for _, q := range query {
-		if !slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(w, q) }) {
-			return false
-		}
-	}
-	return true
+	return matches(words, query)
 }

@@ -3,6 +3,7 @@ package swarm
 import (
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -28,6 +29,18 @@ type Listing struct {
 // Words returns what names are compared by: their runs of letters and digits, in lower case.
 func Words(text string) []string {
 	return strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+}
+
+// Matches reports whether each word of a query begins a word of text.
+func Matches(text, query string) bool { return matches(Words(text), Words(query)) }
+
+func matches(words, query []string) bool {
+	for _, q := range query {
+		if !slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(w, q) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // wordKey is under what the DHT has the publishers of models whose names have a word.

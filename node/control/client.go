@@ -45,6 +45,12 @@ func (c *Client) Models(ctx context.Context) (m []Model, err error) {
 	return m, err
 }
 
+// Search finds models by words of their names, families, quants and licences.
+func (c *Client) Search(ctx context.Context, q SearchRequest) (l []Listing, err error) {
+	err = c.call(ctx, "POST", "/v1/search", q, &l)
+	return l, err
+}
+
 // Peers lists the offers that the node sees.
 func (c *Client) Peers(ctx context.Context) (p []Peer, err error) {
 	err = c.call(ctx, "GET", "/v1/peers", nil, &p)

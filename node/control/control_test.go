@@ -50,6 +50,10 @@ func (e *engine) Models(context.Context) ([]Model, error) {
 func (e *engine) Peers(context.Context) ([]Peer, error) {
 	return []Peer{{Peer: "p", Layers: Layers{3, 2}}}, e.err
 }
+func (e *engine) Search(_ context.Context, q SearchRequest) ([]Listing, error) {
+	e.asked = q
+	return []Listing{{Model: "m", Name: "n", Copies: []int{2, 1}}}, e.err
+}
 func (e *engine) Plan(_ context.Context, q PlanRequest) (*PlanReply, error) {
 	e.asked = q
 	return &PlanReply{Model: q.Model, Plan: route.Plan{Shape: route.Across, Decoder: "d"}, Explain: "words\n"}, e.err
@@ -169,6 +173,9 @@ func TestCalls(t *testing.T) {
 			}
 			if p, err := c.Peers(ctx); err != nil || len(p) != 1 || p[0].Layers != (Layers{3, 2}) {
 				t.Errorf("Peers: %+v, %v", p, err)
+			}
+			if l, err := c.Search(ctx, SearchRequest{Words: "a b"}); err != nil || len(l) != 1 || l[0].Copies[1] != 1 || e.asked.(SearchRequest).Words != "a b" {
+				t.Errorf("Search: %+v, %v; asked %+v", l, err, e.asked)
 			}
 			q := PlanRequest{Model: "m", PromptTokens: 7, Constraints: Constraints{Cuts: []int{1, 2}, Excluded: map[string]string{"x": "why"}}}
 			p, err := c.Plan(ctx, q)

@@ -19,6 +19,7 @@ type Engine interface {
 	WriteMetrics(w io.Writer) error // in Prometheus' text format
 	Models(ctx context.Context) ([]Model, error)
 	Peers(ctx context.Context) ([]Peer, error)
+	Search(ctx context.Context, r SearchRequest) ([]Listing, error)
 	Plan(ctx context.Context, r PlanRequest) (*PlanReply, error)
 	Tokenize(ctx context.Context, r TokenizeRequest) ([]int32, error)
 	Invite(ctx context.Context, r InviteRequest) (*InviteReply, error)
@@ -47,6 +48,7 @@ func Handler(e Engine, stop func(DrainRequest)) http.Handler {
 	HandleMetrics(mux, e)
 	get(mux, "/v1/models", func(r *http.Request) (any, error) { return e.Models(r.Context()) })
 	get(mux, "/v1/peers", func(r *http.Request) (any, error) { return e.Peers(r.Context()) })
+	post(mux, "/v1/search", func(ctx context.Context, q SearchRequest) (any, error) { return e.Search(ctx, q) })
 	post(mux, "/v1/plan", func(ctx context.Context, q PlanRequest) (any, error) { return e.Plan(ctx, q) })
 	post(mux, "/v1/invite", func(ctx context.Context, q InviteRequest) (any, error) { return e.Invite(ctx, q) })
 	post(mux, "/v1/gc", func(ctx context.Context, q CollectRequest) (any, error) { return e.Collect(ctx, q) })

@@ -99,11 +99,29 @@ type Peer struct {
 
 // PublishRequest asks to hash, seed and announce a GGUF file or split set.
 type PublishRequest struct {
-	Path string `json:"path"` // any part of a set
-	Name string `json:"name,omitempty"`
-
+	Path     string   `json:"path"`                // any part of a set
+	Licence  string   `json:"licence,omitempty"`   // to list the model under; "": as its header says
 	WebSeeds []string `json:"web_seeds,omitempty"` // URLs of the first part, which others may fetch from, too
 	Torrents bool     `json:"torrents,omitempty"`  // answer with .torrent files
+}
+
+// SearchRequest asks for models by words of their names, families, quants and licences; each must begin a word of these.
+type SearchRequest struct {
+	Words string `json:"words"`
+}
+
+// Listing is what a publisher says of a model, with who holds it. One model may have several.
+type Listing struct {
+	Model     string     `json:"model"`
+	Name      string     `json:"name"`
+	Family    string     `json:"family,omitempty"`
+	Quant     string     `json:"quant,omitempty"`
+	Licence   string     `json:"licence,omitempty"`
+	Bytes     int64      `json:"bytes,omitempty"`
+	Layers    int        `json:"layers,omitempty"`
+	Publisher string     `json:"publisher,omitempty"` // "": nobody lists it, but somebody offers it
+	Expires   *time.Time `json:"expires,omitempty"`
+	Copies    []int      `json:"copies,omitempty"` // that peers hold of each layer's bytes, and last of all that no layer owns
 }
 
 // PullRequest asks to fetch a model's layers.
