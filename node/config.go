@@ -60,6 +60,14 @@ type Config struct {
 	// see its address then. Those that its user names are used in any case.
 	WebSeeds bool
 
+	// SeedSpare is how many bytes of disk may go to copies of what the swarm has
+	// fewest copies of; 0: none.
+	SeedSpare int64
+
+	// SeedModels names the models that SeedSpare may go to, by ID, six or more
+	// digits of its start, or name; empty: all that are listed.
+	SeedModels []string
+
 	// Silence is how long a peer of an active session may say nothing, and how
 	// long a decoder waits for accounts at the end. 0 means DefaultSilence.
 	Silence time.Duration
@@ -85,6 +93,8 @@ type Config struct {
 
 	// wrap, if not nil, stands between the node and its streams of sessions, where tests break them.
 	wrap func(stream) stream
+
+	spareEvery time.Duration // 0: spareEvery
 }
 
 // DefaultSilence is how long a peer of an active session may be silent before
@@ -101,6 +111,8 @@ func (c *Config) validate() error {
 		return errors.New("no swarm given: make one with 'starling swarm create' or join one with 'starling swarm join'")
 	case c.KVDisk < 0:
 		return fmt.Errorf("kv-disk %d: write 0 or more bytes", c.KVDisk)
+	case c.SeedSpare < 0:
+		return fmt.Errorf("seed-spare %d: write 0 or more bytes", c.SeedSpare)
 	case c.Silence < 0 || c.Engine.MaxKVBytes < 0 || c.Engine.Threads < 0 || c.Engine.DecodeThreads < 0:
 		return fmt.Errorf("negative limit in the configuration (silence %v, KV bytes %d, threads %d and %d)",
 			c.Silence, c.Engine.MaxKVBytes, c.Engine.Threads, c.Engine.DecodeThreads)

@@ -40,6 +40,7 @@ func (e engine) Status(context.Context) (*control.Status, error) {
 		st.Kept.Memory += kept
 	}
 	st.Sessions = n.sessionViews()
+	st.Spare = n.spareStatus()
 	st.Problems = n.problems()
 	return st, nil
 }

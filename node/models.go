@@ -126,6 +126,9 @@ func (n *Node) pull(ctx context.Context, id artifacts.ID, layers *control.Layers
 		return nil, nil, r, err
 	}
 	spans := c.Spans(artifacts.LayerRange(r))
+	if err := n.unspare(m, func(p int) bool { return p >= r.First && p < r.Last || p == c.Layers }); err != nil {
+		n.log.Warn("what was pulled still counts as a spare copy", "model", id.Short(), "error", err)
+	}
 	if m.Have(spans) {
 		return m, c, r, nil
 	}

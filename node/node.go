@@ -34,6 +34,7 @@ type Node struct {
 	torrents *artifacts.Torrents
 	links    *links
 	metrics  *metrics.Metrics
+	seeding  seeding
 	spill    *spill // nil: there is no disk for caches
 	reuse    struct{ hits, positions atomic.Int64 }
 	began    time.Time
@@ -151,6 +152,9 @@ func (n *Node) start(ctx context.Context) (err error) {
 	}
 	n.wg.Go(n.routinePing)
 	n.wg.Go(n.routineOffer)
+	if n.cfg.SeedSpare > 0 && !n.cfg.Client {
+		n.wg.Go(n.routineSpare)
+	}
 	n.offer()
 	return nil
 }

@@ -15,17 +15,19 @@ import (
 )
 
 type serveCmd struct {
-	Model    string        `short:"m" env:"STARLING_MODEL" placeholder:"ID|NAME" help:"Model whose layers to fetch, load and offer. Without it the node is a bootstrap and tracker, and seeds what it holds."`
-	Layers   layers        `default:"auto" placeholder:"A-B" help:"Layers to serve, both ends included, such as 0-9. Default: auto, all of them."`
-	NoDecode bool          `help:"Only prefill for others; don't be the peer that decodes."`
-	Grow     growth        `default:"own" env:"STARLING_GROW" placeholder:"own|any|no" help:"When this node decodes with --layers and others have the rest, fetch and load the layers that it lacks meanwhile, where disk and memory have room, and go on alone: for its own runs (own), for everybody's, which also offers them from then on (any), or never (no)."`
-	Draft    string        `env:"STARLING_DRAFT" placeholder:"ID|NAME" help:"Small model with the same vocabulary, all of which is loaded to guess ahead where this node decodes. The model verifies several guesses at once; they change no token, only how long an answer takes."`
-	Publish  []string      `type:"path" placeholder:"FILE" help:"GGUF file to publish at start; without --model it is also served."`
-	Drain    time.Duration `default:"30s" env:"STARLING_DRAIN" placeholder:"DURATION" help:"How long running sessions may go on when the node ends or pauses; what is left then is handed over. Default: 30s."`
-	Metrics  string        `env:"STARLING_METRICS" placeholder:"HOST:PORT" help:"Serve /metrics for Prometheus over HTTP there, too, such as 127.0.0.1:9464; whoever reaches the port can read them."`
-	Pprof    bool          `help:"With --metrics: serve Go's profiles there, under /debug/pprof/."`
-	JSON     bool          `name:"json" help:"Print events, one JSON object per line."`
-	Attached bool          `hidden:"" help:"End when standard input ends: for a parent process that must leave nothing behind."`
+	Model      string        `short:"m" env:"STARLING_MODEL" placeholder:"ID|NAME" help:"Model whose layers to fetch, load and offer. Without it the node is a bootstrap and tracker, and seeds what it holds."`
+	Layers     layers        `default:"auto" placeholder:"A-B" help:"Layers to serve, both ends included, such as 0-9. Default: auto, all of them."`
+	NoDecode   bool          `help:"Only prefill for others; don't be the peer that decodes."`
+	Grow       growth        `default:"own" env:"STARLING_GROW" placeholder:"own|any|no" help:"When this node decodes with --layers and others have the rest, fetch and load the layers that it lacks meanwhile, where disk and memory have room, and go on alone: for its own runs (own), for everybody's, which also offers them from then on (any), or never (no)."`
+	Draft      string        `env:"STARLING_DRAFT" placeholder:"ID|NAME" help:"Small model with the same vocabulary, all of which is loaded to guess ahead where this node decodes. The model verifies several guesses at once; they change no token, only how long an answer takes."`
+	Publish    []string      `type:"path" placeholder:"FILE" help:"GGUF file to publish at start; without --model it is also served."`
+	SeedSpare  size          `env:"STARLING_SEED_SPARE" placeholder:"SIZE" help:"Disk to give to the swarm, such as 50GB: copies of those layers of listed models of which there are fewest, fetched and seeded without computing with them. Default: 0, none."`
+	SeedModels []string      `env:"STARLING_SEED_MODELS" placeholder:"ID|NAME" help:"With --seed-spare: only these models. Default: all that are listed in the swarm."`
+	Drain      time.Duration `default:"30s" env:"STARLING_DRAIN" placeholder:"DURATION" help:"How long running sessions may go on when the node ends or pauses; what is left then is handed over. Default: 30s."`
+	Metrics    string        `env:"STARLING_METRICS" placeholder:"HOST:PORT" help:"Serve /metrics for Prometheus over HTTP there, too, such as 127.0.0.1:9464; whoever reaches the port can read them."`
+	Pprof      bool          `help:"With --metrics: serve Go's profiles there, under /debug/pprof/."`
+	JSON       bool          `name:"json" help:"Print events, one JSON object per line."`
+	Attached   bool          `hidden:"" help:"End when standard input ends: for a parent process that must leave nothing behind."`
 }
 
 // Help implements kong.HelpProvider.
@@ -45,6 +47,7 @@ Examples:
   starling serve --model SmolLM2 --layers 20-29 --no-decode
   starling serve --model Qwen3-8B --draft Qwen3-0.6B
   starling serve --metrics 127.0.0.1:9464 --log info,node=debug
+  starling serve --seed-spare 50GB                 # keep copies of what the swarm has fewest of
   starling serve --listen /ip4/0.0.0.0/tcp/5000 --kv-memory 2GiB
   starling serve --model SmolLM2 --kv-disk 4GiB    # ended sessions' KV state goes to the disk when memory is short`
 }
@@ -74,6 +77,9 @@ func (c *serveCmd) Run(ctx context.Context, g *globals) (err error) {
 	if c.Draft != "" && c.Model == "" && len(c.Publish) == 0 {
 		return usageError(errors.New("--draft given without --model: say for which model"))
 	}
+	if len(c.SeedModels) > 0 && c.SeedSpare == 0 {
+		return usageError(errors.New("--seed-models given without --seed-spare: say how much disk they may have"))
+	}
 	if c.Pprof && c.Metrics == "" {
 		return usageError(errors.New("--pprof given without --metrics: say on which address"))
 	}
@@ -89,7 +95,10 @@ func (c *serveCmd) Run(ctx context.Context, g *globals) (err error) {
 			cancel()
 		}()
 	}
-	d, err := g.startDaemon(ctx, func(cfg *node.Config) { cfg.Tracker, cfg.Drain, cfg.Grow = c.Model == "", c.Drain, c.Grow.Growth })
+	d, err := g.startDaemon(ctx, func(cfg *node.Config) {
+		cfg.Tracker, cfg.Drain, cfg.Grow = c.Model == "", c.Drain, c.Grow.Growth
+		cfg.SeedSpare, cfg.SeedModels = int64(c.SeedSpare), c.SeedModels
+	})
 	if err != nil {
 		return err
 	}

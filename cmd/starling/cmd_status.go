@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/starling-swarm/starling/node/control"
@@ -48,6 +49,15 @@ func printStatus(w io.Writer, st *control.Status) error {
 		fmt.Fprintf(w, "connected\t%d peers\n", len(st.Connected))
 		fmt.Fprintf(w, "numerics\t%s\n", st.Profile)
 		fmt.Fprintf(w, "kept\t%s of KV in memory, %s on disk; %d times used for %d positions\n", bytesText(st.Kept.Memory), bytesText(st.Kept.Disk), st.Kept.Hits, st.Kept.Positions)
+		if s := st.Spare; s != nil {
+			fmt.Fprintf(w, "spare disk\t%s of %s is seeded for the swarm\n", bytesText(s.Used), bytesText(s.Limit))
+			for _, m := range s.Models {
+				fmt.Fprintf(w, "\t%s (%s): %s, %s\n", printable(m.Name), shortID(m.Model), spareText(m), bytesText(m.Bytes))
+			}
+			if s.Problem != "" {
+				fmt.Fprintf(w, "\tat the last attempt: %s\n", oneLine(s.Problem))
+			}
+		}
 		for _, p := range st.Problems {
 			fmt.Fprintf(w, "problem\t%s\n", oneLine(p))
 		}
@@ -60,4 +70,31 @@ func printStatus(w io.Writer, st *control.Status) error {
 				bytesText(s.KVBytes), s.Age.Round(time.Second))
 		}
 	})
+}
+
+// spareText says which portions of a model are spare copies: "layers 3, 7–9 and what no layer owns".
+func spareText(m control.SpareModel) string {
+	var runs []string
+	for i := 0; i < len(m.Layers); {
+		j := i + 1
+		for j < len(m.Layers) && m.Layers[j] == m.Layers[j-1]+1 {
+			j++
+		}
+		run := fmt.Sprint(m.Layers[i])
+		if j > i+1 {
+			run += fmt.Sprintf("–%d", m.Layers[j-1])
+		}
+		runs = append(runs, run)
+		i = j
+	}
+	text := "layers " + strings.Join(runs, ", ")
+	switch {
+	case len(runs) == 0 && m.Rest:
+		return "what no layer owns"
+	case len(runs) == 0:
+		return "nothing yet"
+	case m.Rest:
+		text += " and what no layer owns"
+	}
+	return text
 }

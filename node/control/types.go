@@ -36,8 +36,26 @@ type Status struct {
 	Models    []Model       `json:"models"`
 	Sessions  []Session     `json:"sessions"`
 	Kept      Kept          `json:"kept"`
+	Spare     *Spare        `json:"spare,omitempty"` // nil: no disk is given
 	Profile   string        `json:"numerics_profile"`
 	Problems  []string      `json:"problems,omitempty"` // what a person should look at
+}
+
+// Spare is what a node seeds from spare disk, for the swarm's sake.
+type Spare struct {
+	Limit   int64        `json:"limit"` // bytes
+	Used    int64        `json:"used"`  // bytes
+	Models  []SpareModel `json:"models"`
+	Problem string       `json:"problem,omitempty"` // why the latest attempt failed
+}
+
+// SpareModel is what spare disk has of one model.
+type SpareModel struct {
+	Model  string `json:"model"`
+	Name   string `json:"name"`
+	Layers []int  `json:"layers"` // ascending
+	Rest   bool   `json:"rest"`   // what no layer owns: header, embedding, head
+	Bytes  int64  `json:"bytes"`
 }
 
 // Kept is what the node has of ended sessions for those that begin alike.
