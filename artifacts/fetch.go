@@ -82,6 +82,7 @@ func (t *Torrents) fetch(ctx context.Context, m *Model, spans []Span, peers func
 	defer others.end()
 	tick := time.NewTicker(peerPoll)
 	defer tick.Stop()
+	t.spread(sm, want)
 	known := peers()
 	t.addPeers(sm, want, known)
 	if len(known) == 0 {
@@ -91,6 +92,7 @@ func (t *Torrents) fetch(ctx context.Context, m *Model, spans []Span, peers func
 	for {
 		changed := m.watch()
 		left := SpanBytes(m.Missing(spans))
+		t.spread(sm, want)
 		if progress != nil {
 			progress(total-left, total)
 		}

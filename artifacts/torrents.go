@@ -87,6 +87,9 @@ type swarmModel struct {
 	// by part and piece, guarded by Torrents.mu
 	wanted  [][]int32 // by so many fetches
 	claimed [][]bool  // a source fetches it, not these torrents
+
+	front    map[pieceAt]bool // see spread; guarded by Torrents.mu, like the next
+	spreadAt time.Time
 }
 
 // NewTorrents starts a client. Close it before the store.

@@ -132,6 +132,7 @@ func (n *Node) pull(ctx context.Context, id artifacts.ID, layers *control.Layers
 	if m.Have(spans) {
 		return m, c, r, nil
 	}
+	n.offer() // the header is here: who fetches at the same time exchanges pieces with this node
 	err = n.torrents.Fetch(ctx, m, spans, func() []string { return n.holders(id) }, func(done, total int64) {
 		_ = emit(control.Event{Kind: "progress", Phase: "pull", Done: done, Total: total}) // as above
 	})
