@@ -87,9 +87,10 @@ def bits(rate):
 
 
 class Bridge:
-    """Namespaces on one bridge; each link is bounded in both directions by a token bucket of 256 KiB and a queue of 50 ms."""
+    """Namespaces on one bridge; each link is bounded in both directions by a token bucket of 256 KiB and a queue of 50 ms; `down` is the
+    downlinks' rate where it is another."""
 
-    def __init__(self, spaces, rate):
+    def __init__(self, spaces, rate, down=None):
         self.hub = Namespace()
         self.hub.run("ip", "link", "add", "br0", "type", "bridge")
         self.hub.run("ip", "link", "set", "br0", "up")
@@ -99,8 +100,8 @@ class Bridge:
             s.run("ip", "addr", "add", f"{NETWORK}{i + 1}/24", "dev", "eth0")
             s.run("ip", "link", "set", "eth0", "up")
             if rate:
-                for where, dev in ((s, "eth0"), (self.hub, f"port{i}")):
-                    where.run("tc", "qdisc", "add", "dev", dev, "root", "tbf", "rate", f"{bits(rate):.0f}bit", "burst", "256kb", "latency", "50ms")
+                for where, dev, r in ((s, "eth0", rate), (self.hub, f"port{i}", down or rate)):
+                    where.run("tc", "qdisc", "add", "dev", dev, "root", "tbf", "rate", f"{bits(r):.0f}bit", "burst", "256kb", "latency", "50ms")
 
     def pids(self):
         return {}

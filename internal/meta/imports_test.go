@@ -52,6 +52,7 @@ var lattice = map[string]pkg{
 	"runtime/tokenizer/template": {why: "an interpreter for untrusted chat templates"},
 	"runtime/runtimetest":        {may: []string{"runtime", "runtime/gguf", "runtime/tokenizer", "kernels"}, why: "the suite that every engine behind runtime's boundary passes"},
 	"kernels":                    {tests: []string{"runtime/gguf"}, why: "arithmetic on slices; its tests read published tensors from GGUF files"},
+	"bench/torrents":             {may: []string{"artifacts", "swarm", "runtime/gguf"}, why: "torrents over the swarm's streams and over plain connections, side by side"},
 	"bench/delay":                {why: "a network to measure in; moves packets between files and knows nothing else"},
 	"internal/meta":              {why: "reads the repository as text"},
 	"internal/testswarm":         {may: []string{"*"}, why: "many nodes in one process"},
