@@ -197,7 +197,7 @@ func FuzzCard(f *testing.F) {
 		f.Add(data[:4096], int64(len(data)))
 	}
 	f.Fuzz(func(t *testing.T, head []byte, size int64) {
-		file, err := gguf.Read(zeroPadded(head), min(max(size, int64(len(head))), 1<<40), "fuzz.gguf")
+		file, err := gguf.Read(zeroPadded(head), min(max(size, int64(len(head))), 1<<20), "fuzz.gguf") // of larger ones a header may be 256 MiB, which takes too long
 		if err != nil {
 			return
 		}

@@ -266,12 +266,14 @@ func TestHostileWebSeeds(t *testing.T) {
 		"encoding": {func(h http.Handler, w http.ResponseWriter, r *http.Request) {
 			h.ServeHTTP(&headerWriter{w, func(h http.Header) { h.Set("Content-Encoding", "gzip") }}, r)
 		}, "encoding", false},
-		"another size":   {func(_ http.Handler, w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 1000)) }, "another file", false},
-		"not there":      {func(_ http.Handler, w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) }, "isn't there", false},
-		"not for all":    {func(_ http.Handler, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }, "to everybody", false},
-		"always busy":    {func(_ http.Handler, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }, "status 503, 5 times", false},
-		"always stalls":  {func(_ http.Handler, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "stopped sending", false},
-		"endless detour": {func(_ http.Handler, w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, 302) }, "redirects", false},
+		"another size":  {func(_ http.Handler, w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 1000)) }, "another file", false},
+		"not there":     {func(_ http.Handler, w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) }, "isn't there", false},
+		"not for all":   {func(_ http.Handler, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }, "to everybody", false},
+		"always busy":   {func(_ http.Handler, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }, "status 503, 5 times", false},
+		"always stalls": {func(_ http.Handler, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "stopped sending", false},
+		"endless detour": {func(_ http.Handler, w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, r.URL.Path, http.StatusFound)
+		}, "redirects", false},
 		"detour to a file": {func(_ http.Handler, w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Location", "file:///etc/passwd")
 			w.WriteHeader(302)
