@@ -25,6 +25,16 @@ type pushKV struct {
 	Prefix       wire.Prefix
 }
 
+// give asks for what the decoder's cache holds of a stage's Layers to reach To:
+// a run of a handover, positions [First, Last) of those before Upto.
+type give struct {
+	To                string
+	Head              wire.Head
+	Layers            runtime.Range
+	First, Last, Upto int
+	Prefix            wire.Prefix
+}
+
 // run asks for Step to be computed, in one piece if Whole; the result goes to
 // the machine's ran.
 type run struct {

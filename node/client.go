@@ -341,7 +341,7 @@ func (s *clientSession) attempt(ctx context.Context) (*wire.Done, error) {
 	}
 	plan, err := s.route(ctx, k, left)
 	if err != nil {
-		if hopeful, without := s.n.planWithoutKV(ctx, s.model, s.card, len(s.prompt)+len(s.made), left, k); without == nil {
+		if hopeful, without := s.n.planWithoutKV(ctx, s.model, s.card, len(s.prompt)+len(s.made), left, k, func(string) bool { return true }); without == nil {
 			plan, err = hopeful, nil
 		}
 	}

@@ -437,6 +437,8 @@ func (s *decoderSession) do(acts []action) {
 				s.times.imported(a.To, m)
 			}
 			s.n.links.send(a.To, a.Msg)
+		case give:
+			s.n.links.sendKV(a.To, func(write func(wire.Message) error) error { return a.write(s.m.seq, wire.MaxSlice, write) })
 		case run:
 			s.n.spawn(func() { s.compute(a) })
 		case draft:
@@ -545,8 +547,12 @@ func (s *decoderSession) replan(lost []string) {
 	defer cancel()
 	s.mu.Lock()
 	tokens, budget := len(s.m.tokens), int(s.m.open.Grant.Budget)
+	var keep []wire.PlanStage
+	if s.m.hands() {
+		keep = s.m.plan.Stages
+	}
 	s.mu.Unlock()
-	route, err := s.n.reroute(ctx, s.model, s.numerics, tokens, max(budget-tokens, 1), lost)
+	route, err := s.n.reroute(ctx, s.model, s.numerics, tokens, max(budget-tokens, 1), lost, keep)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.ended {
@@ -566,7 +572,7 @@ func (s *decoderSession) stagePeersLocked() (peers []string) {
 		return nil
 	}
 	for _, st := range s.m.plan.Stages {
-		if _, waiting := s.m.closing[st.Peer]; waiting || !s.m.released {
+		if _, waiting := s.m.closing[st.Peer]; waiting || !s.m.released && !slices.Contains(s.m.lost, st.Peer) {
 			peers = append(peers, st.Peer)
 		}
 	}

@@ -27,6 +27,8 @@ import (
 //	   ▲                                │                                 │
 //	   └──────────(replanned)◄── lost ──┴──────────► finish ◄─────────────┘
 //
+// A stage that has opened may still have to be handed what it lacks (handover.go).
+//
 // Invariants, in positions: computed ≤ announced ≤ len(tokens) + len(guesses)
 // while walking; for a layer of another stage KV rows held ≤ announced.
 type decoding struct {
@@ -51,8 +53,10 @@ type decoding struct {
 	routeEnd  int
 
 	opened    []bool
-	begins    [][]uint32 // per stage: up to where it has the cache of an earlier session
-	released  bool       // the stages have been closed
+	resume    wire.Mark   // where the plan begins, of which stages that lack it are handed what they need; position 0: nowhere in particular
+	giving    []*handover // per stage: what it is being handed, nil for nothing; all nil until the stages have opened
+	begins    [][]uint32  // per stage: up to where it has the cache of an earlier session
+	released  bool        // the stages have been closed
 	announced int
 	sizes     []int       // of the prompt's chunks from there on
 	prefix    wire.Prefix // of tokens[:announced]
@@ -135,7 +139,7 @@ func (d *decoding) adopt(r wire.Route, profile [32]byte, from int) []action {
 	d.reused = from
 	d.stats.Epoch = d.head.Epoch
 	d.stats.Decoder.First, d.stats.Decoder.Last = r.DecoderFirst, uint32(d.config.Layers)
-	d.plan, d.opened, d.released = nil, nil, false
+	d.plan, d.opened, d.giving, d.released = nil, nil, nil, false
 	d.digests = make([][32]byte, r.DecoderFirst)
 	d.chunks, d.sizes, d.seams, d.pushed, d.rows, d.guesses, d.void = nil, nil, nil, nil, map[int][]byte{}, nil, 0
 	d.announced, d.seamEnd, d.computed, d.plain, d.prefix = 0, 0, from, 0, d.prefix0
@@ -156,7 +160,10 @@ func (d *decoding) adopt(r wire.Route, profile [32]byte, from int) []action {
 	d.moves++
 	var acts []action
 	var marks []wire.Mark
-	if from > 0 {
+	switch {
+	case d.resume.Position > 0:
+		marks = []wire.Mark{d.resume}
+	case from > 0:
 		marks = offered(d.marks)
 	}
 	for i, s := range r.Stages {
@@ -202,7 +209,10 @@ func (d *decoding) handle(from string, m wire.Message) ([]action, *wire.Refusal)
 	if _, rows := m.(*wire.KVSlice); stage >= 0 && d.ended && (rows || m.Type() == wire.TypeSeam) {
 		return nil, nil // it was on its way when the answer was complete
 	}
-	if stage < 0 || d.ended || d.rewind {
+	if _, ok := m.(*wire.Refusal); !ok && stage >= 0 && d.rewind && !d.released {
+		return nil, nil // it works by a plan that is being replaced
+	}
+	if stage < 0 || d.ended || d.rewind && d.released {
 		return nil, wire.Refuse(wire.CodeWrongPeer, "the plan of epoch %v expects nothing from this peer", d.head.Epoch)
 	}
 	switch m := m.(type) {
@@ -213,8 +223,8 @@ func (d *decoding) handle(from string, m wire.Message) ([]action, *wire.Refusal)
 		d.opened[stage], d.begins[stage] = true, m.Begins
 		d.moves++
 		if !slices.Contains(d.opened, false) {
-			d.begin()
-			return append(d.announce(), d.next()...), nil
+			acts := append(d.announce(), d.handOver()...)
+			return append(acts, d.ready()...), nil
 		}
 		return nil, nil
 	case *wire.Seam:
@@ -224,6 +234,8 @@ func (d *decoding) handle(from string, m wire.Message) ([]action, *wire.Refusal)
 		return d.onSeam(stage, m)
 	case *wire.KVSlice:
 		return d.onSlice(stage, m)
+	case *wire.KVAck:
+		return d.onGiven(stage, m)
 	case *wire.Rows:
 		return d.onProbe(stage, m)
 	case *wire.Refusal:
@@ -330,15 +342,6 @@ func (d *decoding) onRows(stage int) []action {
 	return append(acts, d.next()...)
 }
 
-// checkpoint returns the position before which the decoder holds every layer.
-func (d *decoding) checkpoint() int {
-	n := len(d.tokens)
-	for l := range d.config.Layers {
-		n = min(n, d.seq.Len(l))
-	}
-	return n
-}
-
 // next does what can be done now.
 func (d *decoding) next() []action {
 	switch {
@@ -377,7 +380,7 @@ func (d *decoding) complete() bool {
 // walk announces chunks to the stages and runs the decoder's own layers on the
 // seams that come back.
 func (d *decoding) walk() []action {
-	if slices.Contains(d.opened, false) {
+	if d.waitsForStages() {
 		return nil
 	}
 	var acts []action
@@ -587,13 +590,4 @@ func (d *decoding) enough() []action {
 func (d *decoding) end() []action {
 	d.ended = true
 	return append(d.release(), d.settle()...)
-}
-
-// fail ends the session with an error; the stages are closed.
-func (d *decoding) fail(r *wire.Refusal) []action {
-	if d.ended {
-		return nil
-	}
-	d.ended = true
-	return append(d.release(), finish{Err: r})
 }

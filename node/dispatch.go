@@ -278,6 +278,8 @@ func headOf(m wire.Message) (wire.Head, bool) {
 		return m.Head, true
 	case *wire.Rewind:
 		return m.Head, true
+	case *wire.Handover:
+		return m.Head, true
 	case *wire.Seam:
 		return m.Head, true
 	case *wire.SeamCredit:

@@ -31,6 +31,8 @@ func (s *killNet) judge(t *testing.T, a killAsk, got *control.Account, err error
 				switch {
 				case strings.HasPrefix(r, "went on alone"):
 					report.recovered["absorbed"]++
+				case strings.HasPrefix(r, "went on over"):
+					report.recovered["handed to a successor"]++
 				case strings.HasPrefix(r, "prefilled"):
 					report.recovered["prefilled again"]++
 				case strings.HasPrefix(r, "handed"):

@@ -17,8 +17,8 @@ import (
 // Protocols of the node's streams (docs/protocol.md).
 const (
 	protoSession = "/starling/session/11"
-	protoStage   = "/starling/stage/8"
-	protoKV      = "/starling/kv/1"
+	protoStage   = "/starling/stage/9"
+	protoKV      = "/starling/kv/2"
 	protoBundle  = "/starling/bundle/2"
 	protoTorrent = "/starling/torrent/2"
 )

@@ -46,9 +46,9 @@ func (n *Node) plan(ctx context.Context, id artifacts.ID, c *artifacts.Card, pro
 	return p, err
 }
 
-// planWithoutKV plans as if every peer had room. Offers tell what was free a while ago; where that is not enough, the peers
+// planWithoutKV plans as if some peers had room. Offers tell what was free a while ago; where that is not enough, the peers
 // themselves say whether it still is so, and when there will be room.
-func (n *Node) planWithoutKV(ctx context.Context, id artifacts.ID, c *artifacts.Card, prompt, newTokens int, k control.Constraints) (route.Plan, error) {
+func (n *Node) planWithoutKV(ctx context.Context, id artifacts.ID, c *artifacts.Card, prompt, newTokens int, k control.Constraints, some func(peer string) bool) (route.Plan, error) {
 	w, err := readNumerics(k)
 	if err != nil {
 		return route.Plan{}, err
@@ -58,8 +58,10 @@ func (n *Node) planWithoutKV(ctx context.Context, id artifacts.ID, c *artifacts.
 		return route.Plan{}, err
 	}
 	peers, links := n.planPeers(id)
-	for i := range peers {
-		peers[i].KVFreeBytes = 1 << 62
+	for i, p := range peers {
+		if some(p.ID) {
+			peers[i].KVFreeBytes = 1 << 62
+		}
 	}
 	return w.plan(c, n.offersOf(id), peers, links, req)
 }
@@ -257,8 +259,9 @@ func wireRoute(p route.Plan) wire.Route {
 }
 
 // reroute plans again for a session of a profile whose decoder is this node,
-// without the peers that were lost.
-func (n *Node) reroute(ctx context.Context, id artifacts.ID, profile runtime.Profile, prompt, newTokens int, lost []string) (wire.Route, error) {
+// without the peers that were lost: if possible with the other ones of keep where
+// they were, which have the session's rows already, and the room for more.
+func (n *Node) reroute(ctx context.Context, id artifacts.ID, profile runtime.Profile, prompt, newTokens int, lost []string, keep []wire.PlanStage) (wire.Route, error) {
 	s := n.served(id)
 	if s == nil {
 		return wire.Route{}, fmt.Errorf("model %s is no longer served here", id.Short())
@@ -268,7 +271,14 @@ func (n *Node) reroute(ctx context.Context, id artifacts.ID, profile runtime.Pro
 	for _, p := range lost {
 		excluded[p] = "lost in this session"
 	}
-	p, err := n.plan(ctx, id, s.card, prompt, newTokens, control.Constraints{Decoder: n.ID(), Excluded: excluded, KV: profile.KV.String(), Seam: profile.SeamText()})
+	k := control.Constraints{Decoder: n.ID(), Excluded: excluded, KV: profile.KV.String(), Seam: profile.SeamText()}
+	p, err := route.Plan{}, error(nil)
+	if k := replacing(k, keep, lost); len(keep) > 0 {
+		p, err = n.planWithoutKV(ctx, id, s.card, prompt, newTokens, k, func(peer string) bool { return peer == n.ID() || slices.Contains(k.Assign, peer) })
+	}
+	if len(keep) == 0 || err != nil {
+		p, err = n.plan(ctx, id, s.card, prompt, newTokens, k)
+	}
 	if err != nil {
 		return wire.Route{}, err
 	}
@@ -278,4 +288,16 @@ func (n *Node) reroute(ctx context.Context, id artifacts.ID, profile runtime.Pro
 		st.RangeRoot = s.root(runtime.Range{First: int(st.First), Last: int(st.Last)})
 	}
 	return r, nil
+}
+
+// replacing asks for a plan that differs from stages only where peers were lost.
+func replacing(k control.Constraints, stages []wire.PlanStage, lost []string) control.Constraints {
+	for _, st := range stages {
+		peer := st.Peer
+		if slices.Contains(lost, peer) {
+			peer = ""
+		}
+		k.Cuts, k.Assign = append(k.Cuts, int(st.Last)), append(k.Assign, peer)
+	}
+	return k
 }

@@ -20,6 +20,11 @@ func (d *decoding) behind() (peer string, positions int) {
 			return st.Peer, 0
 		}
 	}
+	for i, h := range d.giving {
+		if h != nil {
+			return d.plan.Stages[i].Peer, h.step
+		}
+	}
 	for i := len(d.plan.Stages) - 1; i >= 0; i-- {
 		work := d.due[i]
 		if i > 0 {
@@ -87,11 +92,15 @@ func (d *decoding) gone(peer, why string) []action {
 		return nil
 	}
 	d.lost = append(d.lost, peer)
-	if d.rewind { // recovery is under way and will see it
-		return nil
+	var acts []action
+	if !d.hands() { // else the others may go on
+		acts = d.release()
+	}
+	acts = append(acts, send{peer, &wire.StageClose{Head: d.head}}) // if it lives, it need not wait for its lease to end
+	if d.rewind {                                                   // recovery is under way and will see it
+		return acts
 	}
 	d.stats.Recovered = append(d.stats.Recovered, fmt.Sprintf("lost the stage %s at position %d: %s", peer, d.computed, why))
-	acts := append(d.release(), send{peer, &wire.StageClose{Head: d.head}}) // if it lives, it need not wait for its lease to end
 	d.rewind = true
 	if d.running != nil {
 		return acts
@@ -109,6 +118,7 @@ func (d *decoding) recover() []action {
 	if !d.local {
 		return []action{replan{d.lost}}
 	}
+	acts := d.release()
 	d.rewind, d.plan = false, nil
 	d.chunks, d.seams, d.pushed, d.rows, d.guesses, d.void = nil, nil, nil, nil, nil, 0
 	d.head.Epoch.Plan++
@@ -117,7 +127,7 @@ func (d *decoding) recover() []action {
 	d.routeEnd = d.computed
 	d.stats.Decoder.First = 0
 	d.note("went on alone from position %d", d.computed)
-	return d.next()
+	return append(acts, d.next()...)
 }
 
 // resumes returns the position from which everything that a probe still asks for can be made.
@@ -152,13 +162,53 @@ func (d *decoding) replanned(r wire.Route, profile [32]byte, err error) []action
 		return d.fail(refusal)
 	}
 	d.rewind = false
-	d.seq.Truncate(0)
-	d.marks = nil
-	d.open.Route = r
-	d.note("prefilled %d tokens again over other peers", len(d.tokens))
-	return d.adopt(r, profile, 0)
+	acts, from := d.dismiss(&r), 0
+	if d.hands() {
+		from = min(d.checkpoint(), len(d.tokens)-1, d.resumes())
+	}
+	from = d.seq.Truncate(from)
+	d.open.Route, d.marks, d.resume = r, nil, wire.Mark{}
+	if from > 0 {
+		d.marks = d.holds(from)
+		d.resume = d.marks[len(d.marks)-1]
+		d.note("went on over other peers from position %d", from)
+	} else {
+		d.note("prefilled %d tokens again over other peers", len(d.tokens))
+	}
+	return append(acts, d.adopt(r, profile, from)...)
+}
+
+// dismiss closes the stages of the old plan that have no part in a route.
+func (d *decoding) dismiss(r *wire.Route) (acts []action) {
+	if d.released {
+		return nil
+	}
+	for _, s := range d.plan.Stages {
+		if _, ok := d.closing[s.Peer]; ok && !d.survives(s, r) {
+			acts = append(acts, send{s.Peer, &wire.StageClose{Head: d.head}})
+		}
+	}
+	return acts
 }
 
 func (d *decoding) note(format string, args ...any) {
 	d.stats.Recovered = append(d.stats.Recovered, fmt.Sprintf(format, args...))
+}
+
+// checkpoint returns the position before which the decoder holds every layer.
+func (d *decoding) checkpoint() int {
+	n := len(d.tokens)
+	for l := range d.config.Layers {
+		n = min(n, d.seq.Len(l))
+	}
+	return n
+}
+
+// fail ends the session with an error; the stages are closed.
+func (d *decoding) fail(r *wire.Refusal) []action {
+	if d.ended {
+		return nil
+	}
+	d.ended = true
+	return append(d.release(), finish{Err: r})
 }

@@ -43,10 +43,18 @@ type simulation struct {
 	told    []wire.Token
 	rows    map[uint32][]byte // of the probe, by boundary
 	done    *finish
-	drafted int // tokens of the draft model
+	drafted int      // tokens of the draft model
+	handed  int      // positions, of all stages that were handed some
+	ran     []simRun // what stages have computed
 	refused []*wire.Refusal
 	onFrame func(q simQueue, m wire.Message) // sees every frame before it is delivered
 	profile [32]byte
+}
+
+// simRun is a step that a stage has run.
+type simRun struct {
+	stage    string
+	start, n int
 }
 
 type simQueue struct {
@@ -203,9 +211,33 @@ func (s *simulation) send(from, to string, kv bool, m wire.Message) {
 	}
 }
 
+// sliceBytes is odd on purpose: rows straddle slices.
+func (s *simulation) sliceBytes() int {
+	if s.setup.model != "" {
+		return 5000
+	}
+	return 40
+}
+
+// writes sends KV.
+func (s *simulation) writes(from, to string) func(wire.Message) error {
+	return func(m wire.Message) error {
+		if slice, ok := m.(*wire.KVSlice); ok {
+			slice.Rows = slices.Clone(slice.Rows) // the writer uses the memory again
+		}
+		s.send(from, to, true, m)
+		return nil
+	}
+}
+
 func (s *simulation) decoderDo(acts []action) {
 	for _, a := range acts {
 		switch a := a.(type) {
+		case give:
+			s.handed += a.Last - a.First
+			if err := a.write(s.d.seq, s.sliceBytes(), s.writes(simDecoder, a.To)); err != nil {
+				s.t.Fatal(err)
+			}
 		case send:
 			s.send(simDecoder, a.To, false, a.Msg)
 		case run:
@@ -271,14 +303,8 @@ func (s *simulation) stageDo(name string, st *staging, acts []action) {
 				if err != nil {
 					s.t.Fatal(err)
 				}
-				slice := 40 // odd on purpose: rows straddle slices
-				if s.setup.model != "" {
-					slice = 5000
-				}
-				for off := 0; off < len(rows); off += slice {
-					s.send(name, a.To, true, &wire.KVSlice{Head: a.Head, Layer: uint32(l), Start: uint32(a.Start), Count: uint32(a.Count),
-						Prefix: a.Prefix, Total: uint32(len(rows)), Offset: uint32(off), Rows: rows[off:min(off+slice, len(rows))]})
-				}
+				m := wire.KVSlice{Head: a.Head, Layer: uint32(l), Start: uint32(a.Start), Count: uint32(a.Count), Prefix: a.Prefix}
+				_ = inSlices(m, rows, s.sliceBytes(), s.writes(name, a.To)) // it writes to a queue
 			}
 		case run:
 			s.pending = append(s.pending, func() {
@@ -286,6 +312,7 @@ func (s *simulation) stageDo(name string, st *staging, acts []action) {
 					return
 				}
 				err := s.execs[name].Run(context.Background(), []*runtime.Step{a.Step})
+				s.ran = append(s.ran, simRun{name, a.Step.Start, a.Step.N})
 				s.stageDo(name, st, st.ran(a.Step, time.Millisecond, err))
 			})
 		case finish:
@@ -323,6 +350,13 @@ func (s *simulation) deliver(q simQueue, m wire.Message) {
 		if err := m.Plan.Check(); err != nil {
 			s.t.Fatal(err)
 		}
+		if st != nil && st.goBack(m) {
+			next := newStaging(m, s.execs[q.to].Config().Width, st.seq)
+			next.follows(st, m)
+			s.stages[q.to] = next
+			s.send(q.to, q.from, false, &wire.StageOpened{Head: m.Head, Begins: positions(next.begins)})
+			return
+		}
 		ps := m.Plan.Stages[m.Index]
 		p := s.cachesOf(q.to, runtime.Range{First: int(ps.First), Last: int(ps.Last)})
 		e, capacity := p.exec, int(m.Plan.Capacity)
@@ -353,7 +387,9 @@ func (s *simulation) deliver(q simQueue, m wire.Message) {
 		return
 	case *wire.StageClose:
 		if st != nil && st.admit(q.from, simDecoder, m.Head) == nil {
-			s.caches[q.to].keep(known{client: s.setup.client, makers: makers(st.plan, st.index), layers: st.layers, marks: st.holds()}, st.seq)
+			if !st.mixed {
+				s.caches[q.to].keep(known{client: s.setup.client, makers: makers(st.plan, st.index), layers: st.layers, marks: st.holds()}, st.seq)
+			}
 			s.send(q.to, q.from, false, &wire.StageClosed{Head: st.head, Stats: st.account(m.Proof)})
 			delete(s.stages, q.to)
 		}

@@ -33,8 +33,10 @@ type stageSession struct {
 
 	mu      sync.Mutex
 	m       *staging
+	steps   sync.WaitGroup // being computed
 	waits   waiting
 	closed  bool
+	heir    bool          // another session has the cache
 	opening bool          // a file is read; nothing but the end may come
 	done    bool          // the decoder closed it
 	kept    bool          // the cache has gone to prefixes
@@ -76,30 +78,33 @@ func (n *Node) openStage(from string, m *wire.StageOpen) (*wire.StageOpened, *wi
 	if r := mayReplace(old, m); r != nil {
 		return nil, r
 	}
-	if old != nil { // its KV makes room
-		old.close()
-		<-old.freed
-	}
 	capacity := int(m.Plan.Capacity)
 	w := known{client: m.Grant.Client, profile: m.Plan.Profile, makers: makers(&m.Plan, int(m.Index)), layers: layers, marks: m.Marks}
 	var begins []wire.Mark
-	seq, err := s.room.reserve(n.ctx, 0, func() (runtime.Sequence, error) {
+	var seq runtime.Sequence
+	goesOn, err := old != nil && old.endFor(m), error(nil) // else its KV makes room
+	if goesOn {
+		seq = old.m.seq
+	} else if seq, err = s.room.reserve(n.ctx, 0, func() (runtime.Sequence, error) {
 		if seq, _, _ := s.prefixes.take(w, capacity, capacity); seq != nil {
 			begins = s.prefixes.begins(w)
 			return seq, nil
 		}
 		return s.prefixes.reserve(profile, capacity, layers)
-	})
-	if err != nil {
+	}); err != nil {
 		return nil, asRefusal(err)
 	}
 	ctx, cancel := context.WithCancel(n.ctx)
 	ss := &stageSession{n: n, log: n.sessionLog(m.Session, metrics.Stage), decoder: from, client: m.Grant.Client, model: artifacts.ID(m.Plan.Model), prefixes: s.prefixes, room: s.room, seat: s.batcher.sit(), ctx: ctx, cancel: cancel,
 		times: newTiming(m.Times), began: time.Now(), listed: time.Now(), waits: waiting{what: waitInput, since: time.Now()}, freed: make(chan struct{}), m: newStaging(m, s.exec.Config().Width, seq)}
-	ss.m.earlier(begins, ss.fork)
 	have := held(seq, layers)
-	onDisk, _ := s.prefixes.onDisk(w, capacity, have, capacity)
-	ss.opening = onDisk != nil
+	if goesOn {
+		ss.m.follows(old.m, m)
+	} else {
+		ss.m.earlier(begins, ss.fork)
+		onDisk, _ := s.prefixes.onDisk(w, capacity, have, capacity)
+		ss.opening = onDisk != nil
+	}
 	if r := n.addStage(m.Session, ss); r != nil {
 		cancel()
 		ss.seat.leave()
@@ -111,7 +116,7 @@ func (n *Node) openStage(from string, m *wire.StageOpen) (*wire.StageOpened, *wi
 		return nil, nil
 	}
 	ss.log.Debug("stage opened", "epoch", m.Epoch.String(), "model", ss.model.Short(), "layers", layers.String(), "decoder", from)
-	return &wire.StageOpened{Head: m.Head, Begins: positions(begins)}, nil
+	return &wire.StageOpened{Head: m.Head, Begins: positions(ss.m.begins)}, nil
 }
 
 // makers names the peers whose word a stage takes for what its cache is made of. A cache is used again only where they are the same, so
@@ -251,7 +256,10 @@ func (s *stageSession) do(acts []action) {
 		case pushKV:
 			s.n.links.sendKV(a.To, func(write func(wire.Message) error) error { return s.push(a, write) })
 		case run:
-			s.n.spawn(func() { s.compute(a) })
+			s.steps.Add(1)
+			if !s.n.spawn(func() { s.compute(a) }) {
+				s.steps.Done()
+			}
 		case finish:
 			s.n.refuse(s.decoder, s.m.head, a.Err)
 			s.closeLocked()
@@ -261,6 +269,7 @@ func (s *stageSession) do(acts []action) {
 }
 
 func (s *stageSession) compute(a run) {
+	defer s.steps.Done()
 	step := a.Step
 	took, err := s.seat.run(s.ctx, step, a.Whole)
 	s.mu.Lock()
@@ -286,12 +295,9 @@ func (s *stageSession) push(a pushKV, write func(wire.Message) error) error {
 		if rows, err = s.m.seq.ExportKV(rows[:0], l, a.Start, a.Start+a.Count); err != nil {
 			return nil
 		}
-		for off := 0; off < len(rows); off += wire.MaxSlice {
-			m := &wire.KVSlice{Head: a.Head, Layer: uint32(l), Start: uint32(a.Start), Count: uint32(a.Count),
-				Prefix: a.Prefix, Total: uint32(len(rows)), Offset: uint32(off), Rows: rows[off:min(off+wire.MaxSlice, len(rows))]}
-			if err := write(m); err != nil {
-				return err
-			}
+		m := wire.KVSlice{Head: a.Head, Layer: uint32(l), Start: uint32(a.Start), Count: uint32(a.Count), Prefix: a.Prefix}
+		if err := inSlices(m, rows, wire.MaxSlice, write); err != nil {
+			return err
 		}
 	}
 	if s.times != nil {
@@ -330,7 +336,11 @@ func (s *stageSession) onPing(listed bool, bulk func(string) time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	rounds := s.seat.b.done.Load()
-	input := bulk(s.m.predecessor())
+	sender := s.m.predecessor()
+	if s.m.given != nil {
+		sender = s.decoder
+	}
+	input := bulk(sender)
 	arrives := s.waits.what == waitInput && input.After(s.waits.since) && input.After(s.pinged)
 	if s.m.taken != nil && (rounds != s.rounds || s.m.computed == 0) || arrives {
 		s.n.links.send(s.decoder, &wire.Progress{Head: s.m.head, Upto: s.m.computed})
@@ -377,12 +387,37 @@ func (s *stageSession) keepIdleLocked() {
 }
 
 // keep leaves the session's cache for the client's next one, which may begin alike.
+// What is not of the plan's peers alone is for nobody else.
 func (s *stageSession) keep() {
+	if s.m.mixed {
+		return
+	}
 	s.prefixes.keep(s.known(s.m.holds()), s.m.seq)
 }
 
 func (s *stageSession) known(marks []wire.Mark) known {
 	return known{client: s.client, profile: s.m.plan.Profile, makers: makers(s.m.plan, s.m.index), layers: s.m.layers, marks: marks}
+}
+
+// endFor ends the session for the opening of its next epoch, and reports whether that goes on with its cache, which has gone back to
+// where it begins then. Else the cache is free.
+func (s *stageSession) endFor(m *wire.StageOpen) bool {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		<-s.freed
+		return false
+	}
+	s.heir = true
+	s.closeLocked()
+	s.mu.Unlock()
+	s.steps.Wait()
+	if s.m.goBack(m) {
+		return true
+	}
+	s.keep()
+	s.room.free(s.m.seq)
+	return false
 }
 
 func (s *stageSession) close() {
@@ -396,12 +431,16 @@ func (s *stageSession) closeLocked() {
 		return
 	}
 	s.closed = true
-	s.n.metrics.Ended(metrics.Stage, !s.done)
+	s.n.metrics.Ended(metrics.Stage, !s.done && !s.heir)
 	s.log.Info("stage closed", "done", s.done, "epoch", s.m.head.Epoch.String(), "tokens", s.m.stats.Tokens, "chunks", s.m.stats.Chunks,
 		"compute", time.Duration(s.m.stats.ComputeNanos))
 	s.cancel()
 	s.n.removeStage(s.m.head.Session, s)
 	s.seat.leave()
+	if s.heir {
+		close(s.freed)
+		return
+	}
 	s.keepIdleLocked()
 	kept := s.kept
 	go func() {

@@ -67,6 +67,11 @@ type staging struct {
 	sent      []uint32    // ends of the seams that the successor hasn't yet taken up, in order
 	pushed    []uint32    // ends of the runs of rows that the decoder hasn't yet acknowledged, in order
 
+	given     *handover      // what the decoder hands over; nil: nothing, or all is here
+	givenTo   wire.Mark      // where it ends
+	givenRows map[int][]byte // by layer: the slices of one piece so far
+	mixed     bool           // part of the cache is of peers that the plan doesn't name
+
 	stats    wire.StageStats
 	seamHash hash.Hash
 	failed   bool
@@ -113,6 +118,16 @@ func (s *staging) handle(from string, m wire.Message) ([]action, *wire.Refusal) 
 			return nil, r
 		}
 		return s.onRewind(m)
+	case *wire.Handover:
+		if r := s.admit(from, s.plan.Decoder, m.Head); r != nil {
+			return nil, r
+		}
+		return s.onHandover(m)
+	case *wire.KVSlice:
+		if r := s.admit(from, s.plan.Decoder, m.Head); r != nil {
+			return nil, r
+		}
+		return s.onGiven(m)
 	case *wire.Seam:
 		if r := s.admit(from, s.predecessor(), m.Head); r != nil {
 			return nil, r

@@ -24,9 +24,10 @@ const (
 	TypePong        Type = 11
 	TypeRewind      Type = 12 // decoder → stage: guesses were wrong
 	TypeRows        Type = 13 // stage → decoder, decoder → client: what a probe asks for
+	TypeHandover    Type = 14 // decoder → stage: rows that it has not computed follow
 
-	TypeKVSlice Type = 20 // stage → decoder: part of a layer's new rows
-	TypeKVAck   Type = 21 // decoder → stage
+	TypeKVSlice Type = 20 // stage → decoder: part of a layer's new rows; decoder → stage: of what it is handed
+	TypeKVAck   Type = 21 // the answer
 
 	TypeSessionOpen   Type = 40 // client → decoder
 	TypeSessionOpened Type = 41 // decoder → client
@@ -51,6 +52,7 @@ const (
 	MaxWindow  = 64       // chunks announced and not yet finished
 	MaxPeerID  = 128      // text form of a peer ID
 	PageRows   = 256      // positions of a KV page, whose tokens a hash names
+	HandRows   = 1024     // positions that are handed to a stage, and acknowledged, together
 	MaxEnds    = 64       // marks of an opening that are no page's
 	MaxMarks   = MaxTokens/PageRows + MaxEnds
 	MaxText    = 1024     // text of an error

@@ -11,6 +11,8 @@ func newMessage(t Type) Message {
 		return new(Chunk)
 	case TypeRewind:
 		return new(Rewind)
+	case TypeHandover:
+		return new(Handover)
 	case TypeRows:
 		return new(Rows)
 	case TypeSeam:

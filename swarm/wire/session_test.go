@@ -37,6 +37,7 @@ func sessionMessages() map[string]Message {
 		"Chunk":              &Chunk{h, 254, 3, 2, false, Prefix{1}, []Prefix{{4}}, []int32{5, 6, math.MaxInt32}},
 		"Chunk, no IDs":      &Chunk{h, 8, 3, 0, true, Prefix{1}, nil, nil},
 		"Rewind":             &Rewind{h, 9, Prefix{1}},
+		"Handover":           &Handover{h, 9, Prefix{1}},
 		"Seam":               &Seam{h, 3, 8, 2, Prefix{1}, []byte{1, 2, 3, 4, 5, 6, 7, 8}},
 		"SeamCredit":         &SeamCredit{h, 11},
 		"StageClose":         &StageClose{h, true},
