@@ -126,6 +126,9 @@ func (n *Node) drain(ctx context.Context, limit time.Duration) (handedOver int, 
 	case <-soon.C: // clients of this node may go on with another decoder
 	case <-ctx.Done():
 	}
+	for _, s := range n.stageMap() {
+		s.giveUp(r)
+	}
 	return handedOver, nil
 }
 
@@ -154,17 +157,27 @@ func (n *Node) tellIdleLocked() {
 	}
 }
 
-// leave tells the decoder that it must go on without this stage, and ends it.
-// It returns false if the stage has ended already.
+// leave ends the stage as soon as the decoder has all that it has computed, and
+// tells the decoder that it must go on without it. It returns false if the stage
+// has ended already.
 func (s *stageSession) leave(r *wire.Refusal) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return false
 	}
-	s.n.refuse(s.decoder, s.m.head, r)
-	s.closeLocked()
+	s.do(s.m.leave(r))
 	return true
+}
+
+// giveUp ends a stage that couldn't leave in time.
+func (s *stageSession) giveUp(r *wire.Refusal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed && s.m.leaving != nil {
+		s.n.refuse(s.decoder, s.m.head, r)
+		s.closeLocked()
+	}
 }
 
 // leave ends the session, so that its client goes on with another decoder. It

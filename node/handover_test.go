@@ -200,3 +200,58 @@ func TestForeignHandovers(t *testing.T) {
 		t.Errorf("only %d frames were tried", tried)
 	}
 }
+
+// TestStagesLeave lets a stage leave at any moment: it ends its chunk, the decoder gets all its rows, and then goes on without it.
+func TestStagesLeave(t *testing.T) {
+	for _, local := range []bool{false, true} {
+		u := simSetup{prompt: somePrompt(23), maxNew: 12, chunk: 4, cuts: []int{2, 3, 5}, how: simSampling, rows: true, whole: local, local: local}
+		want, logits, kv := u.alone(t)
+		left := 0
+		for _, who := range []string{"S0", "S1", "S2"} {
+			for when := 1; ; when += 3 {
+				s := u.start(t, uint64(when))
+				s.spare = []string{"T"}
+				for i := 0; i < when && s.step(); i++ {
+				}
+				if s.done != nil {
+					break
+				}
+				st := s.stages[who]
+				if st == nil {
+					continue
+				}
+				s.onFrame = func(q simQueue, m wire.Message) {
+					if r, ok := m.(*wire.Refusal); ok && q.from == who && r.Code == wire.CodeLeaving && r.Epoch == s.d.head.Epoch && !s.d.ended {
+						left++
+						for l := st.layers.First; l < st.layers.Last; l++ {
+							if n := s.d.seq.Len(l); n < int(st.computed) {
+								t.Errorf("%s left at %d: the decoder has %d positions of layer %d, computed are %d", who, when, n, l, st.computed)
+							}
+						}
+					}
+				}
+				s.stageDo(who, st, st.leave(wire.Refuse(wire.CodeLeaving, "the node is about to close")))
+				s.drain()
+				if s.d.ended && s.done == nil { // it left before it had accounted for itself, for which nobody waits long
+					s.decoderDo(s.d.giveUpAccounts())
+				}
+				if s.done == nil {
+					t.Fatalf("%s left at %d: the session stalled: computed %d, announced %d", who, when, s.d.computed, s.d.announced)
+				}
+				if s.done.Err != nil {
+					t.Fatalf("%s left at %d: %v", who, when, s.done.Err)
+				}
+				s.mustTell(want)
+				if sum := s.d.account(); sum.LogitsHash != logits || sum.KVHash != kv && sum.KVHash != [32]byte{} {
+					t.Errorf("%s left at %d: other logits or KV", who, when)
+				}
+				if len(s.stages) > 0 {
+					t.Errorf("%d stages were left open", len(s.stages))
+				}
+			}
+		}
+		if left < 20 {
+			t.Errorf("a stage left %d times", left)
+		}
+	}
+}

@@ -74,6 +74,7 @@ type staging struct {
 
 	stats    wire.StageStats
 	seamHash hash.Hash
+	leaving  *wire.Refusal // why the stage ends when nothing of it is under way any more
 	failed   bool
 }
 
@@ -290,6 +291,9 @@ func match(c *wire.Chunk, m *wire.Seam) *wire.Refusal {
 // next starts the oldest announced chunk if its input is here and neither the
 // successor nor the decoder is too far behind.
 func (s *staging) next() []action {
+	if s.leaving != nil {
+		return s.mayLeave()
+	}
 	if s.failed || s.taken != nil || len(s.chunks) == 0 || max(len(s.sent), len(s.pushed)) >= maxAhead {
 		return nil
 	}
@@ -309,6 +313,21 @@ func (s *staging) next() []action {
 	}
 	s.chunks, s.taken = s.chunks[1:], c
 	return append(acts, run{Step: step, Whole: forgets(s.seq, s.layers)})
+}
+
+// leave ends the stage for a reason as soon as the chunk under way is computed and the decoder holds all rows: who takes its place, or
+// the decoder, goes on from there.
+func (s *staging) leave(r *wire.Refusal) []action {
+	s.leaving = r
+	return s.mayLeave()
+}
+
+func (s *staging) mayLeave() []action {
+	if s.failed || s.taken != nil || len(s.pushed) > 0 {
+		return nil
+	}
+	s.failed = true
+	return []action{finish{Err: s.leaving}}
 }
 
 // waitsFor says what keeps the stage from computing.
