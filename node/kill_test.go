@@ -493,7 +493,7 @@ func (s *killNet) play(t *testing.T, seed uint64, report *killReport) {
 	for i, a := range asks {
 		s.judge(t, a, accounts[i], errs[i], bare, gone[client.ID()] || !clientAt.IsZero(), report)
 	}
-	s.judgeBlame(t, fallen, client, report)
+	s.judgeBlame(t, fallen, len(asks), report)
 
 	// Nobody holds anything. A stalled node is waited for until it wakes: its lease is longer.
 	limit := s.slack

@@ -20,31 +20,36 @@ func (s *decoderSession) checkLife(due *deadlines, silence time.Duration, heard,
 	defer s.mu.Unlock()
 	quiet := false // a stage that the one waited for may wait for
 	for _, p := range s.stagePeersLocked() {
-		limit := silence
+		limit, why := silence, ""
 		last := heard(p)
 		if last.Before(s.opened) { // not heard since the plan was made: it may have to end a step, or be dialled first
 			last, limit = s.opened, max(silence, s.route.expected(s.m.chunkSize()))
-			if !slices.Contains(s.n.host.Connected(), p) {
-				limit = max(openTimeout, silence)
+			if why = slow(limit, silence); !slices.Contains(s.n.host.Connected(), p) {
+				limit, why = max(openTimeout, silence), ""
 			}
 		} else if p != s.route.peer && due.now.Sub(last) > quietAfter {
 			quiet = true
 		}
 		if due.passed(last.Add(limit)) {
-			s.do(s.m.gone(p, fmt.Sprintf("silent for %v", due.now.Sub(last).Round(100*time.Millisecond))))
+			s.do(s.m.gone(p, fmt.Sprintf("silent for %v", due.now.Sub(last).Round(100*time.Millisecond))+why))
 		}
 	}
 	if p := s.route.peer; p != "" && !s.ended && due.passed(s.route.deadline(silence, bulk)) && !quiet {
 		why := fmt.Sprintf("it got nothing done for %v", due.now.Sub(s.route.moved).Round(100*time.Millisecond))
-		if s.route.expected(s.route.positions) > silence {
-			why += fmt.Sprintf(", %d times what its chunk should take", paceFactor)
-		}
-		s.do(s.m.gone(p, why))
+		s.do(s.m.gone(p, why+slow(s.route.expected(s.route.positions), silence)))
 	}
 	if !s.ended && due.passed(s.clientAt.Add(silence)) {
 		s.log.Info("client silent", "for", due.now.Sub(s.clientAt).Round(100*time.Millisecond))
 		_ = s.conn.SetReadDeadline(due.now) // listen ends the session
 	}
+}
+
+// slow says why a stage was waited for longer than silence; "" if it wasn't.
+func slow(limit, silence time.Duration) string {
+	if limit <= silence {
+		return ""
+	}
+	return fmt.Sprintf(", %d times what its chunk should take", paceFactor)
 }
 
 // excuse moves what is waited for forward by d, for which this machine was busy or asleep.
