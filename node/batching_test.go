@@ -235,11 +235,11 @@ func TestCancel(t *testing.T) {
 		})
 	}
 	// ends lets rounds go on until a step ends, and returns how many layers they entered meanwhile.
-	ends := func(step <-chan error) (err error, layers int) {
+	ends := func(step <-chan error) (layers int, err error) {
 		for {
 			select {
 			case err := <-step:
-				return err, layers
+				return layers, err
 			case pass <- struct{}{}:
 			case <-entered:
 				layers++
@@ -259,7 +259,7 @@ func TestCancel(t *testing.T) {
 	}
 	cancel()
 	givenUp()
-	if err, entered := ends(first); !errors.Is(err, context.Canceled) || entered > 1 {
+	if entered, err := ends(first); !errors.Is(err, context.Canceled) || entered > 1 {
 		t.Errorf("a step that was alone: %v after %d more layers of %d", err, entered, layers.Len()-1)
 	}
 
@@ -279,7 +279,7 @@ func TestCancel(t *testing.T) {
 	<-entered
 	cancel()
 	givenUp()
-	if err, _ := ends(second); err != nil {
+	if _, err := ends(second); err != nil {
 		t.Errorf("the company of a step that was cancelled: %v", err)
 	}
 	if err := <-first; !errors.Is(err, context.Canceled) {
