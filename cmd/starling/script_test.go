@@ -51,7 +51,7 @@ const patience = 2 * time.Minute
 
 func ready(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 || len(args) > 2 {
-		ts.Fatalf("usage: ready DIR [serving]")
+		ts.Fatalf("usage: ready DIR [holding|serving]")
 	}
 	poll(ts, func(ctx context.Context) bool {
 		st, err := status(ctx, ts.MkAbs(args[0]))
@@ -59,7 +59,7 @@ func ready(ts *testscript.TestScript, neg bool, args []string) {
 			return err == nil
 		}
 		for _, m := range st.Models {
-			if m.Serving != nil {
+			if m.Serving != nil || args[1] == "holding" && m.Held != nil {
 				return true
 			}
 		}
