@@ -147,10 +147,8 @@ func (t *Torrents) unfinished(ctx context.Context, sm *swarmModel, want []pieceR
 func (t *Torrents) want(sm *swarmModel, runs []pieceRun, delta int32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	select {
-	case <-sm.gone:
+	if sm.isGone() {
 		return
-	default:
 	}
 	for _, r := range runs {
 		tor, wanted := sm.parts[r.part], sm.wanted[r.part]
@@ -192,10 +190,8 @@ func (t *Torrents) nudge(sm *swarmModel, missing []Span, round int) {
 	const most = 256
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	select {
-	case <-sm.gone:
+	if sm.isGone() {
 		return
-	default:
 	}
 	runs := sm.model.Manifest().pieceRuns(missing)
 	n := 0

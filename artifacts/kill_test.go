@@ -34,25 +34,35 @@ func TestMain(m *testing.M) {
 // childFetch fetches a whole model into a store, printing the verified bytes as they grow. args are
 // the store's folder, a bundle file, the model's ID and the seeder's address.
 func childFetch(args []string) error {
-	id, err := ParseID(args[2])
-	if err != nil {
-		return err
-	}
-	data, err := os.ReadFile(args[1])
-	if err != nil {
-		return err
-	}
-	b, err := ParseBundle(data, id, MaxBundle)
-	if err != nil {
-		return err
-	}
-	s, err := OpenStore(args[0])
+	s, tor, b, err := childStore(args)
 	if err != nil {
 		return err
 	}
 	m, err := s.AddBundle(b)
 	if err != nil {
 		return err
+	}
+	return tor.Fetch(context.Background(), m, m.Manifest().All(), peersOf("seeder"), func(done, _ int64) { fmt.Println(done) })
+}
+
+// childStore opens what a child process works with: a store, torrents that reach the seeder alone, and a bundle. args are as for
+// childFetch.
+func childStore(args []string) (*Store, *Torrents, *Bundle, error) {
+	id, err := ParseID(args[2])
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	data, err := os.ReadFile(args[1])
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	b, err := ParseBundle(data, id, MaxBundle)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	s, err := OpenStore(args[0])
+	if err != nil {
+		return nil, nil, nil, err
 	}
 	tor, err := NewTorrents(TorrentConfig{Store: s, Dial: func(context.Context, string) (net.Conn, error) {
 		c, err := net.Dial("tcp", args[3])
@@ -61,10 +71,7 @@ func childFetch(args []string) error {
 		}
 		return c, err
 	}})
-	if err != nil {
-		return err
-	}
-	return tor.Fetch(context.Background(), m, m.Manifest().All(), peersOf("seeder"), func(done, _ int64) { fmt.Println(done) })
+	return s, tor, b, err
 }
 
 // A process that is killed in the middle of a fetch loses nothing that it reported as verified, and

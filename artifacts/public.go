@@ -51,7 +51,8 @@ const publicPatience = 10 * time.Second
 // not whole is in memory at most.
 const publicClaim = 64 << 20
 
-func newPublic(c *PublicConfig, maxUpload int64, log *slog.Logger) (*public, error) {
+// newPublic opens the client and its port. upload, if not nil, is the limit that it shares with the swarm's client.
+func newPublic(c *PublicConfig, upload *rate.Limiter, log *slog.Logger) (*public, error) {
 	p := &public{}
 	for _, text := range c.Peers {
 		a, err := net.ResolveTCPAddr("tcp", text)
@@ -77,8 +78,8 @@ func newPublic(c *PublicConfig, maxUpload int64, log *slog.Logger) (*public, err
 	cfg.DropDuplicatePeerIds = true
 	cfg.MaxAllocPeerRequestDataPerConn = 16 << 20 // as in NewTorrents
 	cfg.ExtendedHandshakeClientVersion, cfg.HTTPUserAgent = "starling", "starling"
-	if maxUpload > 0 {
-		cfg.UploadRateLimiter = rate.NewLimiter(rate.Limit(maxUpload), int(max(maxUpload/4, 256<<10)))
+	if upload != nil {
+		cfg.UploadRateLimiter = upload
 	}
 	cfg.Slogger = log
 	if c.Listen != "" {

@@ -3,10 +3,8 @@ package artifacts
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,33 +20,11 @@ const scheduleEnv = "STARLING_ARTIFACTS_TEST_SCHEDULE"
 // what it begins, and while it fetches how many bytes are held. args are the store's folder, a bundle file, the model's ID, the
 // seeder's address, a GGUF file to publish and a seed.
 func childSchedule(args []string) error {
-	id, err := ParseID(args[2])
-	if err != nil {
-		return err
-	}
-	data, err := os.ReadFile(args[1])
-	if err != nil {
-		return err
-	}
-	b, err := ParseBundle(data, id, MaxBundle)
-	if err != nil {
-		return err
-	}
 	seed, err := strconv.ParseUint(args[5], 10, 64)
 	if err != nil {
 		return err
 	}
-	s, err := OpenStore(args[0])
-	if err != nil {
-		return err
-	}
-	tor, err := NewTorrents(TorrentConfig{Store: s, Dial: func(context.Context, string) (net.Conn, error) {
-		c, err := net.Dial("tcp", args[3])
-		if err == nil {
-			_, err = c.Write([]byte("child\n"))
-		}
-		return c, err
-	}})
+	s, tor, b, err := childStore(args)
 	if err != nil {
 		return err
 	}
@@ -106,17 +82,7 @@ func TestKillSchedules(t *testing.T) {
 	_, src, paths := publish(t, testModel{layers: 24, parts: 2, seed: 25})
 	other := writeModel(t, t.TempDir(), testModel{layers: 16, seed: 26})
 	n := newTestNet()
-	seeder, err := NewTorrents(TorrentConfig{
-		Store: src.store, MaxUpload: 20 << 20, Listener: n.listener(t, "seeder"),
-		Dial: func(context.Context, string) (net.Conn, error) { return nil, errors.New("not needed") },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { seeder.Close() })
-	if err := seeder.Seed(src); err != nil {
-		t.Fatal(err)
-	}
+	n.seeder(t, "seeder", src, 20<<20)
 	bundle := filepath.Join(t.TempDir(), "bundle")
 	if err := os.WriteFile(bundle, src.Bundle().Marshal(), 0o644); err != nil {
 		t.Fatal(err)

@@ -138,10 +138,8 @@ func (t *Torrents) claim(sm *swarmModel, spans []Span, s source) (taken []pieceR
 	runs := man.pieceRuns(sm.model.Missing(spans))
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	select {
-	case <-sm.gone:
+	if sm.isGone() {
 		return nil
-	default:
 	}
 	most, gaps := s.reach()
 	part, pieces := -1, []int(nil) // descending
@@ -172,10 +170,8 @@ func (t *Torrents) claim(sm *swarmModel, spans []Span, s source) (taken []pieceR
 func (t *Torrents) release(sm *swarmModel, runs []pieceRun) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	select {
-	case <-sm.gone:
+	if sm.isGone() {
 		return
-	default:
 	}
 	sm.refreshRuns(runs)
 	var left []pieceRun

@@ -1,37 +1,18 @@
 package artifacts
 
-import (
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-)
+import "fmt"
 
-// spareFile is what "spare" holds.
+// spareFile is what the note "spare" holds.
 type spareFile struct {
 	Version  int   `json:"version"`
 	Portions []int `json:"portions"`
 }
 
-const spareVersion = 1
-
 // Spare returns the portions of the model that were fetched for the swarm's sake, ascending, also such as have gone since. Nothing
 // keeps them: whoever frees what no pin needs may free them.
 func (m *Model) Spare() ([]int, error) {
-	data, err := readLimited(filepath.Join(m.dir, "spare"), 1<<16)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
 	var f spareFile
-	if err == nil {
-		err = json.Unmarshal(data, &f)
-	}
-	if err == nil && f.Version != spareVersion {
-		err = fmt.Errorf("format version %d, this build reads version %d: update starling", f.Version, spareVersion)
-	}
-	if err != nil {
+	if err := m.readNote("spare", 1<<16, &f); err != nil {
 		return nil, fmt.Errorf("spare copies of model %s: %w", m.id.Short(), err)
 	}
 	return f.Portions, nil
@@ -39,22 +20,8 @@ func (m *Model) Spare() ([]int, error) {
 
 // SetSpare replaces what Spare returns; when it returns that is on the disk.
 func (m *Model) SetSpare(portions []int) error {
-	m.syncMu.Lock()
-	defer m.syncMu.Unlock()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return errClosed
-	}
 	if len(portions) == 0 {
-		if err := os.Remove(filepath.Join(m.dir, "spare")); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return syncDir(m.dir)
+		return m.writeNote("spare", nil)
 	}
-	data, err := json.Marshal(spareFile{Version: spareVersion, Portions: portions})
-	if err != nil {
-		return err
-	}
-	return writeFile(m.dir, "spare", append(data, '\n'))
+	return m.writeNote("spare", spareFile{Version: noteVersion, Portions: portions})
 }

@@ -35,10 +35,8 @@ func (t *Torrents) spread(sm *swarmModel, runs []pieceRun) {
 	if now.Sub(sm.spreadAt) < spreadEvery {
 		return
 	}
-	select {
-	case <-sm.gone:
+	if sm.isGone() {
 		return
-	default:
 	}
 	sm.spreadAt = now
 	self := rankKey(t.client.PeerID())

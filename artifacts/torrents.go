@@ -111,8 +111,10 @@ func NewTorrents(c TorrentConfig) (*Torrents, error) {
 	// At its default of 1 MiB an uploader can wait for ever on a reservation (v1.59.1; not seen
 	// with v1.62.0, but the margin costs nothing until it is used): 1024 requests of 16 KiB.
 	cfg.MaxAllocPeerRequestDataPerConn = 16 << 20
+	var upload *rate.Limiter
 	if c.MaxUpload > 0 {
-		cfg.UploadRateLimiter = rate.NewLimiter(rate.Limit(c.MaxUpload), int(max(c.MaxUpload/4, 256<<10)))
+		upload = rate.NewLimiter(rate.Limit(c.MaxUpload), int(max(c.MaxUpload/4, 256<<10)))
+		cfg.UploadRateLimiter = upload
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -136,7 +138,7 @@ func NewTorrents(c TorrentConfig) (*Torrents, error) {
 		banned: make(map[string]bool),
 	}
 	if c.Public != nil {
-		if t.public, err = newPublic(c.Public, c.MaxUpload, c.Log); err != nil {
+		if t.public, err = newPublic(c.Public, upload, c.Log); err != nil {
 			stop()
 			return nil, errors.Join(append(client.Close(), err)...)
 		}
@@ -240,6 +242,16 @@ func (t *Torrents) Drop(id ID) {
 	t.mu.Unlock()
 	if sm != nil {
 		sm.drop()
+	}
+}
+
+// isGone reports whether the torrents have been dropped.
+func (sm *swarmModel) isGone() bool {
+	select {
+	case <-sm.gone:
+		return true
+	default:
+		return false
 	}
 }
 

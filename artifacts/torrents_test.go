@@ -474,11 +474,11 @@ func (n *testNet) listener(t testing.TB, name string) net.Listener {
 	return namedListener{l}
 }
 
-// slowSeeder seeds a model at 1 MB/s under the name "slow".
-func (n *testNet) slowSeeder(t testing.TB, src *Model) {
+// seeder seeds a model under a name, at some bytes a second.
+func (n *testNet) seeder(t testing.TB, name string, src *Model, maxUpload int64) {
 	t.Helper()
 	seeder, err := NewTorrents(TorrentConfig{
-		Store: src.store, MaxUpload: 1 << 20, Listener: n.listener(t, "slow"),
+		Store: src.store, MaxUpload: maxUpload, Listener: n.listener(t, name),
 		Dial: func(context.Context, string) (net.Conn, error) { return nil, errors.New("not needed") },
 	})
 	if err != nil {

@@ -207,7 +207,7 @@ func TestWebSeedBesidePeers(t *testing.T) {
 	_, src, paths := publish(t, testModel{layers: 20, seed: 23})
 	web := serveFolder(t, filepath.Dir(paths[0]), nil)
 	n := newTestNet()
-	n.slowSeeder(t, src)
+	n.seeder(t, "slow", src, 1<<20)
 	var wg sync.WaitGroup
 	names := []string{"a", "b"}
 	for i, name := range names {
