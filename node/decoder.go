@@ -52,6 +52,7 @@ type decoderSession struct {
 	opened    time.Time // of the current plan
 	announced time.Time // the latest chunk
 	route     pace      // of what the stages get done
+	rows      rowSigns  // of its stages
 	conn      sessionConn
 	clientAt  time.Time      // when the client was last heard
 	absent    map[string]int // stage → pongs in a row that didn't list the session
@@ -92,8 +93,6 @@ func (n *Node) serveSession(client string, conn sessionConn) {
 		_ = writeFrame(conn, r) // best effort
 		return
 	}
-	s.log.Debug("session opened", "client", client, "epoch", open.Epoch.String(), "model", s.model.Short(), "prompt", len(open.Tokens),
-		"max_new", open.MaxNew, "stages", len(open.Route.Stages))
 	if !n.spawn(func() { s.listen(conn) }) {
 		s.abort(wire.Refuse(wire.CodePeerLost, "the decoder is closing"))
 	}
@@ -145,6 +144,8 @@ func (s *decoderSession) enter() {
 	case s.m.ended: // the client has left meanwhile
 		s.room.free(seq)
 	default:
+		s.log.Debug("session opened", "client", s.client, "epoch", open.Epoch.String(), "model", s.model.Short(), "prompt", len(open.Tokens),
+			"max_new", open.MaxNew, "stages", len(open.Route.Stages))
 		s.opened, s.firstSent, s.times = time.Now(), time.Now(), newTiming(s.m.open.Times)
 		s.m.reserved(held, s.exec.Layers(), seq, reused, marks)
 		s.do(s.m.start(s.profile))
@@ -466,15 +467,16 @@ func (s *decoderSession) do(acts []action) {
 		}
 	}
 	if s.losses < len(s.m.lost) {
-		s.route = pace{slowest: s.route.slowest} // the wait for who was lost is nobody's pace
+		s.route = pace{times: s.route.times} // the wait for who was lost is nobody's pace
 	}
 	for ; s.losses < len(s.m.lost); s.losses++ {
+		delete(s.route.times, s.m.lost[s.losses])
 		s.n.metrics.Recovered(metrics.Stage)
 		s.log.Warn("stage lost", "peer", s.m.lost[s.losses], "recovered", strings.Join(s.m.stats.Recovered, "; "))
 	}
 	s.waits.set(s.m.waitsFor(), time.Now())
 	peer, positions := s.m.behind()
-	s.route.set(s.m.moves, s.m.words, peer, positions, time.Now())
+	s.route.set(s.m.work, peer, positions, time.Now())
 	if s.m.ended && s.waiting == nil {
 		s.waiting = time.AfterFunc(s.n.cfg.Silence, func() { // for the stages' accounts
 			s.mu.Lock()

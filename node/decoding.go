@@ -63,12 +63,11 @@ type decoding struct {
 	chunks    []*wire.Chunk
 	seams     []*wire.Seam
 	seamEnd   int
-	rows      map[int][]byte  // by layer: the slices of one chunk so far
-	pushed    []*wire.Chunk   // announced, rows not yet complete
-	acked     []uint32        // per stage: rows of all its layers are here before
-	due       [][]*wire.Chunk // per stage: announced, and it hasn't said that it has computed them
-	moves     int             // counts what the route got done
-	words     int             // counts stages' words that they are at work
+	rows      map[int][]byte       // by layer: the slices of one chunk so far
+	pushed    []*wire.Chunk        // announced, rows not yet complete
+	acked     []uint32             // per stage: rows of all its layers are here before
+	due       [][]*wire.Chunk      // per stage: announced, and it hasn't said that it has computed them
+	work      map[string]stageWork // by stage
 
 	ngram    *ngram                                 // nil: nothing is guessed
 	propose  func(tokens []int32, most int) []int32 // ngram's guess
@@ -116,7 +115,7 @@ func newDecoding(self string, open *wire.SessionOpen, how runtime.Sampling, prof
 	}
 	d := &decoding{
 		self: self, open: open, how: how, config: cfg, sign: sign,
-		probed: asked, tokens: slices.Clone(open.Tokens), logitsHash: blake3.New(32, nil), closing: map[string]account{},
+		probed: asked, tokens: slices.Clone(open.Tokens), logitsHash: blake3.New(32, nil), closing: map[string]account{}, work: map[string]stageWork{},
 		prefix0: wire.NewPrefix(open.Grant.Model, profile, open.Salt),
 	}
 	d.head = wire.Head{Session: open.Session, Epoch: wire.Epoch{Client: open.Grant.ClientEpoch}}
@@ -157,7 +156,6 @@ func (d *decoding) adopt(r wire.Route, profile [32]byte, from int) []action {
 	d.sign(d.plan)
 	d.opened, d.begins = make([]bool, len(r.Stages)), make([][]uint32, len(r.Stages))
 	d.acked, d.due = make([]uint32, len(r.Stages)), make([][]*wire.Chunk, len(r.Stages))
-	d.moves++
 	var acts []action
 	var marks []wire.Mark
 	switch {
@@ -221,7 +219,7 @@ func (d *decoding) handle(from string, m wire.Message) ([]action, *wire.Refusal)
 			return nil, wire.Refuse(wire.CodeBadFrame, "the stage has been opened already")
 		}
 		d.opened[stage], d.begins[stage] = true, m.Begins
-		d.moves++
+		d.moved(stage)
 		if !slices.Contains(d.opened, false) {
 			acts := append(d.announce(), d.handOver()...)
 			return append(acts, d.ready()...), nil
@@ -255,10 +253,10 @@ func (d *decoding) stageOf(peer string) int {
 // its chunks up to the first one that ends there. If none does, the stage only
 // says that it is at work.
 func (d *decoding) did(stage int, upto uint32) {
-	d.words++
+	d.told(stage)
 	if i := slices.IndexFunc(d.due[stage], func(c *wire.Chunk) bool { return c.Start+c.Count == upto }); i >= 0 {
 		d.due[stage] = d.due[stage][i+1:]
-		d.moves++
+		d.moved(stage)
 	}
 }
 
@@ -315,7 +313,7 @@ func (d *decoding) onSlice(stage int, m *wire.KVSlice) ([]action, *wire.Refusal)
 			return nil, asRefusal(err)
 		}
 		delete(d.rows, layer)
-		d.moves++
+		d.moved(stage)
 		return d.onRows(stage), nil
 	}
 	d.rows[layer] = append(slices.Grow(held, int(m.Total)-len(held)), m.Rows...)
@@ -517,7 +515,6 @@ func (d *decoding) release() (acts []action) {
 // ran takes the result of a step, and the time that was spent on it.
 func (d *decoding) ran(step *runtime.Step, took time.Duration, err error) []action {
 	d.running = nil
-	d.moves++
 	switch {
 	case d.ended:
 		return d.settle()

@@ -13,8 +13,6 @@ const pingInterval = 500 * time.Millisecond
 // deliver takes a frame that a peer sent on a stage or KV stream to the session
 // that it belongs to. What belongs to none is refused.
 func (n *Node) deliver(from string, m wire.Message) {
-	t := m.Type()
-	n.noteHeard(from, t == wire.TypeSeam || t == wire.TypeKVSlice)
 	switch m := m.(type) {
 	case *wire.Ping:
 		n.onPing(from, m)
@@ -104,7 +102,7 @@ func (n *Node) onPing(from string, m *wire.Ping) {
 	var held []wire.SessionID
 	for id, s := range n.stageMap() {
 		if s.decoder == from {
-			s.onPing(slices.Contains(m.Sessions, id), n.bulkAt)
+			s.onPing(slices.Contains(m.Sessions, id), n.holdUp)
 			held = append(held, id)
 		}
 	}
@@ -141,7 +139,7 @@ func (n *Node) routinePing() {
 			nonce++
 		}
 		for _, d := range n.decoderList() {
-			d.checkLife(&due, n.cfg.Silence, n.heardAt, n.bulkAt)
+			d.checkLife(&due, n.cfg.Silence, n.wordAt, n.holdUp)
 		}
 		for _, s := range n.stageMap() {
 			s.checkLease(due.now, n.heardAt(s.decoder))
@@ -186,16 +184,6 @@ func (n *Node) peerGone(peer string, err error) {
 	}
 }
 
-// noteHeard notes that bytes have come from a peer; of a seam or rows if bulk.
-func (n *Node) noteHeard(peer string, bulk bool) {
-	n.live.Lock()
-	defer n.live.Unlock()
-	n.live.heard[peer] = time.Now()
-	if bulk {
-		n.live.bulk[peer] = time.Now()
-	}
-}
-
 // part notes the stages of a session that has ended.
 func (n *Node) part(stages []wire.PlanStage) {
 	n.live.Lock()
@@ -211,60 +199,6 @@ func (n *Node) parted() (peers []string) {
 	defer n.live.Unlock()
 	peers, n.live.parted = n.live.parted, nil
 	return peers
-}
-
-// bulkAt returns when bytes of a seam or of rows last came from a peer.
-func (n *Node) bulkAt(peer string) time.Time {
-	n.live.Lock()
-	defer n.live.Unlock()
-	return n.live.bulk[peer]
-}
-
-func (n *Node) heardAt(peer string) time.Time {
-	n.live.Lock()
-	defer n.live.Unlock()
-	return n.live.heard[peer]
-}
-
-// heardLately reports whether a peer has spoken within a lease.
-func (n *Node) heardLately(peer string) bool { return time.Since(n.heardAt(peer)) < leaseTimeout }
-
-// excuse moves everybody's last sign of life forward by d, but not beyond now.
-func (n *Node) excuse(now time.Time, d time.Duration) {
-	n.log.Debug("late", "by", d)
-	for _, s := range n.stageMap() {
-		s.excuse(now, d)
-	}
-	for _, s := range n.decoderList() {
-		s.excuse(now, d)
-	}
-	n.live.Lock()
-	defer n.live.Unlock()
-	for _, signs := range []map[string]time.Time{n.live.heard, n.live.bulk} {
-		for p, t := range signs {
-			signs[p] = later(t, d, now)
-		}
-	}
-}
-
-// later moves t forward by d, but not beyond now.
-func later(t time.Time, d time.Duration, now time.Time) time.Time {
-	if t = t.Add(d); t.After(now) {
-		return now
-	}
-	return t
-}
-
-// forgetUnheard drops peers that have been silent for longer than anybody waits.
-func (n *Node) forgetUnheard(now time.Time) {
-	n.live.Lock()
-	defer n.live.Unlock()
-	for p, t := range n.live.heard {
-		if now.Sub(t) > max(leaseTimeout, n.cfg.Silence) {
-			delete(n.live.heard, p)
-			delete(n.live.bulk, p)
-		}
-	}
 }
 
 // headOf returns the head of a session frame.

@@ -96,7 +96,6 @@ func (d *decoding) handOver() (acts []action) {
 			continue
 		}
 		d.giving[i] = newHandover(d.seq, layersOf(s), int(d.resume.Position))
-		d.moves++
 		acts = append(acts, d.give(i)...)
 	}
 	return acts
@@ -121,7 +120,7 @@ func (d *decoding) onGiven(stage int, m *wire.KVAck) ([]action, *wire.Refusal) {
 	if !d.opensOrGives(stage) || d.giving[stage] == nil || !upto(&d.giving[stage].sent, m.Upto) {
 		return nil, wire.Refuse(wire.CodeBadFrame, "rows acknowledged to %d, none that end there are on their way", m.Upto)
 	}
-	d.moves++
+	d.moved(stage)
 	if int(m.Upto) < d.giving[stage].upto {
 		return d.give(stage), nil
 	}

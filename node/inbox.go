@@ -31,7 +31,7 @@ func newInbox(tokens int, p *probed) *inbox {
 
 // fill reads conn until it ends.
 func (b *inbox) fill(conn sessionConn) {
-	r := &patientReader{s: conn, heard: func() {
+	r := &patientReader{s: conn, heard: func([]byte) {
 		b.mu.Lock()
 		b.heard = time.Now()
 		b.mu.Unlock()

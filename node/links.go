@@ -48,7 +48,7 @@ type links struct {
 	open    func(ctx context.Context, peer, protocol string) (stream, error)
 	deliver func(from string, m wire.Message) // called in order for each stream
 	lost    func(peer string, err error)      // a stream broke
-	heard   func(peer string, bulk bool)      // bytes have come; of a frame with more than bulkBytes
+	heard   func(peer string, f fragment)     // bytes of a frame have come
 	alive   func(peer string) bool            // the peer was heard not long ago
 
 	ctx  context.Context
@@ -378,10 +378,13 @@ func (l *links) receive(s *swarm.Stream) {
 	defer l.wg.Done()
 	defer context.AfterFunc(l.ctx, func() { s.Reset() })()
 	before, seen := 0, 0 // bytes of earlier frames, and of earlier pieces
+	head := make([]byte, 0, wire.FrameHead)
+	words := s.Protocol() == protoStage
 	var first, last arrival
 	r := &patientReader{s: s, alive: func() bool { return l.alive(s.Peer()) }}
-	r.heard = func() {
-		l.heard(s.Peer(), r.bytes-before > bulkBytes)
+	r.heard = func(b []byte) {
+		head = append(head, b[:min(len(b), wire.FrameHead-len(head))]...)
+		l.heard(s.Peer(), fragment{words: words, large: r.bytes-before > bulkBytes, rows: wire.RowsFor(head)})
 		last = l.meter.piece(s.Peer(), r.bytes-seen, time.Now())
 		if seen == before {
 			first = last
@@ -389,7 +392,7 @@ func (l *links) receive(s *swarm.Stream) {
 		seen = r.bytes
 	}
 	for {
-		before = r.bytes
+		before, head = r.bytes, head[:0]
 		m, err := wire.Read(r)
 		if err == nil && r.bytes-before > bulkBytes {
 			l.meter.frame(s.Peer(), first, last)

@@ -113,7 +113,7 @@ func TestPatientReader(t *testing.T) {
 	frame := wire.Append(nil, &wire.Ping{Nonce: 7})
 	heard, alive := 0, true
 	r := &patientReader{s: &scriptedReader{[][]byte{frame[:3], nil, frame[3:5], nil, nil, frame[5:9], frame[9:], nil}},
-		heard: func() { heard++ }, alive: func() bool { return alive }}
+		heard: func([]byte) { heard++ }, alive: func() bool { return alive }}
 	m, err := wire.Read(r)
 	if err != nil || m.(*wire.Ping).Nonce != 7 {
 		t.Fatalf("read %v, %v", m, err)

@@ -103,6 +103,24 @@ func (m *meter) pong(peer string, nonce uint64, now time.Time) {
 
 func latest[T any](list []T) []T { return list[max(len(list)-lateSamples, 0):] }
 
+// rate returns what the link from a peer makes, in bytes/s; 0 where nothing was measured.
+func (m *meter) rate(peer string) float64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if l := m.links[peer]; l != nil {
+		return l.rate()
+	}
+	return 0
+}
+
+// rate returns the median of the latest samples, 0 of none.
+func (l *inlet) rate() float64 {
+	if len(l.rates) == 0 {
+		return 0
+	}
+	return slices.Sorted(slices.Values(l.rates))[(len(l.rates)-1)/2]
+}
+
 // measured returns what was measured lately, the latest first, no more than an offer has room for; older figures are forgotten.
 func (m *meter) measured(now time.Time) []swarm.Link {
 	m.mu.Lock()
@@ -110,13 +128,9 @@ func (m *meter) measured(now time.Time) []swarm.Link {
 	maps.DeleteFunc(m.links, func(_ string, l *inlet) bool { return !l.at.IsZero() && now.Sub(l.at) > measuredFor })
 	var list []swarm.Link
 	for peer, l := range m.links {
-		link := swarm.Link{From: peer, Samples: len(l.rates), Age: now.Sub(l.at)}
+		link := swarm.Link{From: peer, BytesPerSec: l.rate(), Samples: len(l.rates), Age: now.Sub(l.at)}
 		if len(l.trips) > 0 {
 			link.RTT = slices.Min(l.trips)
-		}
-		if n := len(l.rates); n > 0 {
-			sorted := slices.Sorted(slices.Values(l.rates))
-			link.BytesPerSec = sorted[(n-1)/2]
 		}
 		if !l.at.IsZero() {
 			list = append(list, link)

@@ -71,8 +71,8 @@ type Node struct {
 	// when each peer was last heard on a stage or KV stream, and when it was sending seams or rows
 	live struct {
 		sync.Mutex
-		heard, bulk map[string]time.Time
-		parted      []string // stages of sessions that have ended since the latest ping
+		peers  map[string]*signs // that were heard lately
+		parted []string          // stages of sessions that have ended since the latest ping
 	}
 }
 
@@ -90,7 +90,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	n.sessions.clients = map[wire.SessionID]*clientSession{}
 	n.models.served = map[artifacts.ID]*served{}
 	n.models.loading = map[artifacts.ID]bool{}
-	n.live.heard, n.live.bulk = map[string]time.Time{}, map[string]time.Time{}
+	n.live.peers = map[string]*signs{}
 	n.metrics = metrics.New(cfg.Version, n.state)
 	if err := n.start(ctx); err != nil {
 		n.Close()
@@ -119,7 +119,7 @@ func (n *Node) start(ctx context.Context) (err error) {
 		}
 	}
 	n.links = newLinks(n.host, n.open, n.metrics)
-	n.links.deliver, n.links.lost, n.links.heard, n.links.alive = n.deliver, n.peerGone, n.noteHeard, n.heardLately
+	n.links.deliver, n.links.lost, n.links.heard, n.links.alive = n.deliver, n.peerGone, n.hear, n.heardLately
 	n.links.listen()
 	n.host.OnDisconnect(func(peer string) {
 		n.links.forget(peer)

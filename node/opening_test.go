@@ -110,7 +110,7 @@ func TestStageLease(t *testing.T) {
 	st.mu.Lock()
 	st.listed = time.Now().Add(-busyLease - time.Second)
 	st.mu.Unlock()
-	n.noteHeard(decoder.ID(), false)
+	n.hear(decoder.ID(), fragment{})
 	eventually(t, "the lease's end", func() bool { return n.stage(wire.SessionID{1}) == nil })
 
 	st = open(2) // and after the decoder has said that it doesn't know it

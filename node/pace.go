@@ -15,51 +15,49 @@ const (
 
 // pace is how fast a route gets on, as its decoder sees it.
 type pace struct {
-	peer      string // whom the session waits for, "" for nobody
-	positions int    // that its next word will be about; 0: it must open
-	moves     int
-	words     int
-	moved     time.Time     // when something was done, or the wait began
-	told      time.Time     // when a stage has told that it is at work
-	slowest   time.Duration // for a position, of those waited for so far; 0: nothing has been done
+	peer      string    // whom the session waits for, "" for nobody
+	positions int       // that its next word will be about; 0: it must open
+	work      stageWork // of that peer
+	moved     time.Time // when that peer has got something done, or the wait for it began
+	told      time.Time // when it has told that it is at work
+	times     tempo     // of this session's chunks
 }
 
-// set takes how often the route has done something and told of work at time now, and for whom the session waits next.
-func (p *pace) set(moves, words int, peer string, positions int, now time.Time) {
+// set takes what each stage has done at time now, and for whom the session waits next.
+func (p *pace) set(done map[string]stageWork, peer string, positions int, now time.Time) {
+	was := done[p.peer]
 	switch {
-	case moves != p.moves:
-		if p.peer != "" && p.positions > 0 {
-			p.slowest = max(p.slowest, now.Sub(p.moved)/time.Duration(p.positions))
+	case p.peer != "" && was.moves != p.work.moves:
+		if p.positions > 0 {
+			if p.times == nil {
+				p.times = tempo{}
+			}
+			p.times.add(p.peer, p.positions, now.Sub(p.moved))
 		}
 		p.moved = now
 	case peer != p.peer:
 		p.moved = now
-	}
-	if words != p.words {
+	case was.words != p.work.words:
 		p.told = now
 	}
-	p.moves, p.words, p.peer, p.positions = moves, words, peer, positions
+	p.work, p.peer, p.positions = done[peer], peer, positions
 }
 
-// expected returns how long somebody may take for a chunk; 0 where nothing is known yet.
-func (p *pace) expected(positions int) time.Duration {
-	return paceFactor * time.Duration(positions) * p.slowest
+// limit returns how long a stage may take for a chunk; 0 where nothing is known yet.
+func (p *pace) limit(peer string, positions int) time.Duration {
+	return paceFactor * p.times.expected(peer, positions)
 }
 
-// deadline returns the time from which the peer that the session waits for holds it up, if there is one. bulk says when a peer was last
-// sending seams or rows.
-func (p *pace) deadline(silence time.Duration, bulk func(string) time.Time) time.Time {
-	sign := p.moved
-	for _, t := range []time.Time{p.told, bulk(p.peer)} {
-		if t.After(sign) {
-			sign = t
+// deadline returns the time from which the peer that the session waits for holds it up, if there is one. sign says when a peer last gave a sign that it
+// gets on with the session, or since if that is later.
+func (p *pace) deadline(silence time.Duration, sign func(peer string, since time.Time) time.Time) time.Time {
+	limit := max(openTimeout, silence) // nobody knows how long it takes
+	if p.positions > 0 {
+		if known := p.limit(p.peer, p.positions); known > 0 {
+			limit = max(known, silence)
 		}
 	}
-	limit := max(openTimeout, silence) // nobody knows how long it takes
-	if p.slowest > 0 && p.positions > 0 {
-		limit = max(p.expected(p.positions), silence)
-	}
-	at, most := sign.Add(limit), p.moved.Add(stallTimeout+time.Duration(p.positions)*stallPosition)
+	at, most := sign(p.peer, newer(p.moved, p.told)).Add(limit), p.moved.Add(stallTimeout+time.Duration(p.positions)*stallPosition)
 	if most.Before(at) {
 		return most
 	}

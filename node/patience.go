@@ -16,9 +16,9 @@ type patientReader struct {
 		io.Reader
 		SetReadDeadline(time.Time) error
 	}
-	heard func()      // bytes have come; may be nil
-	alive func() bool // the peer speaks on other streams: silence of this one is no harm; may be nil
-	bytes int         // read so far
+	heard func([]byte) // bytes have come; may be nil
+	alive func() bool  // the peer speaks on other streams: silence of this one is no harm; may be nil
+	bytes int          // read so far
 }
 
 // Read implements io.Reader.
@@ -30,7 +30,7 @@ func (r *patientReader) Read(b []byte) (int, error) {
 		n, err := r.s.Read(b)
 		r.bytes += n
 		if n > 0 && r.heard != nil {
-			r.heard()
+			r.heard(b[:n])
 		}
 		var timeout net.Error
 		if n == 0 && r.alive != nil && errors.As(err, &timeout) && timeout.Timeout() && r.alive() {

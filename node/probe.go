@@ -173,7 +173,7 @@ func (d *decoding) onProbe(stage int, m *wire.Rows) ([]action, *wire.Refusal) {
 	case r != nil:
 		return nil, r
 	}
-	d.moves++
+	d.moved(stage)
 	return append(acts, d.next()...), nil
 }
 

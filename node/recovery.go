@@ -49,6 +49,23 @@ func (d *decoding) behind() (peer string, positions int) {
 	return "", 0
 }
 
+// stageWork counts what a stage got done, and how often it has told that it is at work.
+type stageWork struct{ moves, words int }
+
+// moved notes that a stage got something done.
+func (d *decoding) moved(stage int) {
+	w := d.work[d.plan.Stages[stage].Peer]
+	w.moves++
+	d.work[d.plan.Stages[stage].Peer] = w
+}
+
+// told notes that a stage says that it is at work.
+func (d *decoding) told(stage int) {
+	w := d.work[d.plan.Stages[stage].Peer]
+	w.words++
+	d.work[d.plan.Stages[stage].Peer] = w
+}
+
 // onRefusal takes a stage's error. What another peer could do better is a loss,
 // of the peer whose error it is; what would happen anywhere ends the session
 // with the error as it came.

@@ -44,6 +44,7 @@ type stageSession struct {
 	absent  int           // pings in a row that didn't list the session
 	rounds  int64         // of the executor, at the latest ping
 	pinged  time.Time     // when that was
+	rows    rowSigns      // of its predecessor, or of what it is handed
 	listed  time.Time     // when the decoder last said that it drives the session
 	freed   chan struct{} // closed when the KV is free again
 }
@@ -332,7 +333,7 @@ func (s *stageSession) lostLocked(peer, why string) {
 // freed. Of one that is at work the decoder is told so: the executor gets on, or
 // computes the session's first chunk, for which weights may have to be read, or
 // the input that it waits for is on its way.
-func (s *stageSession) onPing(listed bool, bulk func(string) time.Time) {
+func (s *stageSession) onPing(listed bool, holdUp func(peer string, since time.Time) time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	rounds := s.seat.b.done.Load()
@@ -340,7 +341,7 @@ func (s *stageSession) onPing(listed bool, bulk func(string) time.Time) {
 	if s.m.given != nil {
 		sender = s.decoder
 	}
-	input := bulk(sender)
+	input := holdUp(sender, s.rows.since(sender, s.waits.since))
 	arrives := s.waits.what == waitInput && input.After(s.waits.since) && input.After(s.pinged)
 	if s.m.taken != nil && (rounds != s.rounds || s.m.computed == 0) || arrives {
 		s.n.links.send(s.decoder, &wire.Progress{Head: s.m.head, Upto: s.m.computed})
@@ -376,6 +377,7 @@ func (s *stageSession) excuse(now time.Time, d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.listed = later(s.listed, d, now)
+	s.rows.excuse(now, d)
 }
 
 // keepIdleLocked keeps the session's cache unless a step is in progress.

@@ -64,6 +64,9 @@ const (
 	maxDone     = 8 << 20 // the accounts of all stages, with times
 	headerBytes = 5
 
+	// FrameHead is how many bytes of a frame name its type and its session.
+	FrameHead = headerBytes + len(SessionID{})
+
 	// MaxSeamRows is what is left of a Seam for its rows: a head, three
 	// numbers and a hash go before them.
 	MaxSeamRows = MaxSeam - (16 + 2*4) - 3*4 - 32
@@ -136,6 +139,19 @@ func ReadFrame(r io.Reader) (Type, []byte, error) {
 	}
 	body, err := readBody(r, int(n))
 	return t, body, err
+}
+
+// RowsFor returns the session whose seams, KV or probe rows a frame brings that begins with b; zeros for other frames, and while b is shorter than
+// [FrameHead].
+func RowsFor(b []byte) (id SessionID) {
+	if len(b) < FrameHead {
+		return id
+	}
+	switch Type(b[headerBytes-1]) {
+	case TypeSeam, TypeRows, TypeKVSlice:
+		copy(id[:], b[headerBytes:])
+	}
+	return id
 }
 
 // readBody allocates as bytes arrive, so that a peer that claims a large frame

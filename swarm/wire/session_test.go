@@ -116,6 +116,36 @@ func endsOpen(m Message) bool {
 	return false
 }
 
+// Rows say whose they are before the whole frame is here.
+func TestRowsFor(t *testing.T) {
+	told := 0
+	for name, m := range sessionMessages() {
+		b := Append(nil, m)
+		var want SessionID
+		switch m := m.(type) {
+		case *Seam:
+			want = m.Session
+		case *KVSlice:
+			want = m.Session
+		case *Rows:
+			want = m.Session
+		}
+		if want != (SessionID{}) {
+			told++
+			if got := RowsFor(b[:FrameHead-1]); got != (SessionID{}) {
+				t.Errorf("%s: session %v is told before it has come", name, got)
+			}
+			b = b[:FrameHead]
+		}
+		if got := RowsFor(b); got != want {
+			t.Errorf("%s: session %v, want %v", name, got, want)
+		}
+	}
+	if told < 3 {
+		t.Errorf("%d frames with rows among the samples, want seams, KV and a probe's", told)
+	}
+}
+
 // TestGoldenFrames holds the format still: docs/protocol.md says what these
 // bytes mean.
 func TestGoldenFrames(t *testing.T) {
