@@ -90,13 +90,13 @@ func (x *faults) muted(node string) bool {
 	return x.mute[node]
 }
 
-// wake ends what makes nodes and links mute. It returns the links whose streams end within a frame.
+// wake ends what makes nodes and links mute. It returns the links whose streams nobody reads any more.
 func (x *faults) wake() (broken [][2]string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.mute = map[string]bool{}
 	for _, f := range x.list {
-		if f.kind == "truncate" && !f.at.IsZero() {
+		if (f.kind == "truncate" || f.kind == "garble") && !f.at.IsZero() { // of the latter the word that it was none may not have come
 			broken = append(broken, [2]string{f.node, f.peer})
 		}
 	}

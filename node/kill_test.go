@@ -95,7 +95,7 @@ type killReport struct {
 	errors    map[string]int      // typed ends, where no plan was left
 }
 
-// notice says how long it took from a fault to the loss of the peer, and for how much of that who noticed it didn't run.
+// notice says how long it took from a fault to the loss of the peer, and for how much of that some node didn't run.
 type notice struct{ took, busy time.Duration }
 
 func (n notice) String() string {
@@ -143,6 +143,7 @@ type killNet struct {
 	journal []string // of all nodes
 	blamed  []blame
 	lates   []late
+	anew    map[string]time.Time // node and session → when that began there, or went on after a loss
 	closing sync.WaitGroup
 }
 
@@ -156,7 +157,7 @@ type late struct {
 // blame is a line of some node's log: it has given up on a peer.
 type blame struct {
 	by, peer, role, why string
-	at                  time.Time
+	since, at           time.Time // since when it had to do with the session's peers as they are
 }
 
 // killAsk is something to ask the swarm, and what an unbroken run answers.
@@ -170,7 +171,7 @@ type killAsk struct {
 var killLayout = map[string][2]int{"whole": {0, 6}, "whole2": {0, 6}, "first": {0, 2}, "first2": {0, 2}, "second": {2, 4}, "second2": {2, 4}, "last": {4, 6}, "last2": {4, 6}}
 
 func newKillNet(t *testing.T, arch string) *killNet {
-	s := &killNet{testNet: newTestNet(t), x: &faults{}, byName: map[string]*Node{}, config: map[string]func(*Config){}, dirs: map[string]string{}, silence: 10 * time.Second, slack: 30 * time.Second}
+	s := &killNet{testNet: newTestNet(t), x: &faults{}, byName: map[string]*Node{}, config: map[string]func(*Config){}, dirs: map[string]string{}, silence: 10 * time.Second, slack: 30 * time.Second, anew: map[string]time.Time{}}
 	if *soak { // what is promised, on a machine that has the time
 		s.silence, s.slack = DefaultSilence, 3*time.Second
 	}
@@ -316,8 +317,11 @@ func (h *blameLog) WithAttrs(list []slog.Attr) slog.Handler {
 
 func (h *blameLog) Handle(_ context.Context, r slog.Record) error {
 	b := blame{by: h.node, at: time.Now()}
-	line := fmt.Sprintf("%s %s %s", b.at.Format("05.000"), h.node, r.Message)
+	line, session := fmt.Sprintf("%s %s %s", b.at.Format("05.000"), h.node, r.Message), ""
 	for _, a := range h.with {
+		if a.Key == "session" {
+			session = h.node + " " + a.Value.String()
+		}
 		line += fmt.Sprintf(" %s=%v", a.Key, a.Value)
 	}
 	defer func() {
@@ -341,12 +345,15 @@ func (h *blameLog) Handle(_ context.Context, r slog.Record) error {
 		}
 		return true
 	})
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
 	switch r.Message {
+	case "session opened", "planned":
+		h.s.anew[session] = b.at
 	case "stage lost", "decoder lost":
 		b.role, _, _ = strings.Cut(r.Message, " ")
-		h.s.mu.Lock()
+		b.since, h.s.anew[session] = h.s.anew[session], b.at
 		h.s.blamed = append(h.s.blamed, b)
-		h.s.mu.Unlock()
 	}
 	return nil
 }
@@ -400,7 +407,7 @@ func (s *killNet) play(t *testing.T, seed uint64, report *killReport) {
 		}
 	}
 	s.mu.Lock()
-	s.blamed, s.lates, s.journal = nil, nil, nil
+	s.blamed, s.lates, s.journal, s.anew = nil, nil, nil, map[string]time.Time{}
 	s.mu.Unlock()
 	s.x.begin(seed, list)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
