@@ -223,6 +223,28 @@ func TestStageLostDuringPrefill(t *testing.T) {
 	s.mustBeIdle()
 }
 
+// A stage whose stream to the decoder breaks tells it so, where the connection lasts: the decoder need not find out by itself.
+func TestStageTellsOfBrokenStream(t *testing.T) {
+	s := newSlowNet(t)
+	broken := false
+	s.gates[s.decoder].hold(8)
+	got, err := s.run(testContext(t), s.client, s.id, s.k, func(ev control.Event) error {
+		if ev.Phase == "prefill" && !broken {
+			broken = true
+			s.second.peerGone(s.decoder.ID(), errors.New("the stream broke"))
+			s.gates[s.decoder].release()
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Recovered) == 0 || !strings.Contains(got.Recovered[0], "the stream broke") {
+		t.Errorf("recovered: %q, want the stage's word that a stream broke", got.Recovered)
+	}
+	s.mustBeIdle()
+}
+
 func TestDecoderLost(t *testing.T) {
 	s := newSlowNet(t)
 	ctx := testContext(t)

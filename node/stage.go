@@ -310,7 +310,8 @@ func (s *stageSession) push(a pushKV, write func(wire.Message) error) error {
 }
 
 // peerGone says that a peer can't be reached: the decoder's loss ends the
-// session, a neighbour's is reported to the decoder.
+// session, a neighbour's is reported to the decoder. So is the end if only a
+// stream to the decoder broke, of which its own side may hear nothing.
 func (s *stageSession) peerGone(peer string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -321,6 +322,9 @@ func (s *stageSession) lostLocked(peer, why string) {
 	switch {
 	case s.closed:
 	case peer == s.decoder:
+		if slices.Contains(s.n.host.Connected(), peer) {
+			s.n.refuse(peer, s.m.head, wire.Refuse(wire.CodePeerLost, "%s", why))
+		}
 		s.closeLocked()
 	case peer == s.m.successor() || peer == s.m.predecessor():
 		r := wire.Refuse(wire.CodePeerLost, "%s", why)
