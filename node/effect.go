@@ -29,7 +29,7 @@ func (n *Node) effect(ctx context.Context, id artifacts.ID, c *artifacts.Card, p
 	}
 	e := &control.Effect{FirstToken: p.Predicted.FirstTokenSeconds}
 	peers, links := n.planPeers(id)
-	plain, err := p.Predict(planModel(c, p.PromptTokens, runtime.KVF16, runtime.SeamF32), peers, links)
+	plain, err := p.Predict(planModel(c, p.PromptTokens, p.PromptTokens, runtime.KVF16, runtime.SeamF32), peers, links)
 	if err != nil {
 		return nil, err
 	}

@@ -96,14 +96,14 @@ func (n *Node) sessionViews() (views []control.Session) {
 	for id, s := range n.stageMap() {
 		s.mu.Lock()
 		views = append(views, control.Session{ID: id.String(), Role: "stage", Model: s.model.String(), Layers: s.m.layers.String(),
-			Tokens: int(s.m.computed), KVBytes: kvBytes(s.m.seq, s.m.layers, s.m.plan.Capacity), Age: time.Since(s.began)})
+			Tokens: int(s.m.computed), KVBytes: kvBytes(s.prefixes.exec.Config(), s.m.seq, s.m.layers, s.m.plan.Capacity), Age: time.Since(s.began)})
 		s.mu.Unlock()
 	}
 	for _, d := range n.decoderList() {
 		d.mu.Lock()
 		kv := int64(0)
 		if d.m.seq != nil { // else it waits for room
-			kv = kvBytes(d.m.seq, d.m.held, uint32(len(d.m.open.Tokens))+d.m.open.MaxNew)
+			kv = kvBytes(d.exec.Config(), d.m.seq, d.m.held, uint32(len(d.m.open.Tokens))+d.m.open.MaxNew)
 		}
 		views = append(views, control.Session{ID: d.m.head.Session.String(), Role: "decoder", Model: d.model.String(), Layers: d.exec.Layers().String(),
 			Tokens: len(d.m.tokens), KVBytes: kv, Age: time.Since(d.began)})
@@ -118,9 +118,11 @@ func (n *Node) sessionViews() (views []control.Session) {
 	return views
 }
 
-func kvBytes(seq runtime.Sequence, layers runtime.Range, positions uint32) (sum int64) {
+// kvBytes returns about what a session's cache takes, of some layers and so many positions.
+func kvBytes(c runtime.Config, seq runtime.Sequence, layers runtime.Range, positions uint32) (sum int64) {
+	tails := c.Snapshots(seq.Profile().KV, seq.Capacity()).Tails()
 	for l := layers.First; l < layers.Last; l++ {
-		sum += int64(seq.KVBytes(l, 0, int(positions)))
+		sum += int64(seq.KVBytes(l, 0, int(positions)) + (tails-1)*seq.TailBytes(l))
 	}
 	return sum
 }

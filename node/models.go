@@ -328,8 +328,8 @@ func portionsOf(m *artifacts.Model) []byte {
 func (n *Node) load() float64 { return float64(len(n.decoderList()) + len(n.stageMap())) }
 
 // planModel returns what the planner needs to know of a model whose KV rows and seams are of these types, for prompts of that length,
-// whose rows attend to half of it on average, or to a layer's window.
-func planModel(c *artifacts.Card, prompt int, kv runtime.KVType, seam runtime.SeamType) route.Model {
+// whose rows attend to half of it on average, or to a layer's window, and so many tokens with their answers.
+func planModel(c *artifacts.Card, prompt, tokens int, kv runtime.KVType, seam runtime.SeamType) route.Model {
 	positions, flops, sent := make([]int64, c.Layers), make([]float64, c.Layers), make([]int64, c.Layers)
 	for l, n := range c.KVBytesPerToken { // of halves; blocks of 8 bits that heads fill
 		sent[l] = int64(kv.Bytes(int(n / 2)))
@@ -346,7 +346,13 @@ func planModel(c *artifacts.Card, prompt int, kv runtime.KVType, seam runtime.Se
 			positions[l] = int64(runtime.LayerCache{Window: int(n)}.Positions(c.Context))
 		}
 	}
+	rows, tails := int64(0), int64(0)
+	for l, n := range c.KVBytesPerToken {
+		if tails += c.TailBytes[l]; c.KVWindow[l] == 0 {
+			rows += n
+		}
+	}
 	return route.Model{Layers: c.Layers, LayerWeightBytes: c.LayerBytes, HeadBytes: c.HeadBytes, EmbedBytes: c.EmbedBytes,
-		LayerFlops: flops, HeadFlops: c.HeadFlops, KVBytesPerToken: c.KVBytesPerToken, KVSentBytes: sent, KVPositions: positions, TailBytes: c.TailBytes, SeamBytes: int64(seam.Bytes(c.Width)),
+		LayerFlops: flops, HeadFlops: c.HeadFlops, KVBytesPerToken: c.KVBytesPerToken, KVSentBytes: sent, KVPositions: positions, TailBytes: c.TailBytes, HeldTails: runtime.SnapshotsOf(rows, tails, tokens).Tails(), SeamBytes: int64(seam.Bytes(c.Width)),
 		Cuts: c.Cuts, Context: c.Context}
 }

@@ -31,7 +31,10 @@ func TestCardsAgree(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := planModel(card, 1000, runtime.KVQ8, runtime.SeamQ8)
+		m := planModel(card, 1000, 1000, runtime.KVQ8, runtime.SeamQ8)
+		if snapshots := c.Snapshots(runtime.KVQ8, 1000); m.HeldTails != snapshots.Tails() {
+			t.Errorf("%s: tails of %d positions, the engine holds %d", arch, m.HeldTails, snapshots.Tails())
+		}
 		for l, cache := range c.Cache {
 			positions := int64(0)
 			if cache.Window > 0 {

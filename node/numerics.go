@@ -140,7 +140,7 @@ func (w wanted) planIn(typ runtime.SeamType, c *artifacts.Card, offers []swarm.O
 	in := func(sent runtime.SeamType, cuts []int) (route.Plan, error) {
 		r := req
 		r.Cuts = cuts
-		p, err := route.Make(planModel(c, req.PromptTokens, w.kv, sent), peers, links, r)
+		p, err := route.Make(planModel(c, req.PromptTokens, req.PromptTokens+req.NewTokens, w.kv, sent), peers, links, r)
 		rounded := w.cuts
 		if rounded == nil {
 			rounded = cutsOf(p)

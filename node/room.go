@@ -154,7 +154,7 @@ func (n *Node) endings(s *served, now time.Time) (list []ending) {
 		}
 		if d.model == s.id && d.m.seq != nil && !d.ended {
 			m := d.m
-			e := ending{bytes: kvBytes(m.seq, m.held, uint32(len(m.open.Tokens))+m.open.MaxNew)}
+			e := ending{bytes: kvBytes(s.exec.Config(), m.seq, m.held, uint32(len(m.open.Tokens))+m.open.MaxNew)}
 			if m.generated > 1 {
 				e.in = remaining(d.lastTok.Sub(d.firstTok), m.generated-1, int(m.open.MaxNew)-m.generated)
 			} else {
@@ -170,7 +170,7 @@ func (n *Node) endings(s *served, now time.Time) (list []ending) {
 		}
 		if st.model == s.id && !st.closed {
 			m := st.m
-			list = append(list, ending{bytes: kvBytes(m.seq, m.layers, m.plan.Capacity),
+			list = append(list, ending{bytes: kvBytes(s.exec.Config(), m.seq, m.layers, m.plan.Capacity),
 				in: remaining(now.Sub(st.began), int(m.computed), int(m.plan.Capacity)-int(m.computed))})
 		}
 		st.mu.Unlock()

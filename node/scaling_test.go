@@ -194,7 +194,7 @@ func (c *chunkTimes) read(t *testing.T, n, prompt, chunk int) *reading {
 	}
 	card := c.Card
 	card.Context = 1 << 20
-	plan, err := route.Make(planModel(&card, prompt, runtime.KVF16, runtime.SeamF32), peers, links, req)
+	plan, err := route.Make(planModel(&card, prompt, prompt, runtime.KVF16, runtime.SeamF32), peers, links, req)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -103,12 +103,9 @@ func (in *instance) bar(p *Peer) string {
 	return "holds no layers of this model"
 }
 
-// heldTails is how many positions of a layer's tail a session holds: the newest and the one before.
-const heldTails = 2
-
 // fits reports whether p can reserve the cache of layers [a, b) for the whole session.
 func (in *instance) fits(p *Peer, a, b int) bool {
-	return in.rows[b]-in.rows[a]+heldTails*(in.tail[b]-in.tail[a]) <= float64(p.KVFreeBytes)
+	return in.rows[b]-in.rows[a]+float64(in.model.HeldTails)*(in.tail[b]-in.tail[a]) <= float64(p.KVFreeBytes)
 }
 
 // index returns the index of a peer by name, or −1.

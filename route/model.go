@@ -29,6 +29,8 @@ type Model struct {
 	// TailBytes is what each layer's cache has beside that, whatever the tokens: every token changes it, so it goes to the
 	// decoder anew with every chunk. Length Layers, or 0 where every layer's cache is append-only.
 	TailBytes []int64 `json:"tail_bytes,omitempty"`
+	// HeldTails is of how many positions a session holds tails.
+	HeldTails int `json:"held_tails,omitempty"`
 	// SeamBytes is one token's hidden state between two layers, in bytes.
 	SeamBytes int64 `json:"seam_bytes"`
 	// Cuts are the layer indexes before which the model may be cut, ascending, without 0 and Layers.
@@ -43,6 +45,7 @@ const (
 	maxBytes      = 1 << 50 // weights of one layer or table
 	maxTokenBytes = 1 << 28 // one token's cache rows in all layers, or its seam
 	maxTokens     = 1 << 27
+	maxHeldTails  = 1 << 10
 	maxFlops      = 1e18 // per token and layer
 )
 
@@ -68,6 +71,9 @@ func (m *Model) check() error {
 	}
 	if n := len(m.TailBytes); n != 0 && n != m.Layers {
 		return bad("%d tails for %d layers", n, m.Layers)
+	}
+	if m.HeldTails < 0 || m.HeldTails > maxHeldTails {
+		return bad("tails of %d positions; 0 to %d are possible", m.HeldTails, maxHeldTails)
 	}
 	if n := len(m.KVSentBytes); n != 0 && n != m.Layers {
 		return bad("%d sizes of cache rows on links for %d layers", n, m.Layers)

@@ -254,7 +254,7 @@ func TestWindowsCount(t *testing.T) {
 
 // TestTailsCount has a peer whose cache memory is enough for the tokens of all layers, but not for their tails too.
 func TestTailsCount(t *testing.T) {
-	m := Model{Layers: 2, LayerWeightBytes: []int64{1e6, 1e6}, LayerFlops: []float64{1e6, 1e6}, KVBytesPerToken: []int64{0, 100}, TailBytes: []int64{5000, 0}, SeamBytes: 100, Cuts: []int{1}}
+	m := Model{Layers: 2, LayerWeightBytes: []int64{1e6, 1e6}, LayerFlops: []float64{1e6, 1e6}, KVBytesPerToken: []int64{0, 100}, TailBytes: []int64{5000, 0}, HeldTails: 2, SeamBytes: 100, Cuts: []int{1}}
 	p := Peer{ID: "a", Holds: Range{0, 2}, Embed: true, Head: true, PrefillFlops: 1e10, DecodeBytesPerSec: 1e9}
 	for free, want := range map[int64]bool{100*100 + 2*5000: true, 100*100 + 2*5000 - 1: false} {
 		p.KVFreeBytes = free

@@ -30,7 +30,7 @@ func randoms(r *rand.Rand, n int) []float32 {
 // filled returns a sequence of n stored positions.
 func (m *Model) filled(t testing.TB, r *rand.Rand, n int) *sequence {
 	c := m.cfg.Cache[0]
-	s, err := newSequence(m.layers, m.Profile(), m.cfg.Cache, n, 0, &kvBudget{limit: 1 << 40})
+	s, err := newSequence(m.layers, m.Profile(), m.cfg.Cache, Snapshots{}, n, 0, &kvBudget{limit: 1 << 40})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -138,9 +138,11 @@ type Sequence interface {
 	// Profile is how it is computed, and in which type rows are stored.
 	Profile() Profile
 	// Truncate drops the rows at positions ≥ n in all layers; layers that hold fewer stay as they are. A layer with a tail can
-	// go back only to where it was before its last Run or import, and to 0, one with a window also as far as rows are left: the
-	// position to which everything went is returned, the largest ≤ n that all layers can.
+	// go back only to where it was before its last Run or import, to its Snapshots, and to 0, one with a window as far as rows are left:
+	// the position to which everything went is returned, the largest ≤ n that all layers can.
 	Truncate(n int) int
+	// Reach is the position that Truncate(n) would go to.
+	Reach(n int) int
 	// Fork returns a new sequence of that capacity which holds the first positions of this one, in all layers: n of them, or fewer where
 	// some layer holds fewer or cannot go back to n (see Truncate); ask Len. Full pages are shared, and count once in what is reserved;
 	// neither sequence sees what the other does from then on. Errors: *CapacityError, *ContextError, *FullError when n exceeds the capacity,
@@ -159,7 +161,7 @@ type Sequence interface {
 	// ExportKV appends the canonical rows of positions [first, last) of a layer to dst, of one with a window those that a row at
 	// last sees, and then the layer's tail at position last.
 	// Needs last ≤ Len(layer) (else *PositionError), and of a layer with a tail or a window that last is where its last Run or import
-	// began or ended (else *TailError; of a window other positions may be had, too).
+	// began or ended or a snapshot is (else *TailError; of a window other positions may be had, too).
 	ExportKV(dst []byte, layer, first, last int) ([]byte, error)
 	// ImportKV appends what ExportKV gave of the n positions from `first` on to a layer, as if it had been computed here.
 	// Errors: *PositionError when first ≠ Len(layer), *FullError beyond the capacity, *NonFiniteError for a NaN or infinity, a

@@ -189,7 +189,7 @@ func (t *deltaBuffers) input(rows []row, r, back, l int, d DeltaNet) []float32 {
 	return past[at*ch : (at+1)*ch]
 }
 
-// deltaTask takes a value head through all rows of one sequence. The task of head 0 keeps the inputs of the convolution.
+// deltaTask takes a value head through all rows of one sequence. The task of head 0 keeps the inputs of the convolution, too.
 func (m *Model) deltaTask(_, task int) {
 	p, d, t := &m.pass, m.cfg.Delta, &m.buf.delta
 	run, head := t.runs[task/d.ValueHeads], task%d.ValueHeads
@@ -208,13 +208,24 @@ func (m *Model) deltaTask(_, task int) {
 		x, i := t.mixed[r*ch:(r+1)*ch], r*d.ValueHeads+head
 		q, k, v := x[key:], x[d.KeyHeads*d.Dim+key:], x[2*d.KeyHeads*d.Dim+head*d.Dim:]
 		kernels.DeltaStep(m.buf.attn[i*d.Dim:(i+1)*d.Dim], state, q[:d.Dim], k[:d.Dim], v[:d.Dim], t.alpha[i], t.beta[i])
+		if kept := first.seq.snapshot(p.l, p.rows[r].pos+1); kept != nil {
+			copy(kept[at:at+size], state)
+			if head == 0 {
+				t.keepInputs(kept, p.rows, r, p.l, d)
+			}
+		}
 	}
-	if head > 0 {
-		return
+	if head == 0 {
+		t.keepInputs(next, p.rows, run[1]-1, p.l, d)
 	}
-	for j := range d.Kernel - 1 { // ascending: past may be next itself
-		to := next[j*ch : (j+1)*ch]
-		if u := t.input(p.rows, run[1]-1, d.Kernel-2-j, p.l, d); u != nil {
+}
+
+// keepInputs writes the convolution's part of a tail behind row r.
+func (t *deltaBuffers) keepInputs(tail []float32, rows []row, r, l int, d DeltaNet) {
+	ch := d.Channels()
+	for j := range d.Kernel - 1 { // ascending: what it reads may be tail itself
+		to := tail[j*ch : (j+1)*ch]
+		if u := t.input(rows, r, d.Kernel-2-j, l, d); u != nil {
 			copy(to, u)
 		} else {
 			clear(to)

@@ -59,11 +59,11 @@ func (s *sequence) Fork(n, capacity int) (Sequence, error) {
 			common += int64(n/pageRows) * s.pageBytes(l)
 		}
 	}
-	f, err := newSequence(s.layers, s.profile, s.cache, capacity, common, s.budget)
+	f, err := newSequence(s.layers, s.profile, s.cache, s.snapshotsFor(capacity), capacity, common, s.budget)
 	if err != nil {
 		return nil, err
 	}
-	f.context, f.longFrom = s.context, s.longFrom
+	f.context, f.longFrom, f.snapshotsFor = s.context, s.longFrom, s.snapshotsFor
 	for l := s.layers.First; l < s.layers.Last; l++ {
 		s.forkLayerLocked(f, l, n)
 	}
@@ -75,16 +75,10 @@ func (s *sequence) forkAtRLocked(n, capacity int) int {
 	if s.longFrom > 0 && (s.capacity > s.longFrom) != (capacity > s.longFrom) {
 		return 0 // the other rope factors
 	}
-	n = max(n, 0)
 	for _, held := range s.lens {
 		n = min(n, held)
 	}
-	for l := 0; l < len(s.lens); l++ { // from the first again after each that makes it less
-		if at := s.reachRLocked(l, n); at < n {
-			n, l = at, -1
-		}
-	}
-	return n
+	return s.reachRLocked(n)
 }
 
 // forkLayerLocked gives f, which is empty and known to nobody yet, the first n positions of a layer: full pages themselves, copies of
@@ -93,7 +87,7 @@ func (s *sequence) forkLayerLocked(f *sequence, layer, n int) {
 	i, c := layer-s.layers.First, s.shape(layer)
 	f.lens[i] = n
 	if c.State > 0 {
-		f.tails[i] = s.tails[i].fork(n, c.State)
+		f.tails[i] = s.tails[i].fork(n, c.State, f.snapshots)
 	}
 	if s.rowBytes(layer) == 0 || n == 0 {
 		return

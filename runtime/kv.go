@@ -77,6 +77,9 @@ type sequence struct {
 	longFrom int // LongRope.Original
 	budget   *kvBudget
 
+	snapshots    Snapshots                    // of tails
+	snapshotsFor func(capacity int) Snapshots // … of forks
+
 	mu       sync.RWMutex // Run holds it only to claim and to commit
 	idle     *sync.Cond   // on mu: running changed
 	reserved int64        // without shared pages
@@ -90,9 +93,9 @@ type sequence struct {
 }
 
 // newSequence reserves a sequence for a range of the layers whose caches have these shapes, but for bytes of shared pages.
-func newSequence(layers Range, profile Profile, cache []LayerCache, capacity int, common int64, budget *kvBudget) (*sequence, error) {
+func newSequence(layers Range, profile Profile, cache []LayerCache, snapshots Snapshots, capacity int, common int64, budget *kvBudget) (*sequence, error) {
 	s := &sequence{
-		layers: layers, profile: profile, cache: cache, capacity: capacity, budget: budget,
+		layers: layers, profile: profile, cache: cache, snapshots: snapshots, capacity: capacity, budget: budget,
 		lens: make([]int, layers.Len()), pages: make([][]page, layers.Len()), tails: make([]tail, layers.Len()), windows: make([]window, layers.Len()),
 	}
 	for i := range s.tails {
@@ -106,7 +109,7 @@ func newSequence(layers Range, profile Profile, cache []LayerCache, capacity int
 			s.reserved = most
 			break
 		}
-		s.reserved += rows*each + int64(len(tail{}.values)*s.shape(l).TailBytes())
+		s.reserved += rows*each + int64(snapshots.Tails()*s.shape(l).TailBytes())
 	}
 	s.reserved -= common
 	if err := budget.reserve(s.reserved); err != nil {
@@ -170,12 +173,7 @@ func (s *sequence) Truncate(n int) int {
 	for s.claimed {
 		s.idle.Wait()
 	}
-	n = max(n, 0)
-	for l := 0; l < len(s.lens); l++ { // to where all layers can: from the first again after each that makes it less
-		if at := s.reachRLocked(l, n); at < n {
-			n, l = at, -1
-		}
-	}
+	n = s.reachRLocked(n)
 	for l := range s.lens {
 		switch c := &s.cache[l]; {
 		case s.lens[l] <= n:
@@ -194,8 +192,26 @@ func (s *sequence) Truncate(n int) int {
 	return n
 }
 
-// reachRLocked returns to where layer layers.First+l can go back, if all rows from n on are dropped.
-func (s *sequence) reachRLocked(l, n int) int {
+// Reach implements Sequence.
+func (s *sequence) Reach(n int) int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.reachRLocked(n)
+}
+
+// reachRLocked returns the largest position ≤ n to which all layers can go back, those that hold fewer as they are.
+func (s *sequence) reachRLocked(n int) int {
+	n = max(n, 0)
+	for l := 0; l < len(s.lens); l++ { // from the first again after each that makes it less
+		if at := s.reachLayerRLocked(l, n); at < n {
+			n, l = at, -1
+		}
+	}
+	return n
+}
+
+// reachLayerRLocked returns to where layer layers.First+l can go back, if all rows from n on are dropped.
+func (s *sequence) reachLayerRLocked(l, n int) int {
 	switch c := &s.cache[l]; {
 	case s.lens[l] <= n:
 	case c.State > 0:
@@ -252,7 +268,9 @@ func (s *sequence) claim(r Range, start, n int) error {
 	for l := r.First; l < r.Last; l++ {
 		switch c := s.shape(l); {
 		case c.State > 0:
-			s.tails[l-s.layers.First].spare(c.State)
+			t := &s.tails[l-s.layers.First]
+			t.spare(c.State)
+			t.coming = s.snapshots.coming(start, start+n, c.State)
 		case c.Window > 0:
 			s.beginWindowLocked(l) // rollWindow makes room
 		default:
@@ -272,8 +290,11 @@ func (s *sequence) release(n int) {
 		s.lens[i] += n
 		switch c := &s.cache[i]; {
 		case n == 0:
+			s.tails[i].coming = nil
 		case c.State > 0:
-			s.tails[i].turn(s.lens[i])
+			t := &s.tails[i]
+			t.turn(s.lens[i])
+			t.kept, t.coming = append(s.snapshots.thin(t.kept, s.lens[i]), t.coming...), nil
 		case c.Window > 0:
 			s.endWindowLocked(l, s.lens[i]-n, 0)
 		}
@@ -355,4 +376,14 @@ func (s *sequence) past(layer, pos int) []float32 {
 func (s *sequence) next(layer int) []float32 {
 	t := &s.tails[layer-s.layers.First]
 	return t.values[1-t.now]
+}
+
+// snapshot returns where a Run leaves a claimed layer's tail as it is behind n positions; nil if nobody wants it.
+func (s *sequence) snapshot(layer, n int) []float32 {
+	for _, k := range s.tails[layer-s.layers.First].coming {
+		if k.at == n {
+			return k.values
+		}
+	}
+	return nil
 }

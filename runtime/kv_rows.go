@@ -165,8 +165,12 @@ func (s *sequence) ImportKV(layer, first, n int, data []byte) error {
 	switch {
 	case n == 0:
 	case c.State > 0:
-		copy(s.tails[i].spare(c.State), values)
-		s.tails[i].turn(s.lens[i])
+		t := &s.tails[i]
+		copy(t.spare(c.State), values)
+		t.turn(s.lens[i])
+		if t.kept = s.snapshots.thin(t.kept, s.lens[i]); s.snapshots.keeps(s.lens[i], s.lens[i]) {
+			t.kept = append(t.kept, snapshot{s.lens[i], values})
+		}
 	case c.Window > 0:
 		s.endWindowLocked(layer, first, from)
 	}

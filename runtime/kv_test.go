@@ -21,7 +21,7 @@ func TestCanonicalRows(t *testing.T) {
 	const heads, dim = 2, 3
 	k, v := []float32{1, 2, 3, 4, 5, 6}, []float32{-1, -2, -3, -4, -5, 1e6}
 	for _, kv := range []KVType{KVF16, KVF32} {
-		s, err := newSequence(Range{4, 6}, NewProfile(kv), cacheOf(2, heads, dim), 300, 0, &kvBudget{limit: 1 << 20})
+		s, err := newSequence(Range{4, 6}, NewProfile(kv), cacheOf(2, heads, dim), Snapshots{}, 300, 0, &kvBudget{limit: 1 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func TestCanonicalRows(t *testing.T) {
 // TestPagesAreLazy checks that memory is taken page by page, not with the reservation, and given back by Truncate.
 func TestPagesAreLazy(t *testing.T) {
 	b := &kvBudget{limit: 1 << 30}
-	s, err := newSequence(Range{0, 2}, NewProfile(KVF16), cacheOf(2, 1, 4), 10000, 0, b)
+	s, err := newSequence(Range{0, 2}, NewProfile(KVF16), cacheOf(2, 1, 4), Snapshots{}, 10000, 0, b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestPagesAreLazy(t *testing.T) {
 // TestAbsurdReservation checks that sizes whose product overflows are refused like others that do not fit.
 func TestAbsurdReservation(t *testing.T) {
 	var e *CapacityError
-	_, err := newSequence(Range{0, maxLayers}, NewProfile(KVF32), cacheOf(maxLayers, maxHeads, maxHeadDim), maxContext, 0, &kvBudget{limit: 1 << 40})
+	_, err := newSequence(Range{0, maxLayers}, NewProfile(KVF32), cacheOf(maxLayers, maxHeads, maxHeadDim), Snapshots{}, maxContext, 0, &kvBudget{limit: 1 << 40})
 	if !errors.As(err, &e) || e.Asked < 1<<60 {
 		t.Errorf("error %v", err)
 	}
@@ -117,7 +117,7 @@ func TestAbsurdReservation(t *testing.T) {
 // TestImportNonFinite puts a NaN or infinity at every place of some rows.
 func TestImportNonFinite(t *testing.T) {
 	for _, kv := range []KVType{KVF16, KVF32} {
-		s, err := newSequence(Range{0, 1}, NewProfile(kv), cacheOf(1, 1, 3), 10, 0, &kvBudget{limit: 1 << 20})
+		s, err := newSequence(Range{0, 1}, NewProfile(kv), cacheOf(1, 1, 3), Snapshots{}, 10, 0, &kvBudget{limit: 1 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +148,7 @@ func TestImportNonFinite(t *testing.T) {
 
 // TestImportWaits checks that a running layer cannot be imported into, and another can.
 func TestImportWaits(t *testing.T) {
-	s, err := newSequence(Range{0, 2}, NewProfile(KVF16), cacheOf(2, 1, 4), 10, 0, &kvBudget{limit: 1 << 20})
+	s, err := newSequence(Range{0, 2}, NewProfile(KVF16), cacheOf(2, 1, 4), Snapshots{}, 10, 0, &kvBudget{limit: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

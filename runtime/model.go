@@ -263,11 +263,12 @@ func (m *Model) NewSequenceFor(p Profile, capacity int, layers Range) (Sequence,
 	if err := CheckLayers(layers, Range{0, m.cfg.Layers}); err != nil {
 		return nil, err
 	}
-	s, err := newSequence(layers, p, m.cfg.Cache[layers.First:layers.Last], capacity, 0, &m.budget)
+	s, err := newSequence(layers, p, m.cfg.Cache[layers.First:layers.Last], m.cfg.Snapshots(p.KV, capacity), capacity, 0, &m.budget)
 	if err != nil {
 		return nil, err
 	}
 	s.context, s.longFrom = m.cfg.Context, m.cfg.LongRope.Original
+	s.snapshotsFor = func(capacity int) Snapshots { return m.cfg.Snapshots(p.KV, capacity) }
 	return s, nil
 }
 

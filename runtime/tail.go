@@ -8,11 +8,13 @@ import (
 
 // tail is what one layer of a sequence keeps beside its rows: numbers that every position changes (LayerCache.State), from
 // zeros at position 0. They can't be undone, so that two positions are held: the newest, and the one before the last Run or
-// import, from which a failed Run starts again, a sender may still export, and Truncate may go on.
+// import, from which a failed Run starts again, a sender may still export, and Truncate may go on. Snapshots are of some earlier ones.
 type tail struct {
 	values [2][]float32 // [State] each; nil until needed, which stands for zeros
 	at     [2]int       // positions that they have seen; −1: not to be used
 	now    int          // which is the newest
+	kept   []snapshot   // ascending
+	coming []snapshot   // ascending: those that the Run in progress fills in
 }
 
 // spare returns the memory that the next newest values go to; what it held is lost.
@@ -39,38 +41,54 @@ func (t *tail) reach(n int) int {
 			most = max(most, at)
 		}
 	}
+	for _, k := range t.kept {
+		if k.at <= n {
+			most = max(most, k.at)
+		}
+	}
 	return most
 }
 
 // cut goes back to position n, one that reach has given.
 func (t *tail) cut(n int) {
-	for i, at := range t.at {
-		if at == n {
-			t.now = i
-			t.at[1-i] = -1
-			return
-		}
+	values, ok := t.find(n)
+	i := slices.Index(t.at[:], n)
+	switch {
+	case i >= 0:
+		t.now = i
+	case ok && n > 0: // the snapshot stays what it is
+		copy(t.spare(len(values)), values)
+		t.turn(n)
+	default: // n is 0
+		*t = tail{at: [2]int{0, -1}}
+		return
 	}
-	*t = tail{at: [2]int{0, -1}} // n is 0
+	t.at[1-t.now] = -1
+	t.kept = slices.DeleteFunc(t.kept, func(k snapshot) bool { return k.at > n })
 }
 
-// fork returns a tail of its own at position n, one that reach has given.
-func (t *tail) fork(n, size int) (f tail) {
+// fork returns a tail of its own at position n, one that reach has given, with those of the snapshots that s keeps.
+func (t *tail) fork(n, size int, s Snapshots) (f tail) {
 	f.cut(0)
 	if values, ok := t.find(n); ok && values != nil {
 		copy(f.spare(size), values)
 		f.turn(n)
 	}
+	f.kept = s.thin(slices.Clone(t.kept), n)
 	return f
 }
 
 // find returns the values at position n, nil for zeros.
 func (t *tail) find(n int) (values []float32, ok bool) {
-	i := slices.Index(t.at[:], n)
-	if i < 0 {
-		return nil, n == 0
+	if i := slices.Index(t.at[:], n); i >= 0 {
+		return t.values[i], true
 	}
-	return t.values[i], true
+	for _, k := range t.kept {
+		if k.at == n {
+			return k.values, true
+		}
+	}
+	return nil, n == 0
 }
 
 // appendFloats appends size values, zeros where there are none, as little endian float32.

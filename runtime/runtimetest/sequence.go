@@ -72,6 +72,8 @@ func (s *sequence) Truncate(n int) int {
 	return max(n, 0)
 }
 
+func (s *sequence) Reach(n int) int { return max(n, 0) }
+
 func (s *sequence) cutLocked(r runtime.Range, n int) {
 	for l := r.First; l < r.Last; l++ {
 		rows := &s.rows[l-s.layers.First]

@@ -334,7 +334,11 @@ func (s *suite) truncate() {
 	if got := seq.Len(0); got != 260 {
 		s.Errorf("Truncate beyond the end left %d rows of 260", got)
 	}
+	reach := seq.Reach(10)
 	at := seq.Truncate(10)
+	if at != reach {
+		s.Errorf("Truncate(10) went to %d, Reach said %d", at, reach)
+	}
 	if held := seq.Len(0); at > 10 || held != at {
 		s.Fatalf("Truncate(10) went to %d and left %d rows", at, held)
 	}
