@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/starling-swarm/starling/runtime"
 	"github.com/starling-swarm/starling/swarm/wire"
 )
 
@@ -43,6 +44,11 @@ func upTo(marks []wire.Mark, n int) []wire.Mark {
 		marks = marks[:len(marks)-1]
 	}
 	return marks
+}
+
+// reachable returns the marks at positions to which a sequence can go back.
+func reachable(seq runtime.Sequence, marks []wire.Mark) []wire.Mark {
+	return slices.DeleteFunc(slices.Clone(marks), func(k wire.Mark) bool { return seq.Reach(int(k.Position)) != int(k.Position) })
 }
 
 // both returns the marks that two lists have, which are ascending.

@@ -147,16 +147,13 @@ func (p *prefixes) long(capacity int) bool {
 
 // addLocked files what a fork really holds, which may be less than was asked for.
 func (p *prefixes) addLocked(k *keptPrefix) {
-	n := held(k.seq, k.layers)
-	if k.cutTo(n); k.end() < minPrefix || k.end() < n && !p.rewinds() {
+	if k.cutTo(held(k.seq, k.layers)); k.end() < minPrefix || k.seq.Reach(k.end()) < k.end() {
 		k.seq.Close()
 		return
 	}
-	rewinds := p.rewinds()
 	for i := len(p.kept) - 1; i >= 0; i-- {
 		old := p.kept[i]
-		n, _ := k.common(&old.known)
-		if n == old.end() && (rewinds || n == k.end()) {
+		if n, _ := k.common(&old.known); n == old.end() && k.seq.Reach(n) == n {
 			p.dropLocked(i)
 		}
 	}
@@ -173,7 +170,14 @@ func (p *prefixes) take(w known, most, capacity int) (best runtime.Sequence, at 
 	at = minPrefix - 1
 	for _, k := range slices.Backward(slices.Clone(p.kept)) {
 		n, same := k.common(&w)
-		if n = min(n, most); n <= at {
+		n = min(n, most)
+		if w.tokens == nil { // what is between marks is not known
+			n = 0
+			if same = reachable(k.seq, upTo(same, most)); len(same) > 0 {
+				n = int(same[len(same)-1].Position)
+			}
+		}
+		if n <= at {
 			continue
 		}
 		seq, err := p.forkLocked(k.seq, n, capacity)
@@ -206,13 +210,8 @@ func (p *prefixes) begins(w known) (marks []wire.Mark) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, k := range p.kept {
-		n, same := k.common(&w)
-		switch {
-		case n < minPrefix:
-		case p.rewinds():
-			marks = append(marks, same...)
-		case n == k.end():
-			marks = append(marks, same[len(same)-1])
+		if n, same := k.common(&w); n >= minPrefix {
+			marks = append(marks, reachable(k.seq, same)...)
 		}
 	}
 	return sorted(marks)
@@ -326,9 +325,10 @@ func (p *prefixes) bytesLocked() (sum int64) {
 }
 
 func (p *prefixes) bytesOf(k *keptPrefix) (sum int64) {
-	cache := p.exec.Config().Cache
+	c := p.exec.Config()
+	cache, tails := c.Cache, c.Snapshots(k.seq.Profile().KV, k.seq.Capacity()).Tails()
 	for l := k.layers.First; l < k.layers.Last; l++ {
-		sum += int64(cache[l].Positions(k.end())*k.seq.RowBytes(l) + k.seq.TailBytes(l))
+		sum += int64(cache[l].Positions(k.end())*k.seq.RowBytes(l) + tails*k.seq.TailBytes(l))
 	}
 	return sum
 }

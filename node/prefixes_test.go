@@ -83,6 +83,11 @@ func TestTurns(t *testing.T) {
 			}
 			turn("the second turn again", next, again, control.Constraints{})
 			turn("an edited second turn", edited, common, control.Constraints{})
+			early := 280
+			if !rewinds { // to a page's end
+				early = 256
+			}
+			turn("an edited first turn", slices.Concat(prompt[:280], turnTokens(6, 60)), early, control.Constraints{})
 			if got := ask(other, false, control.Constraints{Chunk: 50}, turnTokens(9, 200)); got.Reused != 0 {
 				t.Errorf("another client's question had %d tokens reused", got.Reused)
 			}

@@ -368,8 +368,8 @@ func (s *simulation) deliver(q simQueue, m wire.Message) {
 		if seq.Profile().ID() != m.Plan.Profile {
 			s.t.Fatal("the plan has another profile than the grant")
 		}
-		at, marks = p.load(s.t.Context(), w, capacity, at, marks, seq)
-		begins := sorted(append(p.begins(w), reachable(p, at, marks)...))
+		_, marks = p.load(s.t.Context(), w, capacity, at, marks, seq)
+		begins := sorted(append(p.begins(w), reachable(seq, marks)...))
 		s.execs[q.to], s.caches[q.to] = e, p
 		st = newStaging(m, e.Config().Width, seq)
 		st.earlier(begins, func(n int) runtime.Sequence {

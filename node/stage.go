@@ -132,8 +132,8 @@ func makers(p *wire.Plan, index int) string {
 
 // load reads into the sequence, which holds the first n positions of w's tokens, what the disk has of them, and opens the stage.
 func (s *stageSession) load(w known, n int) {
-	got, marks := s.prefixes.load(s.ctx, w, int(s.m.plan.Capacity), n, upTo(w.marks, n), s.m.seq)
-	begins := append(s.prefixes.begins(w), reachable(s.prefixes, got, marks)...)
+	_, marks := s.prefixes.load(s.ctx, w, int(s.m.plan.Capacity), n, upTo(w.marks, n), s.m.seq)
+	begins := append(s.prefixes.begins(w), reachable(s.m.seq, marks)...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -142,14 +142,6 @@ func (s *stageSession) load(w known, n int) {
 	s.opening = false
 	s.m.earlier(sorted(begins), s.fork)
 	s.n.links.send(s.decoder, &wire.StageOpened{Head: s.m.head, Begins: positions(s.m.begins)})
-}
-
-// reachable returns the marks that a sequence can go back to which has been read from the disk up to position n.
-func reachable(p *prefixes, n int, marks []wire.Mark) []wire.Mark {
-	if p.rewinds() {
-		return marks
-	}
-	return slices.DeleteFunc(slices.Clone(marks), func(k wire.Mark) bool { return int(k.Position) != n })
 }
 
 // positions returns where marks are.
