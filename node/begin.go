@@ -71,7 +71,8 @@ func (d *decoding) begin() {
 	}
 	d.announced, d.prefix, d.seamEnd = int(from.Position), from.Prefix, d.reused
 	r := &d.open.Route
-	d.sizes = cutPrompt(d.config, d.reused, min(d.routeEnd, len(d.tokens)), min(int(r.Chunk), d.frameRows()), int(r.LastChunk))
+	most := min(int(r.Chunk), d.frameRows())
+	d.sizes = cutPrompt(d.config, d.reused, min(d.routeEnd, len(d.tokens)), most, int(r.LastChunk), d.chunkEnds(most))
 	if !d.worthWalking(d.announced) {
 		d.routeEnd, d.stats.Decoder.First = d.reused, 0
 	}

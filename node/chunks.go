@@ -26,8 +26,9 @@ const (
 //   - at the start it has at most a third of the rows before its end, but at least most/2: so the parts behind a first one that is
 //     faster begin early, and none of the later chunks is much longer than the one before it;
 //   - at the end sizes halve down to last, and lastChunks chunks have that. When the seam of the last one comes, the decoder has taken up the
-//     seam two before it (maxAhead), so what it still has to compute then, however far it is behind, is less than two of these.
-func cutPrompt(c runtime.Config, start, end, most, last int) []int {
+//     seam two before it (maxAhead), so what it still has to compute then, however far it is behind, is less than two of these;
+//   - before those, chunks end at all multiples of every, unless it is 0: of tails the decoder gets what they are where chunks end.
+func cutPrompt(c runtime.Config, start, end, most, last, every int) []int {
 	var sizes []int
 	middle, small := rowCost(c, (start+end)/2), min(last, most)
 	for end > start && small > 0 {
@@ -39,6 +40,9 @@ func cutPrompt(c runtime.Config, start, end, most, last int) []int {
 			n -= n % chunkStep
 		}
 		n = min(max(n, last), small, end-start)
+		if every > 0 && len(sizes) >= lastChunks && (end-1)/every*every > start {
+			n = evenly(end-(end-1)/every*every, n)
+		}
 		sizes = append(sizes, n)
 		end -= n
 		if len(sizes) >= lastChunks {
@@ -47,6 +51,26 @@ func cutPrompt(c runtime.Config, start, end, most, last int) []int {
 	}
 	slices.Reverse(sizes)
 	return sizes
+}
+
+// evenly returns how many of so many rows go together where most may, and all such chunks are to be about as long.
+func evenly(rows, most int) int {
+	chunks := (rows + most - 1) / most
+	n := (rows + chunks - 1) / chunks
+	return min((n+chunkStep-1)/chunkStep*chunkStep, most, rows)
+}
+
+// chunkEnds returns at which multiples chunks of at most so many rows are to end, so that the decoder has snapshots of all tails there,
+// those that it is sent and its own; 0: anywhere.
+func (d *decoding) chunkEnds(most int) int {
+	if !d.plan.PushKV {
+		return 0
+	}
+	every := d.config.Snapshots(d.seq.Profile().KV, d.seq.Capacity()).Every
+	for every > 0 && every < most {
+		every *= 2
+	}
+	return every
 }
 
 // rowCost returns what computing the row at a position costs in all layers, in operations of matrices.

@@ -27,18 +27,19 @@ func costs(n int, matrices, attention float64, window int) runtime.Config {
 func TestCutPrompt(t *testing.T) {
 	smol := costs(30, 7.1e6, 2304, 0)
 	for _, c := range []struct {
-		start, end, most, last int
-		want                   []int
+		start, end, most, last, every int
+		want                          []int
 	}{
-		{0, 1000, 64, 4, []int{28, 32, 32, 40, 64, 64, 64, 64, 64, 56, 56, 56, 56, 56, 56, 48, 48, 48, 32, 16, 8, 4, 4, 4}},
-		{0, 100, 32, 4, []int{16, 16, 16, 16, 16, 8, 4, 4, 4}},
-		{90, 100, 32, 4, []int{2, 4, 4}},
-		{0, 3, 32, 4, []int{3}},
-		{0, 10, 4, 4, []int{2, 4, 4}},
-		{0, 3, 1, 1, []int{1, 1, 1}},
-		{5, 5, 32, 4, nil},
+		{0, 1000, 64, 4, 0, []int{28, 32, 32, 40, 64, 64, 64, 64, 64, 56, 56, 56, 56, 56, 56, 48, 48, 48, 32, 16, 8, 4, 4, 4}},
+		{0, 100, 32, 4, 0, []int{16, 16, 16, 16, 16, 8, 4, 4, 4}},
+		{90, 100, 32, 4, 0, []int{2, 4, 4}},
+		{0, 3, 32, 4, 0, []int{3}},
+		{0, 10, 4, 4, 0, []int{2, 4, 4}},
+		{0, 3, 1, 1, 0, []int{1, 1, 1}},
+		{5, 5, 32, 4, 0, nil},
+		{100, 700, 128, 8, 256, []int{28, 64, 64, 40, 40, 88, 88, 52, 64, 32, 16, 8, 8, 8}},
 	} {
-		if got := cutPrompt(smol, c.start, c.end, c.most, c.last); !slices.Equal(got, c.want) {
+		if got := cutPrompt(smol, c.start, c.end, c.most, c.last, c.every); !slices.Equal(got, c.want) {
 			t.Errorf("[%d, %d) in chunks of %d, last ones of %d: %v, want %v", c.start, c.end, c.most, c.last, got, c.want)
 		}
 	}
@@ -52,7 +53,8 @@ func TestCutPromptPromises(t *testing.T) {
 		for _, most := range []int{1, 3, 8, 50, 64, 256, 512} {
 			for _, last := range []int{1, 4, 7, 64, 512} {
 				for _, length := range []int{1, 2, 13, 100, 1000, 7500, 16000} {
-					sizes := cutPrompt(c, 0, length, most, last)
+					sizes := cutPrompt(c, 0, length, most, last, 0)
+					mustEnd(t, cutPrompt(c, 5, length, most, last, 512), 5, length, most, 512)
 					at, longest := 0, float64(most)*rowCost(c, length/2)
 					for i, n := range sizes {
 						rest := len(sizes) - i
@@ -70,6 +72,21 @@ func TestCutPromptPromises(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// mustEnd fails unless chunks [start, end) end at all multiples of every, but in the last ones.
+func mustEnd(t *testing.T, sizes []int, start, end, most, every int) {
+	t.Helper()
+	at := start
+	for i, n := range sizes {
+		if n < 1 || n > most || at/every != (at+n-1)/every && len(sizes)-i > lastChunks {
+			t.Fatalf("chunk %d of %v, which begins at %d, has %d rows", i, sizes, at, n)
+		}
+		at += n
+	}
+	if at != max(start, end) {
+		t.Fatalf("%v end at %d, not %d", sizes, at, end)
 	}
 }
 

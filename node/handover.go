@@ -168,7 +168,7 @@ func (s *staging) goBack(m *wire.StageOpen) bool {
 		}
 	}
 	n := int(to.Position)
-	return held(s.seq, s.layers) >= n && s.seq.Truncate(n) == n
+	return held(s.seq, s.layers) >= n && s.seq.Reach(n) == n && s.seq.Truncate(n) == n
 }
 
 // follows makes the stage, which is new, the next epoch's of another one that has gone back to where it begins. Its account goes on.

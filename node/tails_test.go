@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -99,5 +100,57 @@ func travel(t *testing.T, model string) {
 			t.Errorf("%s: killed: %t, recovered: %v", c.name, killed, got.Recovered)
 		}
 		t.Logf("%s: %v", c.name, got.Recovered)
+	}
+}
+
+// TestTailsRecover loses a stage at any moment of a long prompt, of a model with gated delta nets: the decoder alone, or everybody with the
+// peer that takes the lost one's place, goes on from the last snapshot of all tails, or from later on.
+func TestTailsRecover(t *testing.T) {
+	model := filepath.Join(t.TempDir(), "recurrent.gguf")
+	if err := (runtimetest.TinyModel{Arch: "qwen35moe", Layers: 6}).Write(model); err != nil {
+		t.Fatal(err)
+	}
+	for name, u := range map[string]simSetup{"alone": {local: true, whole: true}, "handover": {rows: true}} {
+		u.model, u.prompt, u.maxNew, u.chunk, u.last, u.cuts, u.how = model, turnTokens(1, 620), 5, 100, 8, []int{2, 3, 5}, simSampling
+		want, logits, kv := u.alone(t)
+		most, seeds := 0, 12
+		if testing.Short() {
+			seeds = 8
+		}
+		for i := range seeds {
+			s := u.start(t, uint64(i))
+			s.spare = []string{"T"}
+			lost := 0
+			for until := 50 * i; s.d.checkpoint() < until && s.done == nil; {
+				s.step()
+			}
+			if lost = s.d.checkpoint(); s.done != nil || s.d.plan == nil || s.d.released {
+				continue
+			}
+			s.kill(fmt.Sprint("S", i%3))
+			if s.d.running != nil { // recovery waits for the step, whose layers the loss doesn't touch
+				lost = min(lost, s.d.computed)
+			}
+			s.run()
+			if s.done.Err != nil {
+				t.Fatalf("%s, lost at %d: %v", name, lost, s.done.Err)
+			}
+			s.mustTell(want)
+			if st := s.d.account(); st.LogitsHash != logits || st.KVHash != kv {
+				t.Errorf("%s, lost at %d: other logits or KV", name, lost)
+			}
+			from := s.d.routeEnd
+			if name == "handover" {
+				from = int(s.d.resume.Position)
+			}
+			if from < lost/256*256 {
+				t.Errorf("%s, lost at %d: went on from position %d: %v", name, lost, from, s.d.stats.Recovered)
+			}
+			most = max(most, from)
+		}
+		if most < 256 {
+			t.Errorf("%s: nobody went on from a snapshot", name)
+		}
+		t.Logf("%s: from %d at most", name, most)
 	}
 }
