@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/starling-swarm/starling/runtime"
 	"github.com/starling-swarm/starling/swarm/wire"
@@ -18,8 +19,8 @@ import (
 //	number     u64 little endian         of the file; no two that a key seals have the same
 //	records    u32 little endian, sealed its length and AES-256-GCM's text with 16 bytes that authenticate it
 //
-// First come the pages, ascending, of each the rows in every layer that keeps all of them; then, of each other layer, what it has at the
-// end. A record's nonce is the file's number and the record's place. What it belongs to is authenticated with it (kvRecord.bind), so that
+// First come the pages, ascending, of each the rows in every layer that keeps all of them; then, where all others have tails, what these were at each
+// snapshot, ascending; then, of each other layer, what it has at the end. A record's nonce is the file's number and the record's place. What it belongs to is authenticated with it (kvRecord.bind), so that
 // a record can't stand in for another one, of this or another file.
 const (
 	kvMagic  = "starkv\x00\x01"
@@ -45,24 +46,30 @@ type kvLayout struct {
 	rowBytes       func(layer int) int // bytes of a position's row
 	marks          []wire.Mark         // pages' and the end's
 	rows, ends     []int               // layers that keep all rows, and the others
+	snapshots      []int               // positions before end, ascending: what the others were there
 	pageBytes      int64               // of a full page's records
 	end            int
 }
 
-// newKVLayout lays out a file; false if marks lack some page's end, or the end of all.
-func newKVLayout(model [32]byte, k *known, cache []runtime.LayerCache, rowBytes func(layer int) int) (*kvLayout, bool) {
-	f := &kvLayout{model: model, profile: k.profile, rowBytes: rowBytes, end: k.end()}
+// newKVLayout lays out a file of what a sequence holds; false if marks lack some page's end, or the end of all.
+func newKVLayout(model [32]byte, k *known, cache []runtime.LayerCache, seq runtime.Sequence) (*kvLayout, bool) {
+	f := &kvLayout{model: model, profile: k.profile, rowBytes: seq.RowBytes, end: k.end()}
+	tails := true // have all others
 	for l := k.layers.First; l < k.layers.Last; l++ {
 		if c := cache[l]; c.Window > 0 || c.State > 0 {
 			f.ends = append(f.ends, l)
+			tails = tails && c.Window == 0 && seq.RowBytes(l) == 0
 		} else {
 			f.rows = append(f.rows, l)
-			f.pageBytes += int64(kvFrame + wire.PageRows*rowBytes(l))
+			f.pageBytes += int64(kvFrame + wire.PageRows*seq.RowBytes(l))
 		}
 	}
 	for _, m := range k.marks {
 		if m.Position%wire.PageRows == 0 || int(m.Position) == f.end {
 			f.marks = append(f.marks, m)
+		}
+		if at := int(m.Position); tails && len(f.ends) > 0 && at%wire.PageRows == 0 && at < f.end && seq.Reach(at) == at {
+			f.snapshots = append(f.snapshots, at)
 		}
 	}
 	return f, len(f.marks) == f.pages() && f.end > 0 && int(f.marks[len(f.marks)-1].Position) == f.end
@@ -81,22 +88,51 @@ func (f *kvLayout) page(p int) (list []kvRecord) {
 	return list
 }
 
-// final returns the records of layers that don't keep all rows. bytes says how large what a layer exports is.
-func (f *kvLayout) final(bytes func(layer, first, last int) int) (list []kvRecord) {
+// stops returns where what the layers have that don't keep all rows can be had: at snapshots, and at the end.
+func (f *kvLayout) stops() []int { return append(slices.Clone(f.snapshots), f.end) }
+
+// at returns the records of the layers that don't keep all rows at one of the stops. bytes says how large what a layer exports is.
+func (f *kvLayout) at(stop int, bytes func(layer, first, last int) int) (list []kvRecord) {
+	n := f.stops()[stop]
 	for i, l := range f.ends {
-		list = append(list, kvRecord{index: uint32(f.pages()*len(f.rows) + i), layer: l, last: f.end, bytes: bytes(l, 0, f.end),
-			tokens: f.marks[len(f.marks)-1].Prefix})
+		list = append(list, kvRecord{index: uint32(f.pages()*len(f.rows) + stop*len(f.ends) + i), layer: l, last: n, bytes: bytes(l, 0, n),
+			tokens: f.marks[(n-1)/wire.PageRows].Prefix})
 	}
 	return list
 }
 
+// reach returns up to where a sequence can be read that is to have the first n positions at most.
+func (f *kvLayout) reach(n int) int {
+	if len(f.ends) == 0 {
+		return min(n, f.end)
+	}
+	at := 0
+	for _, stop := range f.stops() {
+		if stop <= n {
+			at = stop
+		}
+	}
+	return at
+}
+
 // size returns the bytes of the whole file.
 func (f *kvLayout) size(bytes func(layer, first, last int) int) int64 {
-	n := int64(kvHeader) + int64(f.pages()-1)*f.pageBytes
-	for _, list := range [][]kvRecord{f.page(f.pages() - 1), f.final(bytes)} {
-		for _, r := range list {
-			n += int64(kvFrame + r.bytes)
-		}
+	n := f.rowsEnd()
+	for i := range f.stops() {
+		n += recordBytes(f.at(i, bytes))
+	}
+	return n
+}
+
+// rowsEnd returns where the records behind the pages begin.
+func (f *kvLayout) rowsEnd() int64 {
+	return int64(kvHeader) + int64(f.pages()-1)*f.pageBytes + recordBytes(f.page(f.pages()-1))
+}
+
+// recordBytes returns what records take in a file.
+func recordBytes(list []kvRecord) (n int64) {
+	for _, r := range list {
+		n += int64(kvFrame + r.bytes)
 	}
 	return n
 }
@@ -140,8 +176,9 @@ func (k *kvWriter) write(r *kvRecord, text []byte) error {
 	return err
 }
 
-// kvReader reads a file's records in order, of all pages from one on.
+// kvReader reads a file's records in order, of all pages from one on, or what is behind them.
 type kvReader struct {
+	file   io.ReadSeeker
 	aead   cipher.AEAD
 	number uint64
 	layout *kvLayout
@@ -162,7 +199,14 @@ func newKVReader(r io.ReadSeeker, aead cipher.AEAD, number uint64, f *kvLayout, 
 	if _, err := r.Seek(int64(kvHeader)+int64(page)*f.pageBytes, io.SeekStart); err != nil {
 		return nil, err
 	}
-	return &kvReader{aead: aead, number: number, layout: f, r: bufio.NewReaderSize(r, 1<<20)}, nil
+	return &kvReader{file: r, aead: aead, number: number, layout: f, r: bufio.NewReaderSize(r, 1<<20)}, nil
+}
+
+// skipPages goes to what is behind the pages.
+func (k *kvReader) skipPages() error {
+	_, err := k.file.Seek(k.layout.rowsEnd(), io.SeekStart)
+	k.r.Reset(k.file)
+	return err
 }
 
 // read returns a record's text, which is there until the next call.

@@ -61,7 +61,7 @@ func (p *prefixes) spillOne() bool {
 	p.mu.Unlock()
 
 	cfg := p.exec.Config()
-	layout, ok := newKVLayout(p.model, &k.known, cfg.Cache, seq.RowBytes)
+	layout, ok := newKVLayout(p.model, &k.known, cfg.Cache, seq)
 	if !ok {
 		return true
 	}
@@ -79,17 +79,17 @@ func (p *prefixes) spillOne() bool {
 	default:
 		p.mu.Lock()
 		k.used = time.Now()
-		p.files = append(p.unlessContinuedLocked(&k.known), k)
+		p.files = append(p.unlessContinuedLocked(k), k)
 		p.mu.Unlock()
 	}
 	return true
 }
 
 // unlessContinuedLocked returns the files without those that k continues, or that are gone.
-func (p *prefixes) unlessContinuedLocked(k *known) []*spilled {
+func (p *prefixes) unlessContinuedLocked(k *spilled) []*spilled {
 	return slices.DeleteFunc(p.files, func(old *spilled) bool {
 		n, _ := k.common(&old.known)
-		if n == old.end() && (p.rewinds() || n == k.end()) {
+		if n == old.end() && k.layout.reach(n) == n {
 			p.disk.remove(old.file)
 		}
 		return p.disk.isGone(old.file)
@@ -110,10 +110,12 @@ func (s *spill) write(f *spillFile, layout *kvLayout, seq runtime.Sequence) (err
 	}()
 	w := newKVWriter(file, s.aead, f.number, layout)
 	var rows []byte
-	for p := range layout.pages() + 1 {
-		list := layout.final(seq.KVBytes)
-		if p < layout.pages() {
-			list = layout.page(p)
+	for i := range layout.pages() + len(layout.stops()) {
+		var list []kvRecord
+		if stop := i - layout.pages(); stop < 0 {
+			list = layout.page(i)
+		} else {
+			list = layout.at(stop, seq.KVBytes)
 		}
 		for _, r := range list {
 			if rows, err = seq.ExportKV(rows[:0], r.layer, r.first, r.last); err != nil {
@@ -141,7 +143,7 @@ func (p *prefixes) onDisk(w known, most, at, capacity int) (best *spilled, n int
 	n = at + minPrefix - 1
 	for _, k := range p.files {
 		common, _ := k.common(&w)
-		if common = min(common, most); common > n && (p.rewinds() || common == k.end()) && k.long == p.long(capacity) && !p.disk.isGone(k.file) {
+		if common = k.layout.reach(min(common, most)); common > n && k.long == p.long(capacity) && !p.disk.isGone(k.file) {
 			best, n = k, common
 		}
 	}
@@ -204,7 +206,7 @@ func (s *spill) readInto(ctx context.Context, k *spilled, at, n int, seq runtime
 	}
 	defer file.Close()
 	f := k.layout
-	if len(f.ends) > 0 { // those layers have nothing but the end
+	if len(f.ends) > 0 { // those layers have nothing between the stops
 		seq.Truncate(0)
 		at = 0
 	}
@@ -227,14 +229,27 @@ func (s *spill) readInto(ctx context.Context, k *spilled, at, n int, seq runtime
 			return r.bytes, ctx.Err()
 		}
 	}
-	for _, rec := range f.final(seq.KVBytes) {
-		text, err := r.read(&rec)
-		if err == nil {
-			err = seq.ImportKV(rec.layer, 0, rec.last, text)
+	if len(f.ends) == 0 {
+		return r.bytes, nil
+	}
+	if err := r.skipPages(); err != nil {
+		return r.bytes, err
+	}
+	from := 0
+	for i, stop := range f.stops() {
+		if stop > n {
+			break
 		}
-		if err != nil {
-			return r.bytes, err
+		for _, rec := range f.at(i, seq.KVBytes) {
+			text, err := r.read(&rec)
+			if err == nil {
+				err = seq.ImportKV(rec.layer, from, stop-from, text)
+			}
+			if err != nil {
+				return r.bytes, err
+			}
 		}
+		from = stop
 	}
 	return r.bytes, nil
 }
