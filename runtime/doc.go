@@ -20,6 +20,6 @@
 //   - Range: half-open layer numbers [First, Last). People see them inclusive: "layers 0–9 (10)".
 //   - family: one architecture of models. arch_*.go have one each: header, tensors, and the parts of its layers.
 //   - mixer: the half of a layer in which a position hears of earlier ones (layer.go). What it keeps of them is cache rows, or
-//     a tail: numbers that every position changes (tail.go).
+//     a tail: numbers that every position changes (tail.go), of which snapshots are kept (snapshot.go).
 //   - Profile: what must be equal on two machines before their numbers may be mixed.
 package runtime

@@ -12,8 +12,9 @@
 // The history is all there is: [Session.Rewind] cuts it, [Session.Fork] copies it, and neither asks anybody. Every step names the
 // whole history to the swarm, whose decoder keeps the caches of what this client has asked before and computes what is new. So a
 // step costs what it adds, wherever it goes on from, as far as the caches are still there; where they aren't, it takes longer and
-// gives the same bits. A history of fewer than 32 tokens is not worth keeping. A model whose layers keep tails or windows can go
-// back only to where a step began or ended.
+// gives the same bits. A history of fewer than 32 tokens is not worth keeping. A model whose layers keep tails can go
+// back only to where a step began or ended and to a few page ends (runtime.Snapshots), one with windows only to where a step began or
+// ended and within the latest pages.
 //
 // Numbers are exact: hidden states and logits are bit for bit those of one process that runs the whole model (docs/numerics.md),
 // whatever the route and however the history came about.
