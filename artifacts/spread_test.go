@@ -1,6 +1,7 @@
 package artifacts
 
 import (
+	"context"
 	"math/rand/v2"
 	"testing"
 
@@ -79,4 +80,40 @@ func TestFront(t *testing.T) {
 	if len(frontOf(man, all[1:])) != 1 || len(frontOf(man, nil)) != 0 {
 		t.Error("a front of pieces that nobody has")
 	}
+}
+
+// What several have is asked of them while the seed still has much that nobody else has.
+func TestFetchCommonPieces(t *testing.T) {
+	const layers, common = 460, 40 // 90 MB, and 8 MB that two have
+	_, src, _ := publish(t, testModel{layers: layers, seed: 22})
+	n := newTestNet()
+	n.partly(t, "some", src, LayerRange{layers - common, layers})
+	n.upload = 512 << 10
+	if err := n.join(t, "seeder", src.store).Seed(src); err != nil {
+		t.Fatal(err)
+	}
+	s := openStore(t, t.TempDir())
+	m := learn(t, s, src)
+	card, _ := src.Card()
+	tor := n.join(t, "leecher", s)
+	ctx, stop := context.WithCancel(testContext(t))
+	ended := make(chan error, 1)
+	go func() { ended <- tor.Fetch(ctx, m, m.Manifest().All(), peersOf("seeder", "some"), nil) }()
+	for {
+		changed := m.watch()
+		left := SpanBytes(m.Missing(m.Manifest().All()))
+		if m.Have(card.Spans(LayerRange{layers - common, layers})) {
+			if left < 64<<20 { // the library looked no further by itself
+				t.Errorf("%d bytes were left before what two have was here", left)
+			}
+			break
+		}
+		select {
+		case <-changed:
+		case err := <-ended:
+			t.Fatalf("the fetch ended: %v", err)
+		}
+	}
+	stop()
+	<-ended
 }

@@ -108,6 +108,9 @@ func NewTorrents(c TorrentConfig) (*Torrents, error) {
 	cfg.DropDuplicatePeerIds = true
 	cfg.DisableIPv6 = false // peers' addresses look like IPv6, see peerBook
 	cfg.DialRateLimiter = rate.NewLimiter(500, 500)
+	// At its default of 64 MiB a connection looks at no more than the first 64 MiB of missing pieces, the rarest, whether its peer has them or
+	// not: where many are rare, those that peers do have are asked of nobody but the seed.
+	cfg.MaxUnverifiedBytes = 0
 	// At its default of 1 MiB an uploader can wait for ever on a reservation (v1.59.1; not seen
 	// with v1.62.0, but the margin costs nothing until it is used): 1024 requests of 16 KiB.
 	cfg.MaxAllocPeerRequestDataPerConn = 16 << 20
