@@ -95,11 +95,8 @@ func TestWebSeedDisk(t *testing.T) {
 		t.Errorf("a model larger than the disk: %v", err)
 	}
 	tor := newTestNet().join(t, "leecher", s)
-	tor.web = quickWeb()
 	m := learn(t, s, src)
-	if err := tor.UseWebSeeds(m, []string{web.URL + "/m.gguf"}); err != nil {
-		t.Fatal(err)
-	}
+	useRemote(t, tor, m, web.URL+"/m.gguf", quickWeb())
 	some, more := card.Spans(LayerRange{0, 4}), card.Spans(LayerRange{0, 11})
 	if err := tor.Fetch(testContext(t), m, some, peersOf(), nil); err != nil {
 		t.Fatal(err)
@@ -133,5 +130,103 @@ func TestWebSeedDisk(t *testing.T) {
 		if !bytes.Equal(got[sp.Offset:sp.Offset+sp.Length], want[sp.Offset:sp.Offset+sp.Length]) {
 			t.Errorf("span %+v differs", sp)
 		}
+	}
+}
+
+// readOnly makes a folder read-only for what is opened there from now on, and returns what undoes it. Files that are open stay writable.
+func readOnly(t *testing.T, dir string) (undo func()) {
+	t.Helper()
+	if err := syscall.Mount(dir, dir, "", syscall.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	over := false
+	undo = func() {
+		if !over {
+			over = true
+			if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	t.Cleanup(undo)
+	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_BIND|syscall.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	return undo
+}
+
+// A disk that is read-only, from the beginning of a fetch or from its middle, ends the fetch with the system's error. What was verified
+// stays and is served, and the fetch can be finished when the disk can be written again.
+func TestReadOnlyDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=32m"); err != nil {
+		t.Skipf("mounting a disk takes root: %v", err)
+	}
+	t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) })
+	_, src, paths := publish(t, testModel{layers: 20, seed: 12})
+	card, _ := src.Card()
+	n := newTestNet()
+	n.partly(t, "some", src, LayerRange{5, 8})
+	if err := n.join(t, "whole", src.store).Seed(src); err != nil {
+		t.Fatal(err)
+	}
+	s := openStore(t, dir)
+	tor := n.join(t, "leecher", s)
+	first := card.Spans(LayerRange{0, 5})
+	if err := tor.Fetch(testContext(t), learn(t, s, src), first, peersOf("whole"), nil); err != nil {
+		t.Fatal(err)
+	}
+	tor.Close()
+
+	s = reopen(t, s)
+	m := mustGet(t, s, src.ID())
+	held := m.HeldBytes()
+	tor = n.join(t, "leecher", s)
+	if err := tor.Seed(m); err != nil {
+		t.Fatal(err)
+	}
+	undo := readOnly(t, dir)
+	if _, err := OpenStore(dir); !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), "choose a data folder that can be written") {
+		t.Errorf("a store on a read-only disk: %v", err)
+	}
+	err := tor.Fetch(testContext(t), m, m.Manifest().All(), peersOf("whole"), nil)
+	if !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "kept") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("a read-only disk: %v", err)
+	}
+	if m.HeldBytes() != held {
+		t.Errorf("%d bytes are held, %d before", m.HeldBytes(), held)
+	}
+	other := openStore(t, t.TempDir())
+	if err := n.join(t, "other", other).Fetch(testContext(t), learn(t, other, src), first, peersOf("leecher"), nil); err != nil {
+		t.Errorf("what is held is not served: %v", err)
+	}
+	undo()
+
+	turned := false // read-only, after some pieces and before the others
+	peers := func() []string {
+		if turned {
+			return []string{"some", "whole"}
+		}
+		return []string{"some"}
+	}
+	err = tor.Fetch(testContext(t), m, m.Manifest().All(), peers, func(int64, int64) {
+		if !turned && m.HeldBytes() > held {
+			turned, undo = true, readOnly(t, dir)
+		}
+	})
+	if !errors.Is(err, syscall.EROFS) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("a disk that becomes read-only: %v", err)
+	}
+	if m.HeldBytes() <= held {
+		t.Errorf("%d bytes are held, %d before", m.HeldBytes(), held)
+	}
+	undo()
+	if err := tor.Fetch(testContext(t), m, m.Manifest().All(), peersOf("whole"), nil); err != nil {
+		t.Fatal(err)
+	}
+	sameFiles(t, m, paths)
+	tor.Close()
+	if s = reopen(t, s); !mustGet(t, s, m.ID()).Have(m.Manifest().All()) || s.HashedBytes() != 0 {
+		t.Errorf("after a restart %d bytes were hashed", s.HashedBytes())
 	}
 }

@@ -21,10 +21,14 @@ type Remote struct {
 }
 
 // OpenRemote reads the headers of a model's files from a web server, by ranges where the server knows
-// them, and no weights. text is the URL of the first file. progress, if not nil, is called with the
+// them, and no weights. text is the URL of the first file. auth, if not nil, is shown to its server. progress, if not nil, is called with the
 // bytes read so far and 0.
-func OpenRemote(ctx context.Context, text string, progress func(done, total int64)) (*Remote, error) {
-	return openRemote(ctx, newWebClient(false), text, progress)
+func OpenRemote(ctx context.Context, text string, auth *Auth, progress func(done, total int64)) (*Remote, error) {
+	web, err := authorised(auth)
+	if err != nil {
+		return nil, err
+	}
+	return openRemote(ctx, web, text, progress)
 }
 
 func openRemote(ctx context.Context, web *webClient, text string, progress func(done, total int64)) (*Remote, error) {

@@ -188,20 +188,22 @@ func (t *Torrents) release(sm *swarmModel, runs []pieceRun) {
 	}
 }
 
-// UseWebSeeds names URLs of a model (see [Bundle.WebSeeds]) to fetch from when its peers don't get
-// on. Its user vouches for them: they may be anywhere. Nobody else is told of them.
-func (t *Torrents) UseWebSeeds(m *Model, urls []string) error {
-	for _, u := range urls {
-		if err := CheckWebSeed(u); err != nil {
-			return err
-		}
-		if _, err := partURL(u, 0, len(m.parts)); err != nil {
-			return err
-		}
+// namedSeed is a web server that a person named.
+type namedSeed struct {
+	url string
+	web *webClient
+}
+
+// UseRemote names a web server that has a model, to fetch from when its peers don't get on. Its user vouches for it: it may be anywhere, and sees
+// what it saw when it was opened. Nobody else is told of it.
+func (t *Torrents) UseRemote(m *Model, r *Remote) error {
+	if _, err := partURL(r.first, 0, len(m.parts)); err != nil {
+		return err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.urls[m.id] = mergeWebSeeds(t.urls[m.id], urls)
+	list := slices.DeleteFunc(t.named[m.id], func(s namedSeed) bool { return s.url == r.first })
+	t.named[m.id] = append(list[max(0, len(list)-MaxWebSeeds+1):], namedSeed{r.first, r.web})
 	return nil
 }
 
@@ -210,17 +212,21 @@ func (t *Torrents) sourcesOf(sm *swarmModel) (list []source) {
 	hints := sm.model.Bundle().WebSeeds
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	add := func(urls []string, web *webClient) {
-		for _, u := range urls {
-			if !t.banned[u] {
-				list = append(list, &webSeed{url: u, web: web})
-			}
+	add := func(url string, web *webClient) {
+		if !t.banned[url] {
+			list = append(list, newWebSeed(url, web))
 		}
 	}
-	named := t.urls[sm.model.id]
-	add(named, t.web)
+	named := t.named[sm.model.id]
+	for _, s := range named {
+		add(s.url, s.web)
+	}
 	if t.hintWeb != nil {
-		add(mergeWebSeeds(named, hints)[len(named):], t.hintWeb)
+		for _, u := range hints {
+			if !slices.ContainsFunc(named, func(s namedSeed) bool { return s.url == u }) {
+				add(u, t.hintWeb)
+			}
+		}
 	}
 	if t.public != nil {
 		p := &publicSource{public: t.public}

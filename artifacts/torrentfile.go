@@ -2,11 +2,8 @@ package artifacts
 
 import (
 	"bytes"
-	"crypto/sha1"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"net/url"
 	"strconv"
 )
 
@@ -116,28 +113,6 @@ func parseTorrentFile(data []byte) (*Bundle, error) {
 		}
 	}
 	return nil, errors.New("its info dictionary is not that of a part of its bundle: it was changed")
-}
-
-// Magnet returns a magnet link (BEP 9) to the torrent of TorrentFile.
-func (b *Bundle) Magnet(part int, trackers []string) (string, error) {
-	info, err := b.infoV1(part)
-	if err != nil {
-		return "", err
-	}
-	seeds, err := partURLs(b.WebSeeds, part, len(b.Manifest.Parts))
-	if err != nil {
-		return "", err
-	}
-	p := &b.Manifest.Parts[part]
-	hash := sha1.Sum(info)
-	link := "magnet:?xt=urn:btih:" + hex.EncodeToString(hash[:]) + "&dn=" + p.Name + "&xl=" + strconv.FormatInt(p.Size, 10)
-	for _, u := range trackers {
-		link += "&tr=" + url.QueryEscape(u)
-	}
-	for _, u := range seeds {
-		link += "&ws=" + url.QueryEscape(u)
-	}
-	return link, nil
 }
 
 // infoV2 returns the BEP 52 info dictionary of one part. It follows from the manifest, so every

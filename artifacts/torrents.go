@@ -34,7 +34,7 @@ type TorrentConfig struct {
 	Listener net.Listener
 
 	// WebSeeds lets fetches use the web seeds that bundles name, as far as they are at public
-	// addresses. Those of UseWebSeeds are used in any case.
+	// addresses. Those of UseRemote are used in any case.
 	WebSeeds bool
 
 	// Public, if not nil, has ordinary BitTorrent clients fetch from this node, and it from them, by
@@ -67,13 +67,12 @@ type Torrents struct {
 	log    *slog.Logger
 	public *public // nil: ordinary clients are not met
 
-	web     *webClient // for web seeds that the user named
-	hintWeb *webClient // for those of bundles; nil: they are not used
+	hintWeb *webClient // for web seeds of bundles; nil: they are not used
 
 	mu     sync.Mutex
 	closed bool
 	models map[ID]*swarmModel
-	urls   map[ID][]string // of UseWebSeeds
+	named  map[ID][]namedSeed
 	banned map[string]bool // web seeds that sent wrong bytes
 }
 
@@ -135,9 +134,8 @@ func NewTorrents(c TorrentConfig) (*Torrents, error) {
 		stop:   stop,
 		done:   make(chan struct{}),
 		log:    c.Log,
-		web:    newWebClient(false),
 		models: make(map[ID]*swarmModel),
-		urls:   make(map[ID][]string),
+		named:  make(map[ID][]namedSeed),
 		banned: make(map[string]bool),
 	}
 	if c.Public != nil {

@@ -29,6 +29,7 @@ const (
 // webClient fetches ranges of files from web servers.
 type webClient struct {
 	http  *http.Client
+	auth  *authTransport // shows a token; nil: to nobody
 	stall time.Duration
 	pause time.Duration // after a first failure; it doubles
 }
@@ -47,6 +48,19 @@ func newWebClient(publicOnly bool) *webClient {
 		Transport: &http.Transport{Proxy: proxy, DialContext: dialer.DialContext, TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: webStall,
 			DisableCompression: true, MaxResponseHeaderBytes: 64 << 10, MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute},
 	}}
+}
+
+// authorised returns a client that reaches any address and shows what a says; nil: nothing to anybody.
+func authorised(a *Auth) (*webClient, error) {
+	c := newWebClient(false)
+	auth, err := newAuthTransport(a, c.http.Transport)
+	if err != nil {
+		return nil, err
+	}
+	if auth != nil {
+		c.auth, c.http.Transport = auth, auth
+	}
+	return c, nil
 }
 
 // checkPublic refuses an address that is not of the public internet.
@@ -95,9 +109,10 @@ func lastingError(format string, args ...any) error {
 // answer is what came of a request for bytes.
 type answer struct {
 	io.ReadCloser
-	first int64  // where the body begins in the file: not where it was asked to where a server ignores ranges
-	size  int64  // of the file
-	tag   string // changes when the file does: a strong ETag or Last-Modified; may be empty
+	first  int64  // where the body begins in the file: not where it was asked to where a server ignores ranges
+	size   int64  // of the file
+	ranged bool   // the server knows ranges
+	tag    string // changes when the file does: a strong ETag or Last-Modified; may be empty
 }
 
 // get asks for the bytes [from, to) of a file of size bytes, 0 if that is not known. With tag, the
@@ -127,7 +142,12 @@ func (c *webClient) get(ctx context.Context, url string, from, to, size int64, t
 		var dns *net.DNSError
 		return nil, &webError{err: plainURLError(err), lasting: errors.As(err, &dns) && dns.IsNotFound}
 	}
-	a := &answer{tag: tagOf(resp.Header)}
+	if resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden {
+		resp.Body.Close()
+		cancel(nil)
+		return nil, c.auth.refusal(resp.StatusCode, resp.Request.URL)
+	}
+	a := &answer{tag: tagOf(resp.Header), ranged: resp.StatusCode == http.StatusPartialContent}
 	if a.first, a.size, err = checkAnswer(resp.StatusCode, resp.Header, resp.ContentLength, from, to, size); err != nil {
 		resp.Body.Close()
 		cancel(nil)
@@ -185,8 +205,6 @@ func checkAnswer(status int, h http.Header, length, from, to, size int64) (first
 		return 0, length, nil
 	case status == http.StatusRequestedRangeNotSatisfiable:
 		return 0, 0, lastingError("it has no bytes %d to %d: it is another file", from, to-1)
-	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return 0, 0, lastingError("status %d: it doesn't give the file to everybody", status)
 	case status == http.StatusRequestTimeout || status == http.StatusTooEarly || status == http.StatusTooManyRequests || status >= 500 && status < 600:
 		after, err := strconv.Atoi(h.Get("Retry-After")) // a date is not waited for
 		if err != nil || after < 0 {

@@ -9,8 +9,12 @@ import (
 	"sync/atomic"
 )
 
-// webRun is how many bytes are asked of a web seed at a time.
-const webRun = 64 << 20
+// What is asked of a web seed.
+const (
+	webRun   = 64 << 20 // is claimed at a time
+	webPart  = 8 << 20  // … and asked for by one request, where several go on
+	webLanes = 4        // requests at the same time
+)
 
 // errWrong says that bytes are not the model's.
 var errWrong = errors.New("it sent wrong bytes")
@@ -20,6 +24,11 @@ type webSeed struct {
 	url   string // of the first part
 	web   *webClient
 	whole atomic.Bool // it ignores ranges: everything that is missing of a part is had in one pass
+	lanes int         // requests at the same time that it admits, as far as is known; for the goroutine of fetch, and for webFetch under its lock
+}
+
+func newWebSeed(url string, web *webClient) *webSeed {
+	return &webSeed{url: url, web: web, lanes: webLanes}
 }
 
 func (s *webSeed) name() string { return "web seed " + s.url }
@@ -37,61 +46,32 @@ func (s *webSeed) reach() (most int64, gaps bool) {
 
 // fetch implements source. What fails is tried again, with growing pauses, as long as the server
 // doesn't do what makes trying vain; wrong bytes end it at once.
+//
+// A server that answers with a range is sent further requests meanwhile, on connections of their own: many give each no more than a share of
+// what they have. One that refuses such a request is sent fewer from then on.
 func (s *webSeed) fetch(ctx context.Context, m *Model, runs []pieceRun) error {
 	url, err := partURL(s.url, runs[0].part, len(m.parts))
 	if err != nil {
 		return err
 	}
-	generation := m.generationNow()
-	return s.web.persist(ctx, func() (more, progress bool, err error) {
-		left := missingOf(m, runs)
-		if len(left) == 0 {
-			return false, false, nil
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	w := &webFetch{seed: s, m: m, generation: m.generationNow(), url: url, answered: make(chan struct{})}
+	w.left, w.going = w.portions(runs), 1
+	lane := func() {
+		if err := w.lane(ctx); err != nil {
+			w.fail(err)
+			stop()
 		}
-		stored, err := s.pass(ctx, m, generation, url, left)
-		return true, stored > 0, err
-	})
-}
-
-// pass makes one request, from the first of runs to the end of the last, and stores the pieces of
-// runs as they come.
-func (s *webSeed) pass(ctx context.Context, m *Model, generation int, url string, runs []pieceRun) (stored int, err error) {
-	part := runs[0].part
-	p := &m.Manifest().Parts[part]
-	from := m.Manifest().pieceSpan(part, runs[0].first).Offset
-	end := m.Manifest().pieceSpan(part, runs[len(runs)-1].last-1)
-	a, err := s.web.get(ctx, url, from, end.Offset+end.Length, p.Size, "")
-	if err != nil {
-		return 0, err
+		w.noteAnswer() // or none came
 	}
-	defer a.Close()
-	if a.first != from {
-		s.whole.Store(true)
+	w.lanes.Go(lane)
+	<-w.answered
+	for range w.widen() {
+		w.lanes.Go(lane)
 	}
-	buf := make([]byte, min(PieceLength(p.Size), p.Size))
-	at := a.first
-	for _, r := range runs {
-		for i := r.first; i < r.last; i++ {
-			span := m.Manifest().pieceSpan(part, i)
-			skipped, err := io.CopyN(io.Discard, a, span.Offset-at)
-			if at += skipped; err != nil {
-				return stored, cutShort(err, at, p.Size)
-			}
-			data := buf[:span.Length]
-			n, err := io.ReadFull(a, data)
-			if at += int64(n); err != nil {
-				return stored, cutShort(err, at, p.Size)
-			}
-			if pieceHash(data, p.Size) != p.Pieces[i] {
-				return stored, &webError{err: fmt.Errorf("%w: bytes %d to %d are not the model's", errWrong, span.Offset, at-1), lasting: true}
-			}
-			if err := m.storePiece(generation, part, i, data); err != nil {
-				return stored, err // the disk's, which the model keeps
-			}
-			stored++
-		}
-	}
-	return stored, nil
+	w.lanes.Wait()
+	return w.err
 }
 
 // cutShort says where an answer ended too early.

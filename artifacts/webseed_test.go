@@ -68,12 +68,19 @@ func webLeecher(t *testing.T, src *Model, urls ...string) (*Torrents, *Model) {
 	t.Helper()
 	s := openStore(t, t.TempDir())
 	tor := newTestNet().join(t, "leecher", s)
-	tor.web = quickWeb()
 	m := learn(t, s, src)
-	if err := tor.UseWebSeeds(m, urls); err != nil {
-		t.Fatal(err)
+	for _, u := range urls {
+		useRemote(t, tor, m, u, quickWeb())
 	}
 	return tor, m
+}
+
+// useRemote names a web server to a node as if it had been opened.
+func useRemote(t *testing.T, tor *Torrents, m *Model, url string, web *webClient) {
+	t.Helper()
+	if err := tor.UseRemote(m, &Remote{first: url, web: web}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func sameFiles(t *testing.T, m *Model, paths []string) {
@@ -213,12 +220,9 @@ func TestWebSeedBesidePeers(t *testing.T) {
 	for i, name := range names {
 		s := openStore(t, t.TempDir())
 		tor := n.join(t, name, s)
-		tor.web = quickWeb()
 		m := learn(t, s, src)
 		if i == 0 {
-			if err := tor.UseWebSeeds(m, []string{web.URL + "/m.gguf"}); err != nil {
-				t.Fatal(err)
-			}
+			useRemote(t, tor, m, web.URL+"/m.gguf", quickWeb())
 		}
 		wg.Go(func() {
 			// a begins without peers, so with the server at once
@@ -292,7 +296,7 @@ func TestHostileWebSeeds(t *testing.T) {
 			held := m.HeldBytes()
 			good.Close()
 			tor.mu.Lock()
-			tor.urls[m.id] = []string{bad.URL + "/m.gguf"}
+			tor.named[m.id] = []namedSeed{{bad.URL + "/m.gguf", quickWeb()}}
 			tor.mu.Unlock()
 			err := tor.Fetch(testContext(t), m, m.Manifest().All(), peersOf(), nil)
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), bad.URL) || strings.Contains(err.Error(), "\n") {
@@ -306,18 +310,14 @@ func TestHostileWebSeeds(t *testing.T) {
 			}
 			if c.banned {
 				asked := bad.requests.Load()
-				if err := tor.UseWebSeeds(m, []string{good.URL + "/m.gguf"}); err != nil {
-					t.Fatal(err)
-				}
+				useRemote(t, tor, m, good.URL+"/m.gguf", quickWeb())
 				_ = tor.Fetch(testContext(t), m, m.Manifest().All(), peersOf(), nil) // both are gone
 				if bad.requests.Load() != asked {
 					t.Error("a banned server was asked again")
 				}
 			}
 			again := serveFolder(t, filepath.Dir(paths[0]), nil)
-			if err := tor.UseWebSeeds(m, []string{again.URL + "/m.gguf"}); err != nil {
-				t.Fatal(err)
-			}
+			useRemote(t, tor, m, again.URL+"/m.gguf", quickWeb())
 			if err := tor.Fetch(testContext(t), m, m.Manifest().All(), peersOf(), nil); err != nil {
 				t.Fatal(err)
 			}

@@ -15,11 +15,13 @@ import (
 )
 
 // wanted returns the model that a request to pull names, known to the store: an
-// ID or a name, a .torrent file, or a model's file on a web server.
+// ID or a name, a .torrent file, a magnet link, or a model's file on a web server.
 func (n *Node) wanted(ctx context.Context, q control.PullRequest, emit func(control.Event) error) (artifacts.ID, error) {
 	switch {
 	case q.Torrent != "":
 		return n.addTorrentFile(q.Torrent)
+	case artifacts.IsMagnet(q.Model):
+		return artifacts.ParseMagnet(q.Model)
 	case artifacts.IsSource(q.Model):
 		return n.addRemote(ctx, q, emit)
 	}
@@ -60,7 +62,7 @@ func (n *Node) addRemote(ctx context.Context, q control.PullRequest, emit func(c
 			_ = emit(control.Event{Kind: "progress", Phase: phase, Done: done, Total: total}) // the end of ctx stops the work
 		}
 	}
-	r, err := artifacts.OpenRemote(ctx, url, progress("header"))
+	r, err := artifacts.OpenRemote(ctx, url, &artifacts.Auth{Server: cmp.Or(q.Hub, artifacts.DefaultHub), Token: q.Token}, progress("header"))
 	if err != nil {
 		return artifacts.ID{}, err
 	}
@@ -72,7 +74,7 @@ func (n *Node) addRemote(ctx context.Context, q control.PullRequest, emit func(c
 		return artifacts.ID{}, err
 	}
 	if m != nil {
-		return m.ID(), n.torrents.UseWebSeeds(m, []string{url})
+		return m.ID(), n.torrents.UseRemote(m, r)
 	}
 	if m, err = n.store.Download(ctx, r, progress("pull"), progress("hash")); err != nil {
 		return artifacts.ID{}, err
@@ -122,7 +124,7 @@ func (n *Node) findRemote(ctx context.Context, r *artifacts.Remote) (*artifacts.
 // model's files.
 func addWebSeeds(ctx context.Context, m *artifacts.Model, urls []string) error {
 	for _, u := range urls {
-		r, err := artifacts.OpenRemote(ctx, u, nil)
+		r, err := artifacts.OpenRemote(ctx, u, nil, nil)
 		if err != nil {
 			return fmt.Errorf("web seed: %w: put the file there first", err)
 		}

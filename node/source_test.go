@@ -111,6 +111,56 @@ func TestPullFromHub(t *testing.T) {
 	}
 }
 
+// TestPullFromGatedHub pulls what the hub gives to nobody without a token: without one the error says what to do; the server that the hub
+// redirects to never sees it. The web seed that a pull leaves behind shows it, too.
+func TestPullFromGatedHub(t *testing.T) {
+	const token = "hf_secret"
+	tn := newTestNet(t)
+	var leaked atomic.Bool
+	var sent atomic.Int64
+	files := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "" {
+			leaked.Store(true)
+		}
+		http.ServeFile(&countedWriter{w, &sent}, r, tn.model)
+	}))
+	t.Cleanup(files.Close)
+	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer "+token {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		http.Redirect(w, r, files.URL, http.StatusFound)
+	}))
+	t.Cleanup(hub.Close)
+	q := control.PullRequest{Model: "hf:owner/repo/tiny.gguf", Hub: hub.URL}
+	n := tn.start(nil)
+	if _, err := (engine{n}).Pull(testContext(t), q, quiet); err == nil || !strings.Contains(err.Error(), "HF_TOKEN") {
+		t.Errorf("without a token: %v", err)
+	}
+	q.Token = token
+	m, err := engine{n}.Pull(testContext(t), q, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := artifacts.ParseID(m.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// one knows the manifest and nobody who has the bytes
+	model, _ := n.store.Get(id)
+	away := newTestNet(t).start(nil)
+	if _, err := away.store.AddBundle(model.Bundle()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := (engine{away}).Pull(testContext(t), q, quiet); err != nil || got.ID != m.ID || !bytes.Equal(mustRead(t, got.Path), mustRead(t, tn.model)) {
+		t.Errorf("pulled %+v, %v", got, err)
+	}
+	if leaked.Load() || sent.Load() == 0 {
+		t.Errorf("the other server sent %d bytes and saw the token: %v", sent.Load(), leaked.Load())
+	}
+}
+
 func TestPullFromHubErrors(t *testing.T) {
 	tn := newTestNet(t)
 	hub := startHub(t, tn.model)

@@ -144,9 +144,10 @@ type Listing struct {
 
 // PullRequest asks to fetch a model's layers.
 type PullRequest struct {
-	Model   string  `json:"model"` // ID, ID prefix of 6 or more, or unique name; or the first file's URL, or hf:OWNER/REPO/FILE.gguf
+	Model   string  `json:"model"` // ID, ID prefix of 6 or more, or unique name; or the first file's URL, hf:OWNER/REPO/FILE.gguf, or a magnet link
 	Layers  *Layers `json:"layers,omitempty"`
 	Hub     string  `json:"hub,omitempty"`     // base URL for hf:; "": the public one
+	Token   string  `json:"token,omitempty"`   // shown to the hub, and to nobody else
 	Torrent string  `json:"torrent,omitempty"` // path of a .torrent file, instead of Model
 }
 
