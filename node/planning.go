@@ -82,7 +82,7 @@ func (n *Node) planRequest(ctx context.Context, prompt, newTokens int, k control
 		return route.Request{}, err
 	}
 	req := route.Request{PromptTokens: prompt, NewTokens: newTokens, Chunk: k.Chunk, Shape: shape, Cuts: k.Cuts,
-		Assign: k.Assign, Decoder: k.Decoder, Exclude: k.Excluded, PreferSelf: true, LeaveKV: true}
+		Assign: k.Assign, Decoder: k.Decoder, Exclude: k.Excluded, PreferSelf: true, LeaveKV: true, Reasons: true}
 	if k.Draft != "" {
 		id, err := n.resolve(ctx, k.Draft)
 		if err != nil {

@@ -71,25 +71,25 @@ func (in *instance) ownTime(s *setting, x int) float64 {
 	return own + (1+peer.Load)*came*ReceiveReads/peer.DecodeBytesPerSec
 }
 
-// sendTime returns seconds per chunk of p's uplink for the seam to n and the cache rows to the decoder: X.
-func (in *instance) sendTime(s *setting, p, a, b, n int) float64 {
+// sendTime returns seconds per chunk of p's uplink for the seam to the next peer and the cache rows to the decoder: X. last: the next
+// peer is the decoder.
+func (in *instance) sendTime(s *setting, p, a, b int, next, decoder line, last bool) float64 {
 	seam := s.chunk * float64(in.model.SeamBytes)
 	kv := in.rowBytes(s, a, b) * s.chunk
-	toDecoder := in.net.rate[p][s.dec]
-	if n == s.dec {
-		return (seam + kv) / toDecoder
+	if last {
+		return (seam + kv) / decoder.rate
 	}
-	return max((seam+kv)/in.peers[p].Up, seam/in.net.rate[p][n], kv/toDecoder)
+	return max((seam+kv)/in.peers[p].Up, seam/next.rate, kv/decoder.rate)
 }
 
-// waitTime returns seconds per chunk that p needs because chunk j+2 may not start before the decoder has acknowledged
+// waitTime returns seconds per chunk that the owner of [a, b) needs because chunk j+2 may not start before the decoder has acknowledged
 // the cache rows of chunk j: Z. 0 where no rows are sent.
-func (in *instance) waitTime(s *setting, p, a, b int, compute float64) float64 {
+func (in *instance) waitTime(s *setting, a, b int, compute float64, decoder line) float64 {
 	rows := in.rowBytes(s, a, b)
 	if rows == 0 {
 		return 0
 	}
-	return (compute + s.chunk*rows/in.net.rate[p][s.dec] + in.net.rtt[p][s.dec]) / 2
+	return (compute + s.chunk*rows/decoder.rate + decoder.rtt) / 2
 }
 
 // rowBytes returns the cache bytes per token that the owner of [a, b) sends, its tails spread over a chunk's tokens: 0 where
@@ -112,7 +112,7 @@ func (in *instance) lastChunk(r route) int {
 		for i, p := range r.peers {
 			a, b := r.span(i)
 			compute := in.computeTime(&s, p, a, b)
-			inTime = inTime && in.waitTime(&s, p, a, b, compute) <= compute && in.net.rtt[p][r.next(i)] <= compute
+			inTime = inTime && in.waitTime(&s, a, b, compute, in.net.line(p, r.dec)) <= compute && in.net.line(p, r.next(i)).rtt <= compute
 		}
 		if inTime {
 			return n
@@ -121,17 +121,17 @@ func (in *instance) lastChunk(r route) int {
 	return r.chunk
 }
 
-// hopTime returns seconds from p to n for one chunk's seam: H.
-func (in *instance) hopTime(s *setting, p, n int) float64 {
-	return in.net.rtt[p][n]/2 + s.chunk*float64(in.model.SeamBytes)/in.net.rate[p][n]
+// hopTime returns seconds to the next peer for one chunk's seam: H.
+func (in *instance) hopTime(s *setting, next line) float64 {
+	return next.rtt/2 + s.chunk*float64(in.model.SeamBytes)/next.rate
 }
 
-// walkTime returns seconds a decoded token spends at stage p and on its way to n. The stage isn't free for the
+// walkTime returns seconds a decoded token spends at stage p and on its way to the next peer. The stage isn't free for the
 // next token before its cache row is out.
-func (in *instance) walkTime(s *setting, p, a, b, n int) float64 {
+func (in *instance) walkTime(s *setting, p, a, b int, next, decoder line) float64 {
 	pass := in.readTime(p, in.weight[b]-in.weight[a], in.read[b]-in.read[a]) + PassOverhead
-	hop := in.net.rtt[p][n]/2 + float64(in.model.SeamBytes)/in.net.rate[p][n]
-	return max(pass+hop, in.rowBytes(s, a, b)/in.net.rate[p][s.dec])
+	hop := next.rtt/2 + float64(in.model.SeamBytes)/next.rate
+	return max(pass+hop, in.rowBytes(s, a, b)/decoder.rate)
 }
 
 // readTime returns seconds for peer p to read weights and the cache of the average decoded token.
@@ -194,7 +194,7 @@ func (in *instance) price(r route, detail func(RangePrediction)) Prediction {
 	var out Prediction
 	var step float64
 	if len(r.peers) > 0 {
-		trip := in.net.rtt[r.dec][r.peers[0]] / 2
+		trip := in.net.line(r.dec, r.peers[0]).rtt / 2
 		out.FillSeconds += trip
 		if s.pipelined {
 			step += trip
@@ -207,19 +207,20 @@ func (in *instance) price(r route, detail func(RangePrediction)) Prediction {
 	for i, p := range r.peers {
 		a, b := r.span(i)
 		n := r.next(i)
-		compute, send := in.computeTime(&s, p, a, b), in.sendTime(&s, p, a, b, n)
-		wait := in.waitTime(&s, p, a, b, compute)
+		next, decoder := in.net.line(p, n), in.net.line(p, r.dec)
+		compute, send := in.computeTime(&s, p, a, b), in.sendTime(&s, p, a, b, next, decoder, n == r.dec)
+		wait := in.waitTime(&s, a, b, compute, decoder)
 		out.PeriodSeconds = max(out.PeriodSeconds, compute, send, wait)
-		out.FillSeconds += compute + in.hopTime(&s, p, n)
-		out.KVTailSeconds = max(out.KVTailSeconds, s.chunk*in.rowBytes(&s, a, b)/in.net.rate[p][r.dec])
+		out.FillSeconds += compute + in.hopTime(&s, next)
+		out.KVTailSeconds = max(out.KVTailSeconds, s.chunk*in.rowBytes(&s, a, b)/decoder.rate)
 		if s.pipelined {
-			step += in.walkTime(&s, p, a, b, n)
+			step += in.walkTime(&s, p, a, b, next, decoder)
 		}
 		if detail != nil {
 			detail(RangePrediction{
 				Peer: in.peers[p].ID, Layers: Range{a, b}, ComputeSeconds: compute, SendSeconds: send, WaitSeconds: wait,
 				SeamBytes: in.model.SeamBytes * moved, KVBytes: int64(in.rowBytes(&s, a, b)) * moved,
-				Hop: &Link{From: in.peers[p].ID, To: in.peers[n].ID, RTT: in.net.rtt[p][n], BytesPerSec: in.net.rate[p][n], Basis: in.net.basis[[2]int{p, n}]},
+				Hop: &Link{From: in.peers[p].ID, To: in.peers[n].ID, RTT: next.rtt, BytesPerSec: next.rate, Basis: in.net.basis(p, n)},
 			})
 		}
 	}

@@ -58,12 +58,15 @@
 //
 // # Search
 //
-// For every decoder, chunk size and shape, labels (cost so far, slowest stage so far, KV tail so far, peers used) are
-// pushed over the legal cuts from layer 0 on. A label is dropped when another at the same position and peer, with no
-// peer that it lacks, can't end up dearer whatever follows; and when its lower bound (every remaining layer by whoever
-// is cheapest and has room, the rest of the work shared evenly) exceeds the best plan known. With up to
-// [ExactPeers] usable peers nothing else is dropped, so the result is the optimum over the chunk sizes tried, unless a
-// very large problem exhausts a fixed amount of work. With more peers, and from there on, the number of labels per
-// position and peer is bounded; the search then runs on a pool of the most promising peers, and local search over
-// all peers improves what it found.
+// With up to [ExactPeers] usable peers: for every decoder, chunk size and shape, labels (cost so far, slowest stage so far, KV tail so far,
+// peers used) are pushed over the legal cuts from layer 0 on. A label is dropped when another at the same position and peer, with no peer
+// that it lacks, can't end up dearer whatever follows; and when its lower bound (every remaining layer by whoever is cheapest and has room,
+// the rest of the work shared evenly) exceeds the best plan known. So the result is the optimum over the chunk sizes tried, unless a very
+// large problem exhausts a fixed amount of work.
+//
+// With more: the likeliest decoders each get a pool of the peers by whom a layer costs least. Within a given period every peer has a longest
+// range from each position, and what remains is a shortest path over positions and peers, with several paths kept to each. The period is
+// swept by golden section. Small crowds are swept for every decoder and chunk size, large ones near what was best for the first decoder;
+// that takes as long for 1,000 offers as for 200, but for reading them. A request that forces peers or cuts is planned by labels,
+// a bounded number per position and peer, over a pool, and local search over all peers improves what they find.
 package route

@@ -197,7 +197,7 @@ func (s *script) link(words []string) error {
 }
 
 func (s *script) plan(words []string) (string, error) {
-	r := Request{Exclude: map[string]string{}}
+	r := Request{Exclude: map[string]string{}, Reasons: true}
 	for _, w := range words {
 		key, value, _ := strings.Cut(w, "=")
 		switch key {

@@ -1,7 +1,6 @@
 package route
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 )
@@ -10,9 +9,9 @@ import (
 type instance struct {
 	model  *Model
 	req    Request
-	peers  []Peer         // distinct, by ID, defaults filled in
-	times  map[string]int // how often each ID was offered
-	bounds []int          // legal positions, 0 and Layers included
+	peers  []Peer // distinct, by ID, defaults filled in
+	times  []int  // how often each was offered
+	bounds []int  // legal positions, 0 and Layers included
 	net    network
 
 	// Prefix sums: the entry at position x is the sum over layers before x.
@@ -27,8 +26,8 @@ type instance struct {
 	guessed []string // per peer: what was not measured; "" if all was
 }
 
-// newInstance expects a checked model.
-func newInstance(m Model, peers []Peer, links []Link, r Request) *instance {
+// newInstance expects a checked model. It knows no links yet: see [network.learn].
+func newInstance(m Model, peers []Peer, r Request) *instance {
 	in := &instance{
 		model:   &m,
 		req:     r,
@@ -62,8 +61,17 @@ func newInstance(m Model, peers []Peer, links []Link, r Request) *instance {
 		in.barred[i] = in.bar(&in.peers[i])
 		in.peers[i] = in.peers[i].withDefaults()
 	}
-	in.net = newNetwork(in.peers, links)
+	in.net.peers = in.peers
 	return in
+}
+
+// everybody returns the indexes of all peers.
+func (in *instance) everybody() []int {
+	all := make([]int, len(in.peers))
+	for i := range all {
+		all[i] = i
+	}
+	return all
 }
 
 // bar says why a peer is of no use for this request, whatever the others do; "" if it may be.
@@ -106,15 +114,6 @@ func (in *instance) bar(p *Peer) string {
 // fits reports whether p can reserve the cache of layers [a, b) for the whole session.
 func (in *instance) fits(p *Peer, a, b int) bool {
 	return in.rows[b]-in.rows[a]+float64(in.model.HeldTails)*(in.tail[b]-in.tail[a]) <= float64(p.KVFreeBytes)
-}
-
-// index returns the index of a peer by name, or −1.
-func (in *instance) index(id string) int {
-	i, ok := slices.BinarySearchFunc(in.peers, id, func(p Peer, id string) int { return cmp.Compare(p.ID, id) })
-	if !ok {
-		return -1
-	}
-	return i
 }
 
 // route is a plan over indexes: peers[i] runs [ends[i−1], ends[i]), the decoder what is left.

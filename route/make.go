@@ -23,15 +23,20 @@ func Make(m Model, peers []Peer, links []Link, r Request) (Plan, error) {
 	if err := r.check(&m); err != nil {
 		return Plan{}, err
 	}
-	in := newInstance(m, peers, links, r)
+	in := newInstance(m, peers, r)
 	if err := in.checkWanted(); err != nil {
 		return Plan{}, err
 	}
-	best, ok := in.best()
+	best, ok := in.best(links)
 	if !ok {
 		return Plan{}, in.noRoute()
 	}
-	return in.plan(best), nil
+	p := in.plan(best)
+	if r.Reasons {
+		in.net.learn(links, in.everybody(), false)
+		p.Reasons = in.reasons(best, p.Predicted)
+	}
+	return p, nil
 }
 
 // checkWanted refuses a request that names peers which can't be used.
@@ -40,7 +45,7 @@ func (in *instance) checkWanted() error {
 		if id == "" {
 			continue
 		}
-		i := in.index(id)
+		i := in.net.index(id)
 		if i < 0 {
 			return constraintf("peer %s is asked for but offers nothing", id)
 		}
@@ -52,7 +57,7 @@ func (in *instance) checkWanted() error {
 		if id == "" {
 			continue
 		}
-		if why := in.undecoding(&in.peers[in.index(id)]); why != "" {
+		if why := in.undecoding(&in.peers[in.net.index(id)]); why != "" {
 			return constraintf("peer %s is to decode but %s", id, why)
 		}
 	}
@@ -78,7 +83,6 @@ func (in *instance) plan(r route) Plan {
 		a, b := r.span(i)
 		p.Stages = append(p.Stages, Stage{Peer: in.peers[j].ID, Layers: Range{a, b}})
 	}
-	p.Reasons = in.reasons(r, p.Predicted)
 	return p
 }
 

@@ -45,7 +45,7 @@ func (in *instance) obeys(r route) bool {
 		}
 	}
 	for _, id := range q.Include {
-		if !slices.Contains(all, in.index(id)) {
+		if !slices.Contains(all, in.net.index(id)) {
 			return false
 		}
 	}

@@ -307,7 +307,7 @@ func random(rng *rand.Rand, peers, layers int) (Model, []Peer, []Link, Request) 
 			m.KVPositions = append(m.KVPositions, int64(rng.IntN(3)*rng.IntN(300)))
 		}
 	}
-	r := Request{PromptTokens: 1 + rng.IntN(700), NewTokens: rng.IntN(200), PreferSelf: chance(0.5)}
+	r := Request{PromptTokens: 1 + rng.IntN(700), NewTokens: rng.IntN(200), PreferSelf: chance(0.5), Reasons: true}
 	if chance(0.4) {
 		r.Chunk = 1 + rng.IntN(1000) // often the whole prompt: then fill and tail are all there is
 	}

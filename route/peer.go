@@ -108,7 +108,17 @@ func (p *Peer) fault(layers int) string {
 
 // plain reports whether a peer's name can be printed as it is.
 func plain(id string) bool {
-	if id == "" || len(id) > 128 || !utf8.ValidString(id) {
+	if id == "" || len(id) > 128 {
+		return false
+	}
+	ascii := true
+	for i := range len(id) {
+		ascii = ascii && id[i] > ' ' && id[i] < 0x7f
+	}
+	if ascii {
+		return true
+	}
+	if !utf8.ValidString(id) {
 		return false
 	}
 	return !strings.ContainsFunc(id, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) })
@@ -147,66 +157,27 @@ func (p Peer) withDefaults() Peer {
 	return p
 }
 
-// distinct returns the peers sorted by ID, each ID once, and how often each was offered. A node that announced
+// distinct returns the peers sorted by ID, each ID once, and how often each of them was offered. A node that announced
 // itself twice has one machine: of differing offers the one that sorts first as text is kept, so that the
 // order of the input never matters.
-func distinct(peers []Peer) ([]Peer, map[string]int) {
-	sorted := slices.Clone(peers)
-	slices.SortFunc(sorted, func(a, b Peer) int {
-		if c := cmp.Compare(a.ID, b.ID); c != 0 {
+func distinct(peers []Peer) ([]Peer, []int) {
+	order := make([]int, len(peers))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int {
+		if c := cmp.Compare(peers[i].ID, peers[j].ID); c != 0 {
 			return c
 		}
-		return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b))
+		return cmp.Compare(fmt.Sprint(peers[i]), fmt.Sprint(peers[j]))
 	})
-	times := make(map[string]int, len(sorted))
-	for _, p := range sorted {
-		times[p.ID]++
-	}
-	return slices.CompactFunc(sorted, func(a, b Peer) bool { return a.ID == b.ID }), times
-}
-
-// network is the links as matrices over peer indexes.
-type network struct {
-	rtt  [][]float64 // s, both ways
-	rate [][]float64 // bytes/s from row to column, all three limits applied
-
-	basis map[[2]int]string // of rates that a link's own figure limits, or its peers' lines
-}
-
-// newNetwork builds the matrices. Where a link is reported twice the slower figures count; impossible ones don't.
-func newNetwork(peers []Peer, links []Link) network {
-	index := make(map[string]int, len(peers))
-	for i, p := range peers {
-		index[p.ID] = i
-	}
-	n := network{rtt: make([][]float64, len(peers)), rate: make([][]float64, len(peers)), basis: map[[2]int]string{}}
-	for i := range peers {
-		n.rtt[i] = make([]float64, len(peers))
-		n.rate[i] = make([]float64, len(peers))
-		for j := range peers {
-			n.rate[i][j] = min(peers[i].Up, peers[j].Down)
-		}
-	}
-	for _, l := range links {
-		i, okFrom := index[l.From]
-		j, okTo := index[l.To]
-		if !okFrom || !okTo || i == j {
+	out, times := make([]Peer, 0, len(peers)), make([]int, 0, len(peers))
+	for _, i := range order {
+		if n := len(out); n > 0 && out[n-1].ID == peers[i].ID {
+			times[n-1]++
 			continue
 		}
-		if l.RTT > 0 && l.RTT <= maxRTT {
-			n.rtt[i][j] = max(n.rtt[i][j], l.RTT)
-		}
-		if l.BytesPerSec >= minSpeed && l.BytesPerSec <= maxSpeed {
-			n.rate[i][j] = min(n.rate[i][j], l.BytesPerSec)
-			n.basis[[2]int{i, j}] = l.Basis
-		}
+		out, times = append(out, peers[i]), append(times, 1)
 	}
-	for i := range peers {
-		for j := range i {
-			a, b := n.rtt[i][j], n.rtt[j][i]
-			n.rtt[i][j] = orDefault(a, orDefault(b, DefaultRTT))
-			n.rtt[j][i] = orDefault(b, orDefault(a, DefaultRTT))
-		}
-	}
-	return n
+	return out, times
 }

@@ -2,6 +2,7 @@ package route
 
 import (
 	"fmt"
+	"slices"
 )
 
 // Stage is one remote hop of a plan: a peer that prefills a layer range and hands the seam on.
@@ -37,8 +38,8 @@ type Plan struct {
 	Seam string `json:"seam,omitempty"`
 
 	Predicted Prediction `json:"predicted"`
-	// Reasons has one entry per distinct peer offered, by ID.
-	Reasons []Reason `json:"reasons"`
+	// Reasons has one entry per distinct peer offered, by ID, where the request asks for them.
+	Reasons []Reason `json:"reasons,omitempty"`
 }
 
 // Reason says in words whether and why a peer is used.
@@ -94,7 +95,7 @@ func (p Plan) resolve(m Model, peers []Peer, links []Link) (*instance, route, er
 	if p.LastChunk < 1 || p.LastChunk > p.Chunk {
 		return bad("last chunks of %d tokens, others have %d", p.LastChunk, p.Chunk)
 	}
-	in := newInstance(m, peers, links, Request{PromptTokens: p.PromptTokens, NewTokens: p.NewTokens})
+	in := newInstance(m, peers, Request{PromptTokens: p.PromptTokens, NewTokens: p.NewTokens})
 	r := route{shape: p.Shape, kv: p.KVToDecoder, chunk: p.Chunk}
 	next := 0
 	for i, s := range p.Stages {
@@ -102,7 +103,7 @@ func (p Plan) resolve(m Model, peers []Peer, links []Link) (*instance, route, er
 			return bad("stage %d has layers [%d, %d) where %d comes next", i+1, s.Layers.First, s.Layers.Last, next)
 		}
 		next = s.Layers.Last
-		j := in.index(s.Peer)
+		j := in.net.index(s.Peer)
 		if j < 0 {
 			return bad("stage %d is peer %s, which offers nothing", i+1, s.Peer)
 		}
@@ -112,8 +113,9 @@ func (p Plan) resolve(m Model, peers []Peer, links []Link) (*instance, route, er
 	if p.DecoderLayers != (Range{next, m.Layers}) {
 		return bad("the decoder has layers [%d, %d) where [%d, %d) is left", p.DecoderLayers.First, p.DecoderLayers.Last, next, m.Layers)
 	}
-	if r.dec = in.index(p.Decoder); r.dec < 0 {
+	if r.dec = in.net.index(p.Decoder); r.dec < 0 {
 		return bad("the decoder is peer %s, which offers nothing", p.Decoder)
 	}
+	in.net.learn(links, append(slices.Clone(r.peers), r.dec), false)
 	return in, r, nil
 }

@@ -163,7 +163,7 @@ func TestNamesAreHarmless(t *testing.T) {
 	m, ps := small()
 	evil := "x\x1b[2J\nroot"
 	ps = append(ps, Peer{ID: evil, Holds: Range{0, 4}, Head: true, Embed: true, PrefillFlops: 1e15, DecodeBytesPerSec: 1e15, KVFreeBytes: 1e9})
-	p, err := Make(m, ps, nil, Request{PromptTokens: 100, NewTokens: 1})
+	p, err := Make(m, ps, nil, Request{PromptTokens: 100, NewTokens: 1, Reasons: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -124,7 +124,7 @@ func (in *instance) remarks(i int) string {
 	if in.guessed[i] != "" {
 		text += "; not measured, assumed: " + in.guessed[i]
 	}
-	if n := in.times[p.ID]; n > 1 {
+	if n := in.times[i]; n > 1 {
 		text += fmt.Sprintf("; offered %d times, counted once", n)
 	}
 	return text

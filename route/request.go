@@ -76,6 +76,8 @@ type Request struct {
 	Exclude map[string]string `json:"exclude,omitempty"`
 	// Include names peers that must be used, as a stage or as the decoder.
 	Include []string `json:"include,omitempty"`
+	// Reasons asks for a word about every peer offered: each is compared with the plan, which takes longer than planning.
+	Reasons bool `json:"reasons,omitempty"`
 }
 
 // Margins inside which a preference beats a lower cost.

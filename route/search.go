@@ -6,17 +6,27 @@ import (
 )
 
 // best returns the route to take, or false if there is none.
-func (in *instance) best() (route, bool) {
+func (in *instance) best(links []Link) (route, bool) {
 	var usable []int
 	for i := range in.peers {
 		if in.barred[i] == "" {
 			usable = append(usable, i)
 		}
 	}
-	if len(usable) <= ExactPeers {
+	switch q := &in.req; {
+	case len(usable) <= ExactPeers:
+		in.net.learn(links, usable, false)
 		return in.exact(usable, exactEffort)
+	case len(q.Cuts) == 0 && len(q.Assign) == 0 && len(q.Include) == 0:
+		wide := swift
+		if len(usable) <= fewPeers {
+			wide = thorough
+		}
+		if r, ok := in.crowd(usable, links, wide); ok {
+			return r, true
+		}
 	}
-	return in.heuristic(usable, poolSizes)
+	return in.heuristic(usable, poolSizes, links)
 }
 
 // exact returns the optimum over the usable peers, or a good route if finding it takes more than effort labels.
@@ -30,8 +40,9 @@ func (in *instance) exact(usable []int, effort int) (route, bool) {
 }
 
 // heuristic returns a good route over any number of usable peers.
-func (in *instance) heuristic(usable, sizes []int) (route, bool) {
+func (in *instance) heuristic(usable, sizes []int, links []Link) (route, bool) {
 	c := newChoice(in)
+	in.net.learn(links, usable, false)
 	for _, size := range sizes {
 		c.search(in.pool(usable, size), poolWidth)
 		if _, ok := c.pick(); ok {
@@ -46,6 +57,7 @@ func (in *instance) heuristic(usable, sizes []int) (route, bool) {
 // per position and peer; 0 keeps all that may lead to the optimum.
 func (c *choice) search(pool []int, width int) {
 	in := c.in
+	lines := in.net.among(pool)
 	for _, d := range pool {
 		if !in.mayDecode(d) {
 			continue
@@ -58,13 +70,13 @@ func (c *choice) search(pool []int, width int) {
 				continue
 			}
 			if in.wants(Across) && in.canDecode(d, in.model.Layers, true, true) {
-				newFrontier(c, pool, width, in.setting(d, chunk, Across, true)).run()
+				newFrontier(c, pool, lines, width, in.setting(d, chunk, Across, true)).run()
 			}
 			if in.wants(Pipelined) && in.canDecode(d, in.model.Layers, false, true) {
-				newFrontier(c, pool, width, in.setting(d, chunk, Pipelined, true)).run()
+				newFrontier(c, pool, lines, width, in.setting(d, chunk, Pipelined, true)).run()
 			}
 			if in.wants(Pipelined) && in.canDecode(d, in.model.Layers, false, false) {
-				newFrontier(c, pool, width, in.setting(d, chunk, Pipelined, false)).run()
+				newFrontier(c, pool, lines, width, in.setting(d, chunk, Pipelined, false)).run()
 			}
 		}
 	}
@@ -122,7 +134,9 @@ type frontier struct {
 
 	ends   []int     // positions where ranges may end: all bounds, or the forced cuts
 	must   uint64    // pool bits of the peers that have to be used
-	decBit uint64    // pool bit of the decoder
+	dec    int       // the decoder as an index into the pool
+	decBit uint64    // … as a bit
+	lines  [][]line  // between the pool's peers
 	speed  []float64 // per pool peer: FLOP/s with its queue
 	rest   []rest    // per position: what the layers from there on cost at least
 	fixed  float64   // seconds that every route of this search has: the head, and the decoder's part of each token
@@ -130,9 +144,9 @@ type frontier struct {
 	open   [][][]int32 // [position][pool peer]: labels waiting
 }
 
-func newFrontier(c *choice, pool []int, width int, s setting) *frontier {
+func newFrontier(c *choice, pool []int, lines [][]line, width int, s setting) *frontier {
 	in := c.in
-	f := &frontier{c: c, in: in, set: s, shape: Across, pool: pool, width: width, ends: in.bounds}
+	f := &frontier{c: c, in: in, set: s, shape: Across, pool: pool, lines: lines, width: width, ends: in.bounds}
 	if s.pipelined {
 		f.shape = Pipelined
 	}
@@ -142,7 +156,7 @@ func newFrontier(c *choice, pool []int, width int, s setting) *frontier {
 	for i, p := range pool {
 		f.speed = append(f.speed, in.peers[p].PrefillFlops/(1+in.peers[p].Load))
 		if p == s.dec {
-			f.decBit = 1 << i
+			f.dec, f.decBit = i, 1<<i
 		}
 		if slices.Contains(in.req.Include, in.peers[p].ID) {
 			f.must |= 1 << i
@@ -166,7 +180,7 @@ func (f *frontier) run() {
 		if p == f.set.dec || !f.in.peers[p].Embed {
 			continue
 		}
-		trip := f.in.net.rtt[f.set.dec][p] / 2
+		trip := f.in.net.line(f.set.dec, p).rtt / 2
 		l := label{cost: trip, peer: int8(i), prev: -1, used: 1<<i | f.decBit}
 		if f.set.pipelined {
 			l.cost += f.in.steps * trip
@@ -204,7 +218,7 @@ func (f *frontier) extend(id int32, l label) {
 		}
 		for i, n := range f.pool {
 			if l.used&(1<<i) == 0 && end+1 < len(f.ends) && f.canStart(n, end) {
-				next := f.after(l, compute, b, n)
+				next := f.after(l, compute, b, i)
 				next.peer, next.at, next.prev = int8(i), int16(end), id
 				next.used |= 1 << i
 				f.push(next)
@@ -216,16 +230,17 @@ func (f *frontier) extend(id int32, l label) {
 	}
 }
 
-// after returns l with its peer's range [.., b) done and the seam handed to n.
+// after returns l with its peer's range [.., b) done and the seam handed to pool peer n.
 func (f *frontier) after(l label, compute float64, b, n int) label {
 	in, s := f.in, &f.set
 	p, a := f.pool[l.peer], f.ends[l.at]
-	l.cost += compute + in.hopTime(s, p, n)
+	next, decoder := f.lines[l.peer][n], f.lines[l.peer][f.dec]
+	l.cost += compute + in.hopTime(s, next)
 	if s.pipelined {
-		l.cost += in.steps * in.walkTime(s, p, a, b, n)
+		l.cost += in.steps * in.walkTime(s, p, a, b, next, decoder)
 	}
-	l.period = max(l.period, compute, in.sendTime(s, p, a, b, n), in.waitTime(s, p, a, b, compute))
-	l.tail = max(l.tail, s.chunk*in.rowBytes(s, a, b)/in.net.rate[p][s.dec])
+	l.period = max(l.period, compute, in.sendTime(s, p, a, b, next, decoder, n == f.dec), in.waitTime(s, a, b, compute, decoder))
+	l.tail = max(l.tail, s.chunk*in.rowBytes(s, a, b)/decoder.rate)
 	return l
 }
 
@@ -257,7 +272,7 @@ func (f *frontier) finish(id int32, l label, x int, compute float64) {
 	if !in.canDecode(s.dec, x, !s.pipelined, s.kv) {
 		return
 	}
-	l = f.after(l, compute, x, s.dec)
+	l = f.after(l, compute, x, f.dec)
 	own := in.ownTime(s, x)
 	period := max(l.period, own, in.inflow(s, x))
 	tail := max(l.tail, s.chunk*in.rowBytes(s, 0, x)/in.peers[s.dec].Down)

@@ -1,0 +1,299 @@
+package route
+
+import (
+	"cmp"
+	"slices"
+)
+
+// breadth bounds what is tried over a crowd.
+type breadth struct {
+	pool     int // peers, of at most 64, that a decoder's route is made of
+	near     int // peers that their pools are chosen from
+	decoders int // decoders tried
+	paths    int // paths kept to one position and next peer
+	arrivals int // paths kept to one position, before their next peer is chosen
+	coarse   int // periods tried for one decoder, shape and chunk
+	fine     int // … for the best of these
+
+	chunks bool // every chunk size gets a sweep of its own, and at the end everybody in the pool is tried in every place
+}
+
+// assumed is how short periods are that a try for longer ones still looks for, as a part of these.
+const assumed = 0.7
+
+// swift is what 1,000 offers in 2 ms leave room for.
+var swift = breadth{pool: 28, near: 224, decoders: 3, paths: 2, arrivals: 8, coarse: 5, fine: 5}
+
+// thorough is for few peers, where it takes no longer.
+var thorough = breadth{pool: 64, near: 64, decoders: 8, paths: 3, arrivals: 12, coarse: 7, fine: 6, chunks: true}
+
+// fewPeers is up to how many usable ones are planned for thoroughly.
+const fewPeers = 32
+
+// crowd returns a good route over any number of peers, where the request forces none of them but the decoder.
+func (in *instance) crowd(usable []int, links []Link, wide breadth) (route, bool) {
+	c := newChoice(in)
+	sweeps := c.sweeps(usable, links, wide)
+	if wide.chunks {
+		for _, s := range sweeps {
+			for _, chunk := range in.req.chunks() {
+				for _, f := range s.forms(chunk) {
+					s.prepare(f)
+					s.whole()
+				}
+			}
+		}
+	} else {
+		c.hasten(sweeps)
+	}
+	r, ok := c.pick()
+	if i := slices.IndexFunc(sweeps, func(s *sweep) bool { return s.pool[0] == r.dec }); ok && r.shape != Local && i >= 0 {
+		s := sweeps[i]
+		s.prepare(form{r.shape, r.kv, r.chunk})
+		s.around(in.pace(r), 1.25, wide.fine)
+		if wide.chunks {
+			c.improve(s.pool)
+		} else {
+			c.tune()
+		}
+		r, ok = c.pick()
+	}
+	return r, ok
+}
+
+// sweeps returns one per decoder to try, the likeliest first, each with its pool.
+func (c *choice) sweeps(usable []int, links []Link, wide breadth) []*sweep {
+	in := c.in
+	decoders := c.decoders(usable, wide.decoders)
+	in.net.learn(links, decoders, true)
+	if len(decoders) > 0 && len(usable) > wide.near { // who is dear for one decoder is dear for the next, unless a link says otherwise
+		near := append(in.net.known(decoders), decoders...)
+		for _, h := range in.helpers(usable, decoders[0], wide.near) {
+			near = append(near, h.p)
+		}
+		near = slices.DeleteFunc(near, func(i int) bool { return in.barred[i] != "" })
+		slices.Sort(near)
+		usable = slices.Compact(near)
+	}
+	out := make([]*sweep, len(decoders))
+	var members []int
+	for i, d := range decoders {
+		out[i] = &sweep{c: c, in: in, wide: wide, pool: in.together(d, in.helpers(usable, d, wide.near), wide.pool)}
+		members = append(members, out[i].pool...)
+	}
+	in.net.learn(links, members, false)
+	for _, s := range out {
+		s.lines = in.net.among(s.pool)
+	}
+	return out
+}
+
+// hasten sweeps all periods for one decoder and a middle chunk only. What is best there is where the other ones are looked for.
+func (c *choice) hasten(sweeps []*sweep) {
+	all := c.in.req.chunks()
+	chunk, pace := all[len(all)/2], 0.0
+	for _, s := range sweeps {
+		for _, f := range s.forms(chunk) {
+			before := c.least()
+			s.prepare(f)
+			if pace == 0 {
+				s.whole()
+			} else if s.offer(pace*s.set.chunk) < before*worthMore {
+				s.around(pace, 1.25, 2)
+			}
+			r := c.rechunk()
+			if !(c.least() < before) || r.shape == Local {
+				continue
+			}
+			if pace = c.in.pace(r); r.chunk != chunk {
+				chunk = r.chunk
+				s.prepare(form{f.shape, f.kv, chunk})
+				s.around(pace, 1.4, 3)
+			}
+		}
+	}
+}
+
+// worthMore is how near to the best total a decoder's must come for more tries, as a factor.
+const worthMore = 1.03
+
+// pace returns r's period in seconds per token.
+func (in *instance) pace(r route) float64 { return in.price(r, nil).PeriodSeconds / float64(r.chunk) }
+
+// rechunk offers the picked route with every chunk size, and returns the one that is picked then.
+func (c *choice) rechunk() route {
+	r, _ := c.pick()
+	for _, chunk := range c.in.req.chunks() {
+		n := r
+		n.chunk = chunk
+		s := c.in.setting(n.dec, n.chunk, n.shape, n.kv)
+		c.offer(&s, n)
+	}
+	r, _ = c.pick()
+	return r
+}
+
+// decoders offers c what single peers can do alone, and returns the peers that are tried as decoders of routes: the asking user's own,
+// and those by whom decoding and receiving everyone's rows takes least.
+func (c *choice) decoders(usable []int, most int) []int {
+	in := c.in
+	type candidate struct {
+		d    int
+		cost float64
+	}
+	var all []candidate
+	chunk := slices.Max(in.req.chunks())
+	for _, d := range usable {
+		if !in.mayDecode(d) || !in.canDecode(d, in.model.Layers, false, false) {
+			continue
+		}
+		if in.wants(Local) {
+			c.local(d, chunk)
+		}
+		whole := in.canDecode(d, in.model.Layers, true, true)
+		s := in.setting(d, chunk, Across, true)
+		cost := in.headTime(d) + in.steps*in.decoderStep(&s, 0) + s.periods*max(in.inflow(&s, in.model.Layers), in.ownTime(&s, in.model.Layers))
+		switch {
+		case !whole && !in.wants(Pipelined), in.req.Shape == Local:
+			continue
+		case !whole:
+			cost += in.steps * 2 * DefaultRTT
+		}
+		if in.peers[d].Self && in.req.PreferSelf {
+			cost = 0
+		}
+		all = append(all, candidate{d, cost})
+	}
+	if r, ok := c.pick(); ok && r.shape == Local {
+		for _, chunk := range in.req.chunks() {
+			c.local(r.dec, chunk)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(a.cost, b.cost) })
+	var out []int
+	for _, k := range all[:min(most, len(all))] {
+		out = append(out, k.d)
+	}
+	return out
+}
+
+// helper is a peer as a stage of some decoder's routes.
+type helper struct {
+	p           int
+	first, last int     // the longest range that it can run, as indexes into bounds
+	cost        float64 // seconds per layer that it adds to a total, its part of a hop included
+}
+
+// helpers returns what the peers cost a decoder that may run a stage at all, cheapest first and at most so many: all but the cheapest
+// only as far as layers need holders.
+func (in *instance) helpers(peers []int, dec, most int) []helper {
+	chunk := 128
+	if all := in.req.chunks(); !slices.Contains(all, chunk) {
+		chunk = all[len(all)-1]
+	}
+	shape := Across
+	if !in.canDecode(dec, in.model.Layers, true, true) {
+		shape = Pipelined
+	}
+	s := in.setting(dec, chunk, shape, true)
+	all := make([]helper, 0, len(peers))
+	for _, p := range peers {
+		a, b := in.longest(p)
+		if p == dec || a == b {
+			continue
+		}
+		first, last := in.bounds[a], in.bounds[b]
+		way := in.net.line(p, dec)
+		compute := in.computeTime(&s, p, first, last)
+		busy := max(compute, in.sendTime(&s, p, first, last, way, way, false))
+		cost := compute + s.periods/8*busy + in.hopTime(&s, way)
+		if s.pipelined {
+			cost += in.steps * in.walkTime(&s, p, first, last, way, way)
+		}
+		all = append(all, helper{p, a, b, cost / float64(last-first)})
+	}
+	return cheapest(all, most, len(in.bounds)-1)
+}
+
+// cheapest returns the cheapest helpers in order, at most so many and those that any of the spans between bounds has no other one for.
+func cheapest(all []helper, most, spans int) []helper {
+	order := func(a, b helper) int { return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.p, b.p)) }
+	if len(all) > 2*most { // sorting all of 10,000 takes longer than the search
+		costs := make([]float64, 0, 1+len(all)/8)
+		for i := 0; i < len(all); i += 8 {
+			costs = append(costs, all[i].cost)
+		}
+		slices.Sort(costs)
+		limit := costs[min(len(costs)-1, most/4)] // of twice as many as wanted, about
+		best := make([]*helper, spans)
+		for i := range all {
+			for x := all[i].first; x < all[i].last; x++ {
+				if best[x] == nil || order(all[i], *best[x]) < 0 {
+					best[x] = &all[i]
+				}
+			}
+		}
+		kept := make([]helper, 0, 3*most)
+		for i := range all {
+			if all[i].cost <= limit || slices.Contains(best[all[i].first:all[i].last], &all[i]) {
+				kept = append(kept, all[i])
+			}
+		}
+		all = kept
+	}
+	slices.SortFunc(all, order)
+	return all
+}
+
+// together returns the decoder and at most size−1 of its helpers: the cheapest, and so that no layer has many while another has few.
+func (in *instance) together(dec int, all []helper, size int) []int {
+	pool := append(make([]int, 0, size), dec)
+	holders := make([]int, len(in.bounds)-1)
+	taken := make([]bool, len(all))
+	for want := 1; want < size && len(pool) < size; want *= 2 {
+		for i, k := range all {
+			span := holders[k.first:k.last]
+			if taken[i] || slices.Min(span) >= want {
+				continue
+			}
+			if len(pool) == size {
+				break
+			}
+			pool, taken[i] = append(pool, k.p), true
+			for x := range span {
+				span[x]++
+			}
+		}
+	}
+	return pool
+}
+
+// longest returns the longest range that peer p can run, as indexes into bounds; two equal ones if there is none.
+func (in *instance) longest(p int) (a, b int) {
+	peer := &in.peers[p]
+	a, _ = slices.BinarySearch(in.bounds, peer.Holds.First)
+	if a == 0 && !peer.Embed {
+		a = 1
+	}
+	for b = a; b+1 < len(in.bounds) && in.bounds[b+1] <= peer.Holds.Last && in.fits(peer, in.bounds[a], in.bounds[b+1]); {
+		b++
+	}
+	return min(a, b), b
+}
+
+// tune offers changed copies of the picked route until none is better: cuts moved, stages dropped, other chunks.
+func (c *choice) tune() {
+	for range 2 { // two gain most of it
+		before := c.least()
+		r, _ := c.pick()
+		c.in.rearranged(r, func(n route) {
+			if c.in.allows(&n) && c.in.wants(n.shape) {
+				s := c.in.setting(n.dec, n.chunk, n.shape, n.kv)
+				c.offer(&s, n)
+			}
+		})
+		if !(c.least() < before*(1-epsilon)) {
+			return
+		}
+	}
+}

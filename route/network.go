@@ -1,0 +1,138 @@
+package route
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// network is what is known of the ways between an instance's peers, by their indexes.
+type network struct {
+	peers []Peer
+	ways  map[[2]int32]way // measured ones, in both directions
+}
+
+// way is what was measured from one peer to another.
+type way struct {
+	rtt   float64 // s; 0: not measured
+	rate  float64 // bytes/s; +Inf: not measured
+	basis string  // what rate rests on, in words
+}
+
+// learn takes in the links between the given peers; with others, also those between one of them and anybody. Where a link is reported
+// twice the slower figures count; impossible ones don't. Links taken in before may be there again.
+func (n *network) learn(links []Link, peers []int, others bool) {
+	if n.ways == nil {
+		n.ways = make(map[[2]int32]way)
+	}
+	names := make(map[string]int32, len(peers))
+	var some [1 << 12]bool // ends of names: most links of a crowd are between others
+	end := func(id string) (h uint) {
+		for i := max(0, len(id)-4); i < len(id); i++ {
+			h = h<<3 ^ uint(id[i])
+		}
+		return h % uint(len(some))
+	}
+	for _, i := range peers {
+		id := n.peers[i].ID
+		names[id], some[end(id)] = int32(i), true
+	}
+	find := func(id string) (i int32, ok bool) {
+		if some[end(id)] {
+			i, ok = names[id]
+		}
+		return i, ok
+	}
+	for k := range links {
+		l := &links[k]
+		i, from := find(l.From)
+		if !from && !others {
+			continue
+		}
+		j, to := find(l.To)
+		switch {
+		case from && to:
+		case !others || !from && !to:
+			continue
+		case from:
+			j = int32(n.index(l.To))
+		default:
+			i = int32(n.index(l.From))
+		}
+		if i == j || i < 0 || j < 0 {
+			continue
+		}
+		w, ok := n.ways[[2]int32{i, j}]
+		if !ok {
+			w.rate = math.Inf(1)
+		}
+		if l.RTT > 0 && l.RTT <= maxRTT {
+			w.rtt = max(w.rtt, l.RTT)
+		}
+		if r := l.BytesPerSec; r >= minSpeed && r <= maxSpeed && (r < w.rate || r == w.rate && l.Basis < w.basis) {
+			w.rate, w.basis = r, l.Basis
+		}
+		n.ways[[2]int32{i, j}] = w
+	}
+}
+
+// known returns the peers that have a measured way to or from one of the given ones.
+func (n *network) known(peers []int) (out []int) {
+	for w := range n.ways {
+		for k, i := range w {
+			if slices.Contains(peers, int(i)) {
+				out = append(out, int(w[1-k]))
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// index returns the index of a peer by name, or −1.
+func (n *network) index(id string) int {
+	i, ok := slices.BinarySearchFunc(n.peers, id, func(p Peer, id string) int { return cmp.Compare(p.ID, id) })
+	if !ok {
+		return -1
+	}
+	return i
+}
+
+// line is one direction between two peers, as reckoned with.
+type line struct {
+	rtt  float64 // s, both ways: as measured in this direction, in the other one, or [DefaultRTT]
+	rate float64 // bytes/s: the least of the sender's uplink, the receiver's downlink and what was measured
+}
+
+// line returns the one from peer i to j.
+func (n *network) line(i, j int) line {
+	l := line{DefaultRTT, min(n.peers[i].Up, n.peers[j].Down)}
+	if len(n.ways) == 0 {
+		return l
+	}
+	forth, ok := n.ways[[2]int32{int32(i), int32(j)}]
+	if ok {
+		l.rate = min(l.rate, forth.rate)
+	}
+	if forth.rtt > 0 {
+		l.rtt = forth.rtt
+	} else if back := n.ways[[2]int32{int32(j), int32(i)}]; back.rtt > 0 {
+		l.rtt = back.rtt
+	}
+	return l
+}
+
+// among returns the lines between the peers of a pool.
+func (n *network) among(pool []int) [][]line {
+	out, all := make([][]line, len(pool)), make([]line, len(pool)*len(pool))
+	for i, p := range pool {
+		out[i] = all[i*len(pool) : (i+1)*len(pool)]
+		for k, q := range pool {
+			out[i][k] = n.line(p, q)
+		}
+	}
+	return out
+}
+
+// basis says in words what the rate from i to j rests on; "" where that is the peers' own lines.
+func (n *network) basis(i, j int) string { return n.ways[[2]int32{int32(i), int32(j)}].basis }
