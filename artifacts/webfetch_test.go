@@ -3,6 +3,7 @@ package artifacts
 import (
 	"net/http"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -14,9 +15,9 @@ type crowd struct {
 
 	mu             sync.Mutex
 	now, most      int
-	open           int // closes enough
 	refused, admit int // requests beyond admit are refused
-	alone          bool
+	open           int // so many, with the refused ones, close enough
+	opened         bool
 }
 
 func (c *crowd) enter() bool {
@@ -29,8 +30,8 @@ func (c *crowd) enter() bool {
 	} else {
 		c.refused++
 	}
-	if !c.alone && c.now+c.refused >= c.open {
-		c.alone = true
+	if !c.opened && c.now+c.refused >= c.open {
+		c.opened = true
 		close(c.enough)
 	}
 	return ok
@@ -49,28 +50,37 @@ func (c *crowd) wrap(files http.Handler) http.Handler {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
-		defer c.leave()
-		held := false
-		files.ServeHTTP(&holdingWriter{w, func() {
-			if !held {
-				held = true
-				_ = http.NewResponseController(w).Flush()
-				<-c.enough
-			}
-		}}, r)
+		files.ServeHTTP(&crowdedWriter{ResponseWriter: w, crowd: c}, r)
 	})
 }
 
-// holdingWriter calls hold after the first write of a body.
-type holdingWriter struct {
+// crowdedWriter is held after the first write of a body, and leaves the crowd before the last: then nobody can send another request before.
+type crowdedWriter struct {
 	http.ResponseWriter
-	hold func()
+	crowd *crowd
+	sent  int64
 }
 
-func (w *holdingWriter) Write(b []byte) (int, error) {
+func (w *crowdedWriter) Write(b []byte) (int, error) {
+	held := w.sent > 0
+	w.sent += int64(len(b))
+	if w.sent == length(w.Header()) {
+		w.crowd.leave()
+	}
 	n, err := w.ResponseWriter.Write(b)
-	w.hold()
+	if !held {
+		_ = http.NewResponseController(w.ResponseWriter).Flush()
+		<-w.crowd.enough
+	}
 	return n, err
+}
+
+func length(h http.Header) int64 {
+	n, err := strconv.ParseInt(h.Get("Content-Length"), 10, 64)
+	if err != nil {
+		panic(err)
+	}
+	return n
 }
 
 // A web seed that answers with ranges is sent several requests at the same time, as many as it admits.
