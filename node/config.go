@@ -19,8 +19,8 @@ type Config struct {
 	// fetches.
 	DataDir string
 
-	// Listen holds the multiaddrs to listen on. Empty: TCP and QUIC on
-	// port 4077 of every address, or on free ports when that is taken.
+	// Listen holds the multiaddrs to listen on. Empty: DefaultListen, but a
+	// client only dials.
 	Listen []string
 
 	// Swarm is the swarm to be in; nil is an error.

@@ -107,7 +107,14 @@ func (n *Node) start(ctx context.Context) (err error) {
 	if n.store, err = artifacts.OpenStore(n.cfg.storeDir()); err != nil {
 		return err
 	}
-	n.host, err = swarm.Start(ctx, swarm.Config{Identity: n.identity, Dir: n.cfg.DataDir, Swarm: n.cfg.Swarm, Listen: n.cfg.Listen,
+	listen := n.cfg.Listen
+	if len(listen) == 0 && !n.cfg.Client { // a client only dials
+		var port int
+		if listen, port = DefaultListen(); port != DefaultPort {
+			n.log.Warn("the usual port is in use, others are taken: who knows this node's address must learn it again", "port", DefaultPort)
+		}
+	}
+	n.host, err = swarm.Start(ctx, swarm.Config{Identity: n.identity, Dir: n.cfg.DataDir, Swarm: n.cfg.Swarm, Listen: listen,
 		Bootstrap: n.cfg.Bootstrap, LAN: n.cfg.LAN, Tracker: n.cfg.Tracker, Client: n.cfg.Client,
 		Log: n.cfg.Log.With("pkg", "swarm")})
 	if err != nil {
