@@ -160,6 +160,7 @@ func (m *membership) admission(limit time.Duration) admission {
 		var err error
 		if dialled {
 			err = m.greet(ctx, conn)
+			m.noteRefusal(conn.RemotePeer().String(), err)
 		} else {
 			err = m.receive(ctx, conn)
 		}

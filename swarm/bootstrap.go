@@ -25,6 +25,7 @@ func (h *Host) keepConnected(ctx context.Context, b peer.AddrInfo) {
 	retry, told := firstRetry, false
 	for first := true; ; first = false {
 		err := h.dialOnce(ctx, b)
+		h.noteContact(b, err)
 		if first {
 			h.tried()
 		}

@@ -17,6 +17,7 @@
 //	dial.go        Open: find addresses, connect
 //	bootstrap.go   keeps the node in the swarm for as long as it runs
 //	remember.go    peers of earlier runs
+//	contact.go     how it stands with bootstrap nodes; clock.go what peers' clocks show
 //	dht.go         who is where: provider records, mDNS
 //	offer.go       Offer; book.go what is known of others'
 //	publish.go     this node's offers, told; refresh.go others' offers, fetched

@@ -114,6 +114,7 @@ type Host struct {
 	sent         map[PeerID]uint64    // seq that the peer has acknowledged
 	trackers     map[PeerID]bool      // said so themselves
 	contacts     map[PeerID]time.Time // peers whose last connection stands, since
+	bootstrap    map[PeerID]contact   // as of the latest attempt
 	probing      map[PeerID]bool      // signers that are being contacted
 	rtts         map[PeerID]time.Duration
 	announced    map[[32]byte]bool
@@ -155,7 +156,7 @@ func Start(ctx context.Context, cfg Config) (*Host, error) {
 		seq:  uint64(time.Now().UnixNano()),
 		sent: map[PeerID]uint64{}, trackers: map[PeerID]bool{}, contacts: map[PeerID]time.Time{},
 		rtts: map[PeerID]time.Duration{}, announced: map[[32]byte]bool{},
-		probing: map[PeerID]bool{},
+		probing: map[PeerID]bool{}, bootstrap: map[PeerID]contact{},
 	}
 	h.listings.sent = map[PeerID]uint64{}
 	if h.members, err = loadMembership(h.store, h.info, cfg.Identity.ID(), h.log); err != nil {
@@ -171,6 +172,7 @@ func Start(ctx context.Context, cfg Config) (*Host, error) {
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.lp.Network().Notify(&network.NotifyBundle{ConnectedF: h.connected, DisconnectedF: h.disconnected})
 	h.Handle(trackProtocol, h.serveTrack)
+	h.Handle(clockProtocol, serveClock)
 	if err := h.startDHT(boot); err != nil {
 		h.cancel()
 		h.lp.Close()
@@ -186,6 +188,7 @@ func Start(ctx context.Context, cfg Config) (*Host, error) {
 	}
 	h.mu.Unlock()
 	for _, b := range boot {
+		h.noteContact(b, nil)
 		h.lp.Peerstore().AddAddrs(b.ID, b.Addrs, peerstore.PermanentAddrTTL)
 		h.goDo(func(ctx context.Context) { h.keepConnected(ctx, b) })
 	}

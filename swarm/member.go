@@ -31,6 +31,7 @@ type membership struct {
 	revoked map[PeerID]bool      // = list.Peers
 	members map[PeerID]*wire.Certificate
 	seqs    map[PeerID]uint64 // newest revocation list that the member said to have
+	refused map[PeerID]error  // why peers that this node dialled last let it not in, or are none of this swarm
 }
 
 // loadMembership reads and checks what the store holds for self. It returns
@@ -40,7 +41,7 @@ func loadMembership(store *Swarms, info *Info, self PeerID, log *slog.Logger) (*
 		return nil, nil
 	}
 	m := &membership{store: store, info: info, self: self, log: log,
-		members: map[PeerID]*wire.Certificate{}, seqs: map[PeerID]uint64{}}
+		members: map[PeerID]*wire.Certificate{}, seqs: map[PeerID]uint64{}, refused: map[PeerID]error{}}
 	list, err := store.list(info.ID)
 	if err != nil {
 		return nil, err
@@ -118,6 +119,30 @@ func (m *membership) admits(peer PeerID) error {
 		return fmt.Errorf("the certificate of %s ran out", peer)
 	}
 	return nil
+}
+
+// noteRefusal keeps what the exchange with a peer that this node dialled came to.
+func (m *membership) noteRefusal(peer PeerID, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err == nil {
+		delete(m.refused, peer)
+	} else if len(m.refused) < maxRefused {
+		m.refused[peer] = err
+	}
+}
+
+// maxRefused bounds the refusals that are kept.
+const maxRefused = 256
+
+// refusal returns why the latest exchange with a peer that this node dialled failed; nil if it didn't, or if there was none.
+func (m *membership) refusal(peer PeerID) error {
+	if m == nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.refused[peer]
 }
 
 // mayServe reports why offers of peer don't count.
