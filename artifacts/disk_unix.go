@@ -25,8 +25,8 @@ func allocatedBytes(fi os.FileInfo) int64 {
 	return fi.Size()
 }
 
-// freeBytes returns the bytes that this user may still write in dir; ok is false if unknown.
-func freeBytes(dir string) (n int64, ok bool) {
+// FreeBytes returns the bytes that this user may still write in dir; ok is false if unknown.
+func FreeBytes(dir string) (n int64, ok bool) {
 	var st syscall.Statfs_t
 	if syscall.Statfs(dir, &st) != nil {
 		return 0, false

@@ -11,8 +11,8 @@ func inodeOf(os.FileInfo) uint64 { return 0 }
 // allocatedBytes returns the file's size: files are not sparse here.
 func allocatedBytes(fi os.FileInfo) int64 { return fi.Size() }
 
-// freeBytes returns that the free space is not known.
-func freeBytes(string) (n int64, ok bool) { return 0, false }
+// FreeBytes returns that the free space is not known.
+func FreeBytes(string) (n int64, ok bool) { return 0, false }
 
 // lockFile opens path so that no other process can write to it until it is closed.
 func lockFile(path string) (*os.File, error) {

@@ -58,7 +58,7 @@ func (s *Store) download(ctx context.Context, r *Remote, fetched, hashed func(do
 			done += fi.Size()
 		}
 	}
-	if free, known := freeBytes(dir); known && total-done > free {
+	if free, known := FreeBytes(dir); known && total-done > free {
 		return nil, fmt.Errorf("%d MB are needed in %s and %d MB are free: make room, or use another data folder", (total-done)/1e6+1, s.dir, free/1e6)
 	}
 	count := newCounter(total, fetched)

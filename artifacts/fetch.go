@@ -241,7 +241,7 @@ func (t *Torrents) addPeers(sm *swarmModel, runs []pieceRun, ids []string) {
 
 // checkSpace refuses a fetch that can't fit on the disk, before it begins.
 func checkSpace(m *Model, need int64) error {
-	free, known := freeBytes(m.dir)
+	free, known := FreeBytes(m.dir)
 	if !known || need <= free {
 		return nil
 	}

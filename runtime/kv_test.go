@@ -215,7 +215,7 @@ func TestYarn(t *testing.T) {
 }
 
 func TestAvailableMemory(t *testing.T) {
-	if got := availableMemory(); got < 16<<20 || got > 1<<50 {
+	if got := AvailableMemory(); got < 16<<20 || got > 1<<50 {
 		t.Errorf("%d bytes of memory available", got)
 	}
 }

@@ -2,5 +2,5 @@
 
 package runtime
 
-// availableMemory is a guess that fits the smallest machines a model runs on.
-func availableMemory() int64 { return fallbackMemory }
+// AvailableMemory is a guess that fits the smallest machines a model runs on.
+func AvailableMemory() int64 { return fallbackMemory }

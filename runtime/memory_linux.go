@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// availableMemory is MemAvailable of /proc/meminfo, or what the control groups of this process still allow where that is
+// AvailableMemory is MemAvailable of /proc/meminfo, or what the control groups of this process still allow where that is
 // less. Both count the cache of files as available.
-func availableMemory() int64 {
+func AvailableMemory() int64 {
 	free := int64(fallbackMemory)
 	if kib, ok := readField("/proc/meminfo", "MemAvailable:"); ok {
 		free = kib << 10

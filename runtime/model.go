@@ -121,9 +121,9 @@ func Open(o Options) (*Model, error) {
 	}
 	m.budget.limit = o.MaxKVBytes
 	if m.budget.limit <= 0 {
-		m.budget.limit = availableMemory() / 2
+		m.budget.limit = AvailableMemory() / 2
 		if m.stream.larger() {
-			m.budget.limit = int64(streamKV * float64(availableMemory()))
+			m.budget.limit = int64(streamKV * float64(AvailableMemory()))
 		}
 	}
 	return m, nil
@@ -205,7 +205,7 @@ func (m *Model) place(w *loaded) {
 			w.memory.Mapped += int64(len(x.Data))
 		}
 	}
-	w.stream = newStream(w.layers.Len(), w.layers.First, w.output, mapped, availableMemory())
+	w.stream = newStream(w.layers.Len(), w.layers.First, w.output, mapped, AvailableMemory())
 }
 
 // free ends the threads and gives back the memory of weights.

@@ -62,7 +62,7 @@ func (m *Model) packAll() error {
 	if m.pack > PackOn {
 		return fmt.Errorf("runtime: %v is not known", m.pack)
 	}
-	available := availableMemory()
+	available := AvailableMemory()
 	weights, total := m.toPack(&m.loaded, m.load.weights, available)
 	switch {
 	case total == 0:

@@ -23,6 +23,7 @@ type cli struct {
 	Stop     stopCmd     `cmd:"" help:"End the node, once its sessions have ended or are handed over."`
 	Swarm    swarmCmd    `cmd:"" help:"Create, join, list swarms and invite others."`
 	Demo     demoCmd     `cmd:"" help:"Show everything at work: a private swarm of processes on this machine."`
+	Doctor   doctorCmd   `cmd:"" help:"Find what keeps this machine from being of use, and say what to do."`
 	Bench    benchCmd    `cmd:"" help:"Measure how fast this machine runs a model, and how near to its limits."`
 	Selftest selftestCmd `cmd:"" help:"Check that this build computes the specified bits on this machine."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`

@@ -14,6 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/starling-swarm/starling/node/control"
+	"github.com/starling-swarm/starling/swarm"
 )
 
 func TestMain(m *testing.M) {
@@ -28,6 +29,8 @@ func TestMain(m *testing.M) {
 //	busy DIR ROLE          waits until a node takes part in a session in a role
 //	standing DIR WHAT      waits until a node says that of the work it takes
 //	identify DIR PEER PID  sets PEER and PID to a node's peer ID and process ID
+//	locate DIR ADDR PORT ID sets ADDR and PORT to a node's first address and its TCP port, ID to its swarm
+//	revoke DIR PEER        ends a peer's membership, where no node runs on the owner's DIR
 //	keep NAME              sets NAME to the last command's output
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -42,7 +45,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("STARLING_THREADS", "1")
 			return writeModels(e.WorkDir)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "gone": gone, "busy": busy, "standing": standing, "identify": identify, "keep": keep},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "gone": gone, "busy": busy, "standing": standing, "identify": identify, "locate": locate, "revoke": revoke, "keep": keep},
 	})
 }
 
@@ -97,6 +100,33 @@ func identify(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	ts.Setenv(args[1], st.Peer)
 	ts.Setenv(args[2], strconv.Itoa(st.PID))
+}
+
+func locate(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 4 {
+		ts.Fatalf("usage: locate DIR ADDR PORT ID")
+	}
+	st, err := status(context.Background(), ts.MkAbs(args[0]))
+	if err != nil || len(st.Addrs) == 0 {
+		ts.Fatalf("no address: %v", err)
+	}
+	ts.Setenv(args[1], st.Addrs[0])
+	ts.Setenv(args[2], strings.Split(st.Addrs[0], "/")[4])
+	ts.Setenv(args[3], st.Swarm.ID)
+}
+
+func revoke(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: revoke DIR PEER")
+	}
+	swarms := swarm.OpenSwarms(ts.MkAbs(args[0]))
+	list, err := swarms.List()
+	if err != nil || len(list) != 1 {
+		ts.Fatalf("%d swarms: %v", len(list), err)
+	}
+	if _, err := swarms.Revoke(list[0].ID, args[1]); err != nil {
+		ts.Fatalf("%v", err)
+	}
 }
 
 // status asks the node on dir.

@@ -39,6 +39,12 @@ func (c *Client) Status(ctx context.Context) (s Status, err error) {
 	return s, err
 }
 
+// Network says what the node has found out about its place in the swarm; peers are asked for the time.
+func (c *Client) Network(ctx context.Context) (w Network, err error) {
+	err = c.call(ctx, "GET", "/v1/network", nil, &w)
+	return w, err
+}
+
 // Models lists the models that the node holds or sees offered.
 func (c *Client) Models(ctx context.Context) (m []Model, err error) {
 	err = c.call(ctx, "GET", "/v1/models", nil, &m)

@@ -37,6 +37,9 @@ type engine struct {
 func (e *engine) Status(context.Context) (*Status, error) {
 	return &Status{Version: "test", Peer: "p", Models: []Model{{ID: "m", Held: &Layers{0, 9}}}}, e.err
 }
+func (e *engine) Network(context.Context) (*Network, error) {
+	return &Network{DHT: 2, Clocks: []time.Duration{-5}, Bootstrap: []Contact{{Peer: "p", Refused: true}}}, e.err
+}
 func (e *engine) WriteMetrics(w io.Writer) error {
 	if e.err != nil {
 		return e.err
@@ -167,6 +170,9 @@ func TestCalls(t *testing.T) {
 			st, err := c.Status(ctx)
 			if err != nil || st.Peer != "p" || *st.Models[0].Held != (Layers{0, 9}) {
 				t.Errorf("Status: %+v, %v", st, err)
+			}
+			if w, err := c.Network(ctx); err != nil || w.DHT != 2 || w.Clocks[0] != -5 || !w.Bootstrap[0].Refused {
+				t.Errorf("Network: %+v, %v", w, err)
 			}
 			if m, err := c.Models(ctx); err != nil || len(m) != 1 || m[0].Name != "n" {
 				t.Errorf("Models: %+v, %v", m, err)

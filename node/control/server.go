@@ -16,6 +16,7 @@ import (
 // is gone) must end the work.
 type Engine interface {
 	Status(ctx context.Context) (*Status, error)
+	Network(ctx context.Context) (*Network, error)
 	WriteMetrics(w io.Writer) error // in Prometheus' text format
 	Models(ctx context.Context) ([]Model, error)
 	Peers(ctx context.Context) ([]Peer, error)
@@ -45,6 +46,7 @@ const metricsType = "text/plain; version=0.0.4; charset=utf-8"
 func Handler(e Engine, stop func(DrainRequest)) http.Handler {
 	mux := http.NewServeMux()
 	get(mux, "/v1/status", func(r *http.Request) (any, error) { return e.Status(r.Context()) })
+	get(mux, "/v1/network", func(r *http.Request) (any, error) { return e.Network(r.Context()) })
 	HandleMetrics(mux, e)
 	get(mux, "/v1/models", func(r *http.Request) (any, error) { return e.Models(r.Context()) })
 	get(mux, "/v1/peers", func(r *http.Request) (any, error) { return e.Peers(r.Context()) })

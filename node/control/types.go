@@ -41,6 +41,25 @@ type Status struct {
 	Problems  []string      `json:"problems,omitempty"` // what a person should look at
 }
 
+// Network is what a node has found out about its place in the swarm.
+type Network struct {
+	Connected int             `json:"connected"` // peers
+	DHT       int             `json:"dht_peers"` // in this node's table of the swarm's DHT
+	Bootstrap []Contact       `json:"bootstrap"` // those that it was told to meet the swarm through
+	Clocks    []time.Duration `json:"clocks_ns"` // by how much peers' clocks are ahead of this node's, ascending
+	Listen    []string        `json:"listen"`    // addresses of this machine, each with /p2p/PEER
+}
+
+// Contact is how a node stands with a peer that it was told to meet the swarm through.
+type Contact struct {
+	Peer      string   `json:"peer"`
+	Addrs     []string `json:"addrs"`
+	Connected bool     `json:"connected"`
+	Elsewhere bool     `json:"elsewhere,omitempty"` // connected, but it is in another swarm
+	Refused   bool     `json:"refused,omitempty"`   // it answers, and doesn't let this node in
+	Error     string   `json:"error,omitempty"`     // of the latest attempt
+}
+
 // Spare is what a node seeds from spare disk, for the swarm's sake.
 type Spare struct {
 	Limit   int64        `json:"limit"` // bytes

@@ -1,0 +1,27 @@
+package node
+
+import (
+	"context"
+
+	"github.com/starling-swarm/starling/artifacts"
+	"github.com/starling-swarm/starling/node/control"
+)
+
+// Network says what the node has found out about its place in the swarm.
+func (e engine) Network(ctx context.Context) (*control.Network, error) {
+	h := e.n.host
+	w := &control.Network{Connected: len(h.Connected()), DHT: h.DHTPeers(), Bootstrap: []control.Contact{}, Clocks: h.Clocks(ctx), Listen: h.Addrs()}
+	for _, c := range h.Contacts() {
+		w.Bootstrap = append(w.Bootstrap, control.Contact(c))
+	}
+	return w, nil
+}
+
+// FreeDisk returns the bytes that this user may still write in dir, -1 if that is not known.
+func FreeDisk(dir string) int64 {
+	n, ok := artifacts.FreeBytes(dir)
+	if !ok {
+		return -1
+	}
+	return n
+}
