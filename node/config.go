@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -76,6 +77,9 @@ type Config struct {
 	// doesn't say; 0 hands them over at once.
 	Drain time.Duration
 
+	// Terms say when the node works for others; else it is as if paused.
+	Terms Terms
+
 	// Grow says for whose sessions a decoder gets the layers that it lacks.
 	Grow Growth
 
@@ -95,6 +99,9 @@ type Config struct {
 	wrap func(stream) stream
 
 	spareEvery time.Duration // 0: spareEvery
+	termsEvery time.Duration // 0: termsEvery
+
+	look func(context.Context) surroundings // nil: Terms.look
 }
 
 // DefaultSilence is how long a peer of an active session may be silent before

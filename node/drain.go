@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/starling-swarm/starling/swarm/wire"
@@ -39,8 +40,18 @@ func (n *Node) Pause(ctx context.Context, limit time.Duration) (handedOver int, 
 	return n.drain(ctx, limit)
 }
 
-// Resume ends a pause.
-func (n *Node) Resume() error { return n.stand(accepting) }
+// Resume ends a pause. The node's terms still hold.
+func (n *Node) Resume() error {
+	if err := n.stand(accepting); err != nil {
+		return err
+	}
+	n.sessions.Lock()
+	defer n.sessions.Unlock()
+	if n.sessions.away != "" {
+		return fmt.Errorf("resumed, but by its terms the node works for nobody now: %s; start it without them to change that", n.sessions.away)
+	}
+	return nil
+}
 
 // Leave is Pause for good, and for this node's own runs, too. Close comes next;
 // it ends what Leave had no time for.
@@ -75,9 +86,13 @@ func (n *Node) stand(s standing) error {
 	return nil
 }
 
+// standing returns the node's standing; by its terms it may be as if paused.
 func (n *Node) standing() standing {
 	n.sessions.Lock()
 	defer n.sessions.Unlock()
+	if n.sessions.standing == accepting && n.sessions.away != "" {
+		return paused
+	}
 	return n.sessions.standing
 }
 
@@ -90,6 +105,8 @@ func (n *Node) refusalLocked() *wire.Refusal {
 		return wire.Refuse(wire.CodeLeaving, "the node is about to close")
 	case n.sessions.standing == paused:
 		return wire.Refuse(wire.CodeLeaving, "the node is paused")
+	case n.sessions.away != "":
+		return wire.Refuse(wire.CodeLeaving, "by its owner's terms the node works for nobody now: %s", n.sessions.away)
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func (e engine) Status(context.Context) (*control.Status, error) {
 		st.Kept.Memory += kept
 	}
 	st.Sessions = n.sessionViews()
-	st.Spare = n.spareStatus()
+	st.Spare, st.Terms = n.spareStatus(), n.termsStatus()
 	st.Problems = n.problems()
 	return st, nil
 }
@@ -50,6 +50,9 @@ func (n *Node) problems() (list []string) {
 	if err := n.host.IdentityConflict(); err != nil {
 		list = append(list, err.Error())
 	}
+	n.sessions.Lock()
+	list = append(list, n.sessions.silent...)
+	n.sessions.Unlock()
 	for _, err := range n.store.Problems() {
 		list = append(list, err.Error())
 	}

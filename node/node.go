@@ -48,6 +48,8 @@ type Node struct {
 		sync.Mutex
 		closed   bool
 		standing standing
+		away     string        // why the terms forbid work for others now
+		silent   []string      // what the terms ask for and the system doesn't tell
 		idle     chan struct{} // closed when the last session has gone; nil: nobody waits
 		stages   map[wire.SessionID]*stageSession
 		decoders map[wire.SessionID]*decoderSession
@@ -156,6 +158,9 @@ func (n *Node) start(ctx context.Context) (err error) {
 	}
 	if n.spill != nil {
 		n.wg.Go(n.routineSpill)
+	}
+	if !n.cfg.Client {
+		n.wg.Go(n.routineTerms)
 	}
 	n.wg.Go(n.routinePing)
 	n.wg.Go(n.routineOffer)

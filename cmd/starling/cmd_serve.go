@@ -24,6 +24,9 @@ type serveCmd struct {
 	SeedSpare  size          `env:"STARLING_SEED_SPARE" placeholder:"SIZE" help:"Disk to give to the swarm, such as 50GB: copies of those layers of listed models of which there are fewest, fetched and seeded without computing with them. Default: 0, none."`
 	SeedModels []string      `env:"STARLING_SEED_MODELS" placeholder:"ID|NAME" help:"With --seed-spare: only these models. Default: all that are listed in the swarm."`
 	Drain      time.Duration `default:"30s" env:"STARLING_DRAIN" placeholder:"DURATION" help:"How long running sessions may go on when the node ends or pauses; what is left then is handed over. Default: 30s."`
+	Hours      workHours     `env:"STARLING_HOURS" placeholder:"FROM-TO" help:"Times of the day at which to work for others, such as 22:00-07:00, by this machine's clock; several with commas between. Outside them the node is as if paused. Default: always."`
+	OnBattery  bool          `name:"pause-on-battery" env:"STARLING_PAUSE_ON_BATTERY" help:"Work for nobody else while this machine runs on its battery, where the system tells (Linux)."`
+	OnMetered  bool          `name:"pause-on-metered" env:"STARLING_PAUSE_ON_METERED" help:"Work for nobody else while the way to the internet costs by the byte, where the system tells (NetworkManager)."`
 	Metrics    string        `env:"STARLING_METRICS" placeholder:"HOST:PORT" help:"Serve /metrics for Prometheus over HTTP there, too, such as 127.0.0.1:9464; whoever reaches the port can read them."`
 	Pprof      bool          `help:"With --metrics: serve Go's profiles there, under /debug/pprof/."`
 	JSON       bool          `name:"json" help:"Print events, one JSON object per line."`
@@ -48,6 +51,7 @@ Examples:
   starling serve --model Qwen3-8B --draft Qwen3-0.6B
   starling serve --metrics 127.0.0.1:9464 --log info,node=debug
   starling serve --seed-spare 50GB                 # keep copies of what the swarm has fewest of
+  starling serve --model SmolLM2 --hours 22:00-07:00 --pause-on-battery
   starling serve --listen /ip4/0.0.0.0/tcp/5000 --kv-memory 2GiB
   starling serve --model SmolLM2 --kv-disk 4GiB    # ended sessions' KV state goes to the disk when memory is short`
 }
@@ -98,6 +102,7 @@ func (c *serveCmd) Run(ctx context.Context, g *globals) (err error) {
 	d, err := g.startDaemon(ctx, func(cfg *node.Config) {
 		cfg.Tracker, cfg.Drain, cfg.Grow = c.Model == "", c.Drain, c.Grow.Growth
 		cfg.SeedSpare, cfg.SeedModels = int64(c.SeedSpare), c.SeedModels
+		cfg.Terms = node.Terms{Hours: c.Hours.Hours, Battery: c.OnBattery, Metered: c.OnMetered}
 	})
 	if err != nil {
 		return err

@@ -49,6 +49,9 @@ func printStatus(w io.Writer, st *control.Status) error {
 		fmt.Fprintf(w, "connected\t%d peers\n", len(st.Connected))
 		fmt.Fprintf(w, "numerics\t%s\n", st.Profile)
 		fmt.Fprintf(w, "kept\t%s of KV in memory, %s on disk; %d times used for %d positions\n", bytesText(st.Kept.Memory), bytesText(st.Kept.Disk), st.Kept.Hits, st.Kept.Positions)
+		if t := st.Terms; t != nil {
+			fmt.Fprintf(w, "terms\t%s\n", termsText(t))
+		}
 		if s := st.Spare; s != nil {
 			fmt.Fprintf(w, "spare disk\t%s of %s is seeded for the swarm\n", bytesText(s.Used), bytesText(s.Limit))
 			for _, m := range s.Models {
@@ -70,6 +73,25 @@ func printStatus(w io.Writer, st *control.Status) error {
 				bytesText(s.KVBytes), s.Age.Round(time.Second))
 		}
 	})
+}
+
+// termsText says when a node works for others, and why it doesn't now.
+func termsText(t *control.Terms) string {
+	var parts []string
+	if t.Hours != "" {
+		parts = append(parts, "works at "+t.Hours)
+	}
+	if t.Battery {
+		parts = append(parts, "not on battery")
+	}
+	if t.Metered {
+		parts = append(parts, "not on a metered link")
+	}
+	text := strings.Join(parts, ", ")
+	if t.Away != "" {
+		text += "; paused: " + oneLine(t.Away)
+	}
+	return text
 }
 
 // spareText says which portions of a model are spare copies: "layers 3, 7–9 and what no layer owns".

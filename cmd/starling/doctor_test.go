@@ -40,7 +40,9 @@ func TestDoctorNamesTheCause(t *testing.T) {
 		text    string // a part of it
 		next    string // likewise
 	}{
-		{"clock behind", func(f *facts) { f.Network.Clocks = []time.Duration{14 * time.Minute, 14 * time.Minute, 14*time.Minute + 3*time.Second} }, "clock", failure, "14m0s behind the median of 3", "timedatectl"},
+		{"clock behind", func(f *facts) {
+			f.Network.Clocks = []time.Duration{14 * time.Minute, 14 * time.Minute, 14*time.Minute + 3*time.Second}
+		}, "clock", failure, "14m0s behind the median of 3", "timedatectl"},
 		{"clock ahead", func(f *facts) { f.Network.Clocks = []time.Duration{-2 * time.Minute} }, "clock", warning, "2m0s ahead of the one peer", "set the clock"},
 		{"one odd peer", func(f *facts) { f.Network.Clocks = []time.Duration{0, 0, time.Hour} }, "clock", good, "the median of 3", ""},
 		{"clock before the certificate", func(f *facts) { f.Network, f.Now = nil, f.Membership.Issued.Add(-time.Hour) }, "clock", failure, "certificate was made at 2027-02-01", "set the clock"},

@@ -92,6 +92,15 @@ func (s *positions) UnmarshalText(b []byte) error {
 	return nil
 }
 
+// workHours are hours as a flag.
+type workHours struct{ node.Hours }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (h *workHours) UnmarshalText(text []byte) (err error) {
+	h.Hours, err = node.ParseHours(string(text))
+	return err
+}
+
 // growth is a growth as a flag.
 type growth struct{ node.Growth }
 

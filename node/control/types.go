@@ -37,6 +37,7 @@ type Status struct {
 	Sessions  []Session     `json:"sessions"`
 	Kept      Kept          `json:"kept"`
 	Spare     *Spare        `json:"spare,omitempty"` // nil: no disk is given
+	Terms     *Terms        `json:"terms,omitempty"` // nil: it works for others always
 	Profile   string        `json:"numerics_profile"`
 	Problems  []string      `json:"problems,omitempty"` // what a person should look at
 }
@@ -58,6 +59,14 @@ type Contact struct {
 	Elsewhere bool     `json:"elsewhere,omitempty"` // connected, but it is in another swarm
 	Refused   bool     `json:"refused,omitempty"`   // it answers, and doesn't let this node in
 	Error     string   `json:"error,omitempty"`     // of the latest attempt
+}
+
+// Terms are when a node works for others.
+type Terms struct {
+	Hours   string `json:"hours,omitempty"` // of the day, such as "22:00-07:00"
+	Battery bool   `json:"pause_on_battery,omitempty"`
+	Metered bool   `json:"pause_on_metered,omitempty"`
+	Away    string `json:"away,omitempty"` // why it doesn't now
 }
 
 // Spare is what a node seeds from spare disk, for the swarm's sake.
