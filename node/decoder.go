@@ -109,10 +109,10 @@ func (s *decoderSession) enter() {
 	held, own := s.exec.Layers(), runtime.Range{First: int(open.Route.DecoderFirst), Last: whole.Last}
 	reused, marks := 0, []wire.Mark(nil)
 	// Every layer held, since losing a stage may make this node run any of
-	// them, and all that it may grow to; where memory doesn't admit that, those
-	// of the route.
+	// them, and all that it may grow to, or hand to another stage; where memory
+	// doesn't admit that, those held, or of the route.
 	seq, err := s.room.reserve(s.ctx, time.Duration(open.Wait)*time.Millisecond, func() (runtime.Sequence, error) {
-		if held, reused, marks = s.exec.Layers(), 0, nil; s.mayGrow() {
+		if held, reused, marks = s.exec.Layers(), 0, nil; s.mayGrow() || s.mayHand() {
 			held = whole
 		}
 		need := len(open.Tokens) + int(open.MaxNew)
@@ -124,9 +124,11 @@ func (s *decoderSession) enter() {
 			}
 		}
 		seq, err := s.prefixes.reserve(s.numerics, need, held)
-		if err != nil && own != held && !open.Route.DecodeLocal && len(open.Route.Stages) > 0 {
-			held = own
-			seq, err = s.prefixes.reserve(s.numerics, need, held)
+		for _, less := range []runtime.Range{s.exec.Layers(), own} {
+			if err != nil && less != held && !open.Route.DecodeLocal && len(open.Route.Stages) > 0 {
+				held = less
+				seq, err = s.prefixes.reserve(s.numerics, need, held)
+			}
 		}
 		return seq, err
 	})

@@ -126,8 +126,7 @@ func (s *served) whole() runtime.Range { return runtime.Range{First: 0, Last: s.
 // growable reports whether the node lacks layers of the model, has memory for them, and can have rows of all layers with each token:
 // what a layer keeps beside rows would be too much.
 func (s *served) growable() bool {
-	tail := func(l runtime.LayerCache) bool { return l.State > 0 }
-	return s.exec.Layers() != s.whole() && !slices.ContainsFunc(s.exec.Config().Cache, tail) && s.exec.CanGrow(s.whole()) == nil
+	return s.exec.Layers() != s.whole() && !hasTails(s.exec.Config()) && s.exec.CanGrow(s.whole()) == nil
 }
 
 // planReply is a plan with the words that explain it.

@@ -16,7 +16,7 @@ import (
 
 // Protocols of the node's streams (docs/protocol.md).
 const (
-	protoSession = "/starling/session/11"
+	protoSession = "/starling/session/12"
 	protoStage   = "/starling/stage/9"
 	protoKV      = "/starling/kv/2"
 	protoBundle  = "/starling/bundle/2"

@@ -24,7 +24,7 @@ func (n *Node) plan(ctx context.Context, id artifacts.ID, c *artifacts.Card, pro
 	if err != nil {
 		return route.Plan{}, err
 	}
-	req, err := n.planRequest(ctx, prompt, newTokens, k)
+	req, err := n.planRequest(ctx, c, prompt, newTokens, k)
 	if err != nil {
 		return route.Plan{}, err
 	}
@@ -53,7 +53,7 @@ func (n *Node) planWithoutKV(ctx context.Context, id artifacts.ID, c *artifacts.
 	if err != nil {
 		return route.Plan{}, err
 	}
-	req, err := n.planRequest(ctx, prompt, newTokens, k)
+	req, err := n.planRequest(ctx, c, prompt, newTokens, k)
 	if err != nil {
 		return route.Plan{}, err
 	}
@@ -76,13 +76,15 @@ func (n *Node) offersOf(id artifacts.ID) (offers []swarm.Offer) {
 	return offers
 }
 
-func (n *Node) planRequest(ctx context.Context, prompt, newTokens int, k control.Constraints) (route.Request, error) {
+// planRequest leaves rows where they are made if what goes with them would be too much with each token.
+func (n *Node) planRequest(ctx context.Context, c *artifacts.Card, prompt, newTokens int, k control.Constraints) (route.Request, error) {
 	shape, err := route.ParseShape(k.Shape)
 	if err != nil {
 		return route.Request{}, err
 	}
 	req := route.Request{PromptTokens: prompt, NewTokens: newTokens, Chunk: k.Chunk, Shape: shape, Cuts: k.Cuts,
-		Assign: k.Assign, Decoder: k.Decoder, Exclude: k.Excluded, PreferSelf: true, LeaveKV: true, Reasons: true}
+		Assign: k.Assign, Decoder: k.Decoder, Exclude: k.Excluded, PreferSelf: true, Reasons: true,
+		LeaveKV: slices.ContainsFunc(c.TailBytes, func(n int64) bool { return n > 0 })}
 	if k.Draft != "" {
 		id, err := n.resolve(ctx, k.Draft)
 		if err != nil {
@@ -251,7 +253,7 @@ func sameNetwork(o swarm.Offer) bool {
 // wireRoute turns a plan into what travels.
 func wireRoute(p route.Plan) wire.Route {
 	r := wire.Route{DecoderFirst: uint32(p.DecoderLayers.First), Chunk: uint32(max(p.Chunk, 1)), LastChunk: uint32(max(p.LastChunk, 1)),
-		DecodeLocal: p.Shape != route.Pipelined}
+		DecodeLocal: p.Shape != route.Pipelined, PushKV: p.KVToDecoder}
 	for _, s := range p.Stages {
 		r.Stages = append(r.Stages, wire.PlanStage{Peer: s.Peer, First: uint32(s.Layers.First), Last: uint32(s.Layers.Last)})
 	}

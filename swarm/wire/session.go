@@ -88,6 +88,7 @@ type Route struct {
 	Chunk        uint32 // tokens per chunk, at most
 	LastChunk    uint32 // tokens of the prompt's last chunks, at most; from 1 to Chunk
 	DecodeLocal  bool   // stages push KV and the decoder decodes alone
+	PushKV       bool   // stages push KV even if not, where the decoder has room for it
 }
 
 // SessionOpen starts a session on its decoder.
@@ -127,6 +128,7 @@ func (m *SessionOpen) encode(e *Encoder) {
 	e.U32(m.Route.Chunk)
 	e.U32(m.Route.LastChunk)
 	e.Bool(m.Route.DecodeLocal)
+	e.Bool(m.Route.PushKV)
 	e.Hash(m.Salt)
 	encodeTokens(e, m.Tokens)
 	e.U32(m.MaxNew)
@@ -152,6 +154,7 @@ func (m *SessionOpen) decode(d *Decoder) {
 	m.Route.Chunk = d.U32()
 	m.Route.LastChunk = d.U32()
 	m.Route.DecodeLocal = d.Bool()
+	m.Route.PushKV = d.Bool()
 	m.Salt = d.Hash()
 	m.Tokens = decodeTokens(d)
 	m.MaxNew = d.U32()

@@ -48,7 +48,7 @@ func sessionMessages() map[string]Message {
 		"Pong":               &Pong{9, nil},
 		"KVSlice":            &KVSlice{h, 2, 8, 2, Prefix{1}, 64, 16, bytes.Repeat([]byte{7}, 48)},
 		"KVAck":              &KVAck{h, 11},
-		"SessionOpen":        &SessionOpen{h, grant, Route{stages, 5, 64, 4, true}, [32]byte{4}, []int32{1, 2}, 16, []int32{2}, sampling, false, true, 2500, 3, true, true, true, Probe{}},
+		"SessionOpen":        &SessionOpen{h, grant, Route{stages, 5, 64, 4, true, true}, [32]byte{4}, []int32{1, 2}, 16, []int32{2}, sampling, false, true, 2500, 3, true, true, true, Probe{}},
 		"SessionOpen, probe": &SessionOpen{Head: h, Grant: grant, Tokens: []int32{1, 2}, Probe: probe},
 		"Rows":               &Rows{h, 3, 8, 2, []byte{1, 2, 3, 4, 5, 6, 7, 8}},
 		"SessionOpened":      &SessionOpened{h},
