@@ -3,8 +3,13 @@ package node
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/starling-swarm/starling/node/control"
+	"github.com/starling-swarm/starling/route"
 	"github.com/starling-swarm/starling/runtime/runtimetest"
 	"github.com/starling-swarm/starling/swarm/wire"
 )
@@ -253,5 +258,71 @@ func TestStagesLeave(t *testing.T) {
 		if left < 20 {
 			t.Errorf("a stage left %d times", left)
 		}
+	}
+}
+
+// TestSuccessorGoesOn loses, and lets leave, a stage of a decoder that lacks its layers and has its rows, since the plan says so: a peer that
+// takes its place computes what follows the checkpoint only.
+func TestSuccessorGoesOn(t *testing.T) {
+	s := newSlowNet(t)
+	ctx := testContext(t)
+	want, err := s.run(ctx, s.client, s.id, s.k, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lose := map[string]func(victim, last *Node){
+		"lost": func(victim, last *Node) { s.closeHeld(victim, last) },
+		"leaves": func(victim, last *Node) {
+			go func() {
+				_, _ = victim.Leave(ctx, 0) // the session tells
+				s.gates[last].release()
+			}()
+		},
+	}
+	for name, lose := range lose {
+		t.Run(name, func(t *testing.T) {
+			victim, last := s.startSlow(2*time.Millisecond, nil), s.startSlow(2*time.Millisecond, nil) // nobody has measured links to this one
+			s.serve(victim, s.id, 1, 2)
+			s.serve(last, s.id, 2, 3)
+			eventually(t, "offers of all", func() bool {
+				_ = s.client.host.Refresh(ctx)
+				p, _ := s.client.planPeers(s.id)
+				known := func(n *Node) bool { return slices.ContainsFunc(p, func(p route.Peer) bool { return p.ID == n.ID() }) }
+				return known(victim) && known(last)
+			})
+			k := control.Constraints{Shape: "pipelined", Cuts: []int{1, 2}, Assign: []string{s.first.ID(), victim.ID()}, Decoder: last.ID(), Chunk: 4}
+			texts := 0
+			s.gates[last].hold(len(want.PromptTokens) + 4)
+			got, err := s.run(ctx, s.client, s.id, k, func(ev control.Event) error {
+				if p := ev.Plan; p != nil && !p.Plan.KVToDecoder {
+					t.Errorf("the plan leaves rows where they are:\n%s", p.Explain)
+				}
+				if ev.Kind == "text" {
+					if texts++; texts == 3 {
+						lose(victim, last)
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			sameAnswer(t, got, want)
+			if len(got.Recovered) != 2 || !strings.Contains(got.Recovered[1], "went on over other peers from position") {
+				t.Fatalf("what was done: %q", got.Recovered)
+			}
+			from := 0
+			if _, err := fmt.Sscanf(got.Recovered[1], "went on over other peers from position %d", &from); err != nil || from < len(got.PromptTokens) {
+				t.Errorf("%q: %v", got.Recovered[1], err)
+			}
+			for _, st := range got.Stages {
+				if st.Layers.First == 1 && st.Peer != victim.ID() && st.Tokens != len(got.PromptTokens)+len(got.NewTokens)-1-from {
+					t.Errorf("the successor computed %d positions from %d on, of %d and %d", st.Tokens, from, len(got.PromptTokens), len(got.NewTokens))
+				}
+			}
+			victim.Close()
+			s.nodes = slices.DeleteFunc(s.nodes, func(n *Node) bool { return n == victim })
+			s.mustBeIdle()
+		})
 	}
 }

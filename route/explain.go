@@ -61,8 +61,8 @@ func (p Plan) Explain() string {
 				fmt.Fprintf(&b, "link         %s → %s  %s/s, round trip %s (%s)\n", l.From, l.To, bytesText(l.BytesPerSec), secondsText(l.RTT), cmp.Or(l.Basis, "throughput not measured"))
 			}
 		}
-		if !p.KVToDecoder {
-			b.WriteString("note         the decoder doesn't get everyone's KV: losing a peer means replaying the prompt\n")
+		if p.Shape == Pipelined {
+			fmt.Fprintf(&b, "note         %s\n", p.pushText())
 		}
 	}
 	b.WriteString("\n")
@@ -78,6 +78,20 @@ func (p Plan) Explain() string {
 		fmt.Fprintf(&b, "%s %s  %s\n", mark, name, r.Text)
 	}
 	return b.String()
+}
+
+// pushText says what a loss means to a pipelined plan, and what it costs that it means no more.
+func (p Plan) pushText() string {
+	total := p.Predicted.TotalSeconds
+	switch {
+	case p.KVToDecoder:
+		return fmt.Sprintf("the decoder gets everyone's KV, which takes %s of the total (%.2g %%): who takes a lost peer's place goes on from there",
+			secondsText(p.PushSeconds), 100*p.PushSeconds/total)
+	case p.PushFault != "":
+		return fmt.Sprintf("the decoder doesn't get everyone's KV (%s): losing a peer means replaying the prompt", p.PushFault)
+	}
+	return fmt.Sprintf("the decoder doesn't get everyone's KV, which would take %s more (%.2g %%): losing a peer means replaying the prompt",
+		secondsText(p.PushSeconds), 100*p.PushSeconds/total)
 }
 
 // sees says what range i learns of the prompt. A layer server can recover the text from hidden states; nothing here

@@ -83,7 +83,20 @@ func (in *instance) plan(r route) Plan {
 		a, b := r.span(i)
 		p.Stages = append(p.Stages, Stage{Peer: in.peers[j].ID, Layers: Range{a, b}})
 	}
+	if r.shape == Pipelined {
+		p.PushSeconds, p.PushFault = in.pushCost(r)
+	}
 	return p
+}
+
+// pushCost returns what sending cache rows to the decoder adds to the total of a pipelined route, or why they can't be sent.
+func (in *instance) pushCost(r route) (seconds float64, fault string) {
+	with, without := r, r
+	with.kv, without.kv = true, false
+	if fault = in.decoderFault(r.dec, r.start(), false, true); fault != "" {
+		return 0, fault
+	}
+	return max(in.total(with)-in.total(without), 0), ""
 }
 
 // noRoute explains a search that found nothing.

@@ -32,6 +32,10 @@ type Plan struct {
 	// KVToDecoder says that stages send their cache rows to the decoder. False in a local plan; in a pipelined plan
 	// false means that losing a stage costs a replay of the prompt.
 	KVToDecoder bool `json:"kv_to_decoder"`
+	// PushSeconds is how much of a pipelined plan's total is for sending cache rows to the decoder, or would be if they were sent.
+	// 0 in other shapes, and where PushFault says why that decoder can't have them.
+	PushSeconds float64 `json:"push_seconds,omitempty"`
+	PushFault   string  `json:"push_fault,omitempty"`
 	// KV and Seam name how everybody rounds, for whom the sizes of the model hold: "f16", and "f32" or "q8_0@10,20", the seam's
 	// type and the cuts where it is rounded. The planner leaves them to its caller.
 	KV   string `json:"kv,omitempty"`
