@@ -85,12 +85,12 @@ func (p Plan) pushText() string {
 	total := p.Predicted.TotalSeconds
 	switch {
 	case p.KVToDecoder:
-		return fmt.Sprintf("the decoder gets everyone's KV, which takes %s of the total (%.2g %%): who takes a lost peer's place goes on from there",
+		return fmt.Sprintf("the decoder gets everyone's KV, which takes %s of the total (%.3g %%): who takes a lost peer's place goes on from there",
 			secondsText(p.PushSeconds), 100*p.PushSeconds/total)
 	case p.PushFault != "":
 		return fmt.Sprintf("the decoder doesn't get everyone's KV (%s): losing a peer means replaying the prompt", p.PushFault)
 	}
-	return fmt.Sprintf("the decoder doesn't get everyone's KV, which would take %s more (%.2g %%): losing a peer means replaying the prompt",
+	return fmt.Sprintf("the decoder doesn't get everyone's KV, which would take %s more (%.3g %%): losing a peer means replaying the prompt",
 		secondsText(p.PushSeconds), 100*p.PushSeconds/total)
 }
 
