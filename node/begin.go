@@ -167,3 +167,18 @@ func (s *staging) holds() (marks []wire.Mark) {
 	}
 	return marks
 }
+
+// cached returns the layers of whose rows a cache of an earlier session is of use to one that wants those of some, best first. A plan may say
+// for one turn of a conversation that rows are pushed, and not for the next; what need not be computed again counts for more.
+func (s *decoderSession) cached(wanted runtime.Range) []runtime.Range {
+	own, whole := s.exec.Layers(), s.m.whole()
+	switch {
+	case s.m.open.Fresh:
+		return nil
+	case own == whole || s.mayGrow():
+		return []runtime.Range{wanted}
+	case wanted == own:
+		return []runtime.Range{own, whole}
+	}
+	return []runtime.Range{wanted, own}
+}

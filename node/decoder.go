@@ -116,13 +116,15 @@ func (s *decoderSession) enter() {
 			held = whole
 		}
 		need := len(open.Tokens) + int(open.MaxNew)
-		if !open.Fresh {
+		wanted := held
+		for _, held = range s.cached(wanted) {
 			w := known{client: s.client, profile: s.profile, layers: held, tokens: open.Tokens}
 			if seq, n, same := s.prefixes.take(w, reusable(open), need); seq != nil {
 				reused, marks = n, same
 				return seq, nil
 			}
 		}
+		held = wanted
 		seq, err := s.prefixes.reserve(s.numerics, need, held)
 		for _, less := range []runtime.Range{s.exec.Layers(), own} {
 			if err != nil && less != held && !open.Route.DecodeLocal && len(open.Route.Stages) > 0 {

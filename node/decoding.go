@@ -64,7 +64,7 @@ type decoding struct {
 	seams     []*wire.Seam
 	seamEnd   int
 	rows      map[int][]byte       // by layer: the slices of one chunk so far
-	pushed    []*wire.Chunk        // announced, rows not yet complete
+	pushed    []*wire.Chunk        // announced, rows not yet complete; with guesses: the stages keep them until the next frame
 	acked     []uint32             // per stage: rows of all its layers are here before
 	due       [][]*wire.Chunk      // per stage: announced, and it hasn't said that it has computed them
 	work      map[string]stageWork // by stage
@@ -345,7 +345,7 @@ func (d *decoding) next() []action {
 	switch {
 	case d.ended || d.rewind:
 		return nil
-	case d.reason != "" && d.running == nil && d.complete():
+	case d.reason != "" && d.running == nil && d.complete() && !d.rowsDue():
 		return d.end()
 	case d.walks():
 		return d.walk()
@@ -373,6 +373,13 @@ func (d *decoding) complete() bool {
 		return false
 	}
 	return d.generated > 0 || !d.local || d.checkpoint() >= d.goal() // a prompt's cache is for the client's next session
+}
+
+// rowsDue reports whether rows are on their way that the cache for the client's next session would lack. Where the stages keep the last
+// ones, since no frame tells them any more that guesses were right, nothing is waited for.
+func (d *decoding) rowsDue() bool {
+	n := len(d.pushed)
+	return d.plan != nil && !d.released && n > 0 && d.pushed[n-1].Guessed == 0
 }
 
 // walk announces chunks to the stages and runs the decoder's own layers on the

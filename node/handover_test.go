@@ -49,7 +49,7 @@ func TestHandover(t *testing.T) {
 						break
 					}
 					before := len(s.ran)
-					at, ended := min(s.d.checkpoint(), len(s.d.tokens)-1), s.d.ended
+					at, ended := min(s.d.checkpoint(), len(s.d.tokens)-1), s.d.ended || s.d.reason != "" && s.d.complete()
 					s.kill(victim)
 					s.run()
 					if s.done.Err != nil {

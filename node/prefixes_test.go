@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/starling-swarm/starling/node/control"
+	"github.com/starling-swarm/starling/route"
 	"github.com/starling-swarm/starling/runtime"
 	"github.com/starling-swarm/starling/runtime/runtimetest"
 )
@@ -195,6 +196,77 @@ func TestLongTurn(t *testing.T) {
 				tn.mustBeIdle()
 			})
 		}
+	}
+}
+
+// TestTurnsWithAndWithoutRows has the plans of a conversation's turns differ in whether the decoder is to have the rows of all layers: each
+// turn goes on from the cache of the one before.
+func TestTurnsWithAndWithoutRows(t *testing.T) {
+	tn := newTestNet(t)
+	tn.model = filepath.Join(t.TempDir(), "turns.gguf")
+	if err := (runtimetest.TinyModel{Arch: "llama", Layers: 4}).Write(tn.model); err != nil {
+		t.Fatal(err)
+	}
+	tracker := tn.start(nil)
+	id := tn.publish(tracker)
+	first, second, client := tn.start(nil), tn.start(nil), tn.start(func(c *Config) { c.Client = true })
+	tn.serve(first, id, 0, 1)
+	tn.serve(second, id, 1, 3)
+	for _, pushed := range []bool{true, false} {
+		t.Run(fmt.Sprint(pushed), func(t *testing.T) {
+			last := tn.start(nil)
+			tn.serve(last, id, 3, 4)
+			ctx := testContext(t)
+			// far makes it take long, or not, until the decoder's acknowledgements reach the first stage, whose seams go elsewhere. The second one is
+			// near, whatever a busy machine makes of it.
+			far := func(trip time.Duration) {
+				trips := map[*Node]time.Duration{first: trip, second: time.Microsecond}
+				m := last.links.meter
+				m.mu.Lock()
+				for from, trip := range trips {
+					l := m.fromLocked(from.ID())
+					l.trips, l.rates, l.at = slices.Repeat([]time.Duration{trip}, lateSamples), nil, time.Now()
+				}
+				m.mu.Unlock()
+				last.offer()
+				eventually(t, "the links' offer", func() bool {
+					_ = client.host.Refresh(ctx)
+					_, links := client.planPeers(id)
+					for from, trip := range trips {
+						if !slices.ContainsFunc(links, func(l route.Link) bool { return l.From == from.ID() && l.To == last.ID() && l.RTT == trip.Seconds() }) {
+							return false
+						}
+					}
+					return true
+				})
+			}
+			ask := func(pushed bool, prompt []int32) *control.Account {
+				t.Helper()
+				far(map[bool]time.Duration{false: 20 * time.Second, true: time.Microsecond}[pushed])
+				a, err := client.run(ctx, control.RunRequest{Model: id.String(), Tokens: prompt, MaxNew: 10, Sampling: control.Sampling{Temperature: 0.8, TopP: 0.95, Seed: 3}, Proof: true, Continued: true, NoGuess: true,
+					Constraints: control.Constraints{Shape: "pipelined", Cuts: []int{1, 3}, Assign: []string{first.ID(), second.ID()}, Decoder: last.ID(), Chunk: 64}}, func(ev control.Event) error {
+					if p := ev.Plan; p != nil && p.Plan.KVToDecoder != pushed {
+						t.Errorf("the plan isn't what the test is about:\n%s", p.Explain)
+					}
+					return nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return a
+			}
+			prompt := turnTokens(1, 500)
+			one := ask(pushed, prompt)
+			next := slices.Concat(prompt, one.NewTokens, turnTokens(2, 200))
+			two := ask(!pushed, next)
+			if before := len(prompt) + len(one.NewTokens) - 1; two.Reused != before {
+				t.Errorf("%d of %d tokens reused, want %d", two.Reused, len(next), before)
+			}
+			if one.Stages[0].KVBytes > 0 != pushed {
+				t.Errorf("the first stage pushed %d bytes", one.Stages[0].KVBytes)
+			}
+			tn.mustBeIdle()
+		})
 	}
 }
 

@@ -112,7 +112,7 @@ func (d *decoding) verify(step *runtime.Step, sampled [][]float32) []action {
 // correct goes back to the last position that has been computed from right
 // tokens, or further where a layer's cache can't be cut there.
 func (d *decoding) correct(step *runtime.Step) (acts []action) {
-	to := len(d.tokens) - 1
+	to, kept := len(d.tokens)-1, uint32(0)
 	if to < d.computed || to < d.announced && step.Seam != nil {
 		if !d.steady {
 			to, d.plain = step.Start, step.Start+step.N
@@ -130,9 +130,11 @@ func (d *decoding) correct(step *runtime.Step) (acts []action) {
 			acts = append(acts, send{s.Peer, &wire.Rewind{Head: d.head, Upto: uint32(to), Prefix: d.prefix}})
 		}
 		d.leave() // the stages know what was right
+	} else {
+		kept = uint32(to - d.base)
 	}
 	if step.Seam != nil && to > d.base {
-		d.expect(&wire.Chunk{Start: uint32(d.base), Count: uint32(to - d.base), Prefix: d.prefix})
+		d.expect(&wire.Chunk{Start: uint32(d.base), Count: uint32(to - d.base), Prefix: d.prefix, Guessed: kept})
 	}
 	return acts
 }
