@@ -82,6 +82,9 @@ func TestKillSchedule(t *testing.T) {
 		}
 	}
 	report.log(t)
+	if *soak && *schedule < 0 && report.recovered["handed to a successor"] == 0 {
+		t.Error("no successor was handed the rows of a lost stage")
+	}
 }
 
 // killReport is what many schedules came to.
