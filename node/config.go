@@ -30,6 +30,12 @@ type Config struct {
 	// Bootstrap holds addresses (with /p2p/PEER) beside the swarm's own.
 	Bootstrap []string
 
+	// Reachability says whether others can dial the node; empty: it finds out.
+	// Relay is what it relays for those who can't be dialled; empty is
+	// swarm.RelayAuto.
+	Reachability swarm.Reachability
+	Relay        swarm.RelayMode
+
 	// LAN announces the node by mDNS.
 	LAN bool
 

@@ -29,8 +29,13 @@ func (e engine) Status(context.Context) (*control.Status, error) {
 	n := e.n
 	info := n.cfg.Swarm
 	st := &control.Status{Version: n.cfg.Version, PID: os.Getpid(), Peer: n.ID(), Addrs: n.Addrs(), Torrent: n.torrents.PublicAddr(), Role: n.role(), Standing: n.standing().String(), Uptime: time.Since(n.began),
-		Connected: n.host.Connected(), Profile: runtime.NewProfile(runtime.KVF16).String(),
+		Connected: n.host.Connected(), Reachable: string(n.host.Reachability()), Profile: runtime.NewProfile(runtime.KVF16).String(),
 		Swarm: control.Swarm{ID: info.ID, Name: info.Name, Public: info.Public, Bootstrap: info.Bootstrap, Owner: n.swarms.Owns(info.ID)}}
+	for _, p := range st.Connected {
+		if relay := n.host.Relay(p); relay != "" {
+			st.Relayed = append(st.Relayed, control.Relayed{Peer: p, Relay: relay})
+		}
+	}
 	for _, m := range n.store.Models() {
 		st.Models = append(st.Models, n.modelView(m))
 	}
@@ -195,7 +200,7 @@ func (e engine) Peers(ctx context.Context) ([]control.Peer, error) {
 		}
 		list = append(list, control.Peer{Peer: o.Peer, Model: artifacts.ID(o.Model).String(), Name: o.ModelName,
 			Layers: control.Layers{First: o.First, Last: o.Last - 1}, Decoder: !o.NoDecode, Draft: draft, Prefill: o.PrefillFlops, Decode: o.DecodeBytesPerSec,
-			KVFree: o.KVFreeBytes, Self: o.Peer == e.n.ID()})
+			KVFree: o.KVFreeBytes, Relayed: o.RelayedOnly(), Self: o.Peer == e.n.ID()})
 	}
 	return list, nil
 }

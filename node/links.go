@@ -135,6 +135,7 @@ type link struct {
 	mu    sync.Mutex
 	queue []job
 	busy  bool          // jobs are being done
+	move  bool          // a better connection than the stream's has come about
 	gone  bool          // nobody adds to queue any more
 	wake  chan struct{} // holds one token when queue may have grown, or gone is set
 }
@@ -239,6 +240,23 @@ func (l *links) renew(peer string) {
 	}
 }
 
+// reopen moves the streams to a peer, which are inside a relayed connection, to the direct one that has come about since.
+func (l *links) reopen(peer string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key, k := range l.out {
+		if key.peer == peer {
+			k.mu.Lock()
+			k.move = true
+			k.mu.Unlock()
+			select {
+			case k.wake <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
 // giveUpLocked makes a link end after what it is writing.
 func (l *links) giveUpLocked(k *link) {
 	k.mu.Lock()
@@ -304,15 +322,35 @@ func (l *links) routineSend(k *link) {
 }
 
 func (l *links) serve(k *link) error {
-	ctx, cancel := context.WithTimeout(l.ctx, openTimeout)
-	stream, err := l.open(ctx, k.key.peer, k.key.protocol)
-	cancel()
+	stream, stop, err := l.reach(k)
 	if err != nil {
-		return fmt.Errorf("can't reach it: %w", err)
+		return err
 	}
-	defer context.AfterFunc(l.ctx, func() { stream.Reset() })() // whatever it waits for
+	defer func() { stop() }()
 	counted := &tally{deadlineWriter: stream}
+	move := func() error {
+		k.mu.Lock()
+		wanted := k.move
+		k.move = false
+		k.mu.Unlock()
+		if !wanted {
+			return nil
+		}
+		if err := endStream(stream); err != nil {
+			return fmt.Errorf("moving to a direct connection: %w", err)
+		}
+		stop()
+		next, end, err := l.reach(k)
+		if err != nil {
+			return err
+		}
+		stream, stop, counted.deadlineWriter = next, end, next
+		return nil
+	}
 	write := func(m wire.Message) error {
+		if err := move(); err != nil {
+			return err
+		}
 		if k.key.protocol == protoKV {
 			l.uplink.wait(l.ctx)
 		}
@@ -332,6 +370,11 @@ func (l *links) serve(k *link) error {
 			l.drop(jobs)
 			_ = stream.Close() // its connection is dead most of the time
 			return nil
+		}
+		if err := move(); err != nil {
+			stream.Reset()
+			l.drop(jobs)
+			return err
 		}
 		for i, j := range jobs {
 			err := j.do(write)
@@ -365,6 +408,31 @@ func (l *links) serve(k *link) error {
 			}
 		}
 	}
+}
+
+// reach opens a link's stream. It is reset when the node closes, whatever it waits for then, until stop is called.
+func (l *links) reach(k *link) (s stream, stop func() bool, err error) {
+	ctx, cancel := context.WithTimeout(l.ctx, openTimeout)
+	defer cancel()
+	s, err = l.open(ctx, k.key.peer, k.key.protocol)
+	if err != nil {
+		return nil, nil, fmt.Errorf("can't reach it: %w", err)
+	}
+	return s, context.AfterFunc(l.ctx, func() { s.Reset() }), nil
+}
+
+// endStream ends a stream and returns when the peer has taken all that was written, as it shows by ending its side: what goes over another
+// stream from then on comes after that.
+func endStream(s stream) error {
+	defer s.Reset() // nothing is left, or nobody takes it
+	if err := s.CloseWrite(); err != nil {
+		return err
+	}
+	if err := s.SetReadDeadline(time.Now().Add(leaseTimeout)); err != nil {
+		return err
+	}
+	_, err := io.Copy(io.Discard, s)
+	return err
 }
 
 // receive reads one incoming stream. Bytes that aren't a frame end it: its peer

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/starling-swarm/starling/node/control"
 	"github.com/starling-swarm/starling/node/metrics"
+	"github.com/starling-swarm/starling/route"
 	"github.com/starling-swarm/starling/runtime/runtimetest"
 	"github.com/starling-swarm/starling/swarm/wire"
 )
@@ -255,7 +257,82 @@ type nullStream struct{}
 func (nullStream) Read([]byte) (int, error)         { return 0, io.EOF }
 func (nullStream) Write(b []byte) (int, error)      { return len(b), nil }
 func (nullStream) Close() error                     { return nil }
+func (nullStream) CloseWrite() error                { return nil }
 func (nullStream) Reset() error                     { return nil }
 func (nullStream) Peer() string                     { return "S" }
 func (nullStream) SetReadDeadline(time.Time) error  { return nil }
 func (nullStream) SetWriteDeadline(time.Time) error { return nil }
+
+// When a direct connection has come about, what waits for a peer goes over it, but not before the peer has taken what went the old way.
+func TestMovedLinks(t *testing.T) {
+	streams := make(chan *slowStream, 2)
+	l := newLinks(nil, func(ctx context.Context, _, _ string) (stream, error) {
+		s := &slowStream{ended: make(chan struct{}), taken: make(chan struct{})}
+		streams <- s
+		return s, nil
+	}, metrics.New("test", nil))
+	defer l.Close()
+	l.lost = func(peer string, err error) { t.Errorf("%s is lost: %v", peer, err) }
+	l.send("S", &wire.Ping{Nonce: 1})
+	first := <-streams
+	eventually(t, "the first frame", func() bool { return first.frames() == 1 })
+	l.reopen("S")
+	<-first.ended
+	l.send("S", &wire.Ping{Nonce: 2})
+	time.Sleep(20 * time.Millisecond)
+	if len(streams) > 0 {
+		t.Fatal("a new stream opens while the old one isn't read")
+	}
+	close(first.taken)
+	second := <-streams
+	eventually(t, "the second frame", func() bool { return second.frames() == 1 })
+	if n := first.frames(); n != 1 {
+		t.Errorf("%d frames went over the first stream", n)
+	}
+	l.send("S", &wire.Ping{Nonce: 3})
+	eventually(t, "the third frame", func() bool { return second.frames() == 2 })
+}
+
+// slowStream is a stream whose peer takes what was written only when taken is closed.
+type slowStream struct {
+	nullStream
+	mu           sync.Mutex
+	written      int
+	ended, taken chan struct{}
+}
+
+func (s *slowStream) frames() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.written
+}
+
+func (s *slowStream) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.written++
+	return len(b), nil
+}
+
+func (s *slowStream) CloseWrite() error {
+	close(s.ended)
+	return nil
+}
+
+func (s *slowStream) Read([]byte) (int, error) {
+	<-s.taken
+	return 0, io.EOF
+}
+
+// A link through a relay is priced as measured, or low, and says so.
+func TestRelayedLinks(t *testing.T) {
+	got := relayedLinks([]route.Link{{From: "a", To: "b", RTT: 0.01, BytesPerSec: 5e6, Basis: "measured 9 times"}, {From: "a", To: "c", BytesPerSec: 1}}, "a", "b")
+	want := []route.Link{
+		{From: "a", To: "b", RTT: 0.01, BytesPerSec: 5e6, Basis: "through a relay, measured 9 times"},
+		{From: "a", To: "c", BytesPerSec: 1},
+		{From: "b", To: "a", BytesPerSec: relayedBytesPerSec, Basis: "through a relay, throughput not measured"},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("links %+v, want %+v", got, want)
+	}
+}

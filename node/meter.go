@@ -101,6 +101,15 @@ func (m *meter) pong(peer string, nonce uint64, now time.Time) {
 	}
 }
 
+// forget drops what was measured of the link from a peer, and the ping that is on its way: it goes another way now.
+func (m *meter) forget(peer string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if l := m.links[peer]; l != nil {
+		m.links[peer] = &inlet{bytes: l.bytes}
+	}
+}
+
 func latest[T any](list []T) []T { return list[max(len(list)-lateSamples, 0):] }
 
 // rate returns what the link from a peer makes, in bytes/s; 0 where nothing was measured.

@@ -162,3 +162,27 @@ func TestMeasuredPlan(t *testing.T) {
 		t.Errorf("over the slow link the plan rounds seams to %s and rows to %s (%v)", r.Plan.Seam, r.Plan.KV, err)
 	}
 }
+
+// What was measured of a relayed link says nothing of the direct one that replaces it.
+func TestMeterForgets(t *testing.T) {
+	m, now := newMeter(), time.Unix(1000, 0)
+	m.ping("a", 1, now)
+	m.pong("a", 1, now.Add(80*time.Millisecond))
+	first := m.piece("a", 1000, now)
+	m.frame("a", first, m.piece("a", 2*sampleBytes, now.Add(time.Second)))
+	if l := m.measured(now.Add(time.Second)); len(l) != 1 || l[0].Samples != 1 || l[0].RTT != 80*time.Millisecond {
+		t.Fatalf("measured %+v", l)
+	}
+	m.ping("a", 2, now)
+	m.forget("a")
+	m.pong("a", 2, now.Add(80*time.Millisecond))
+	if l := m.measured(now.Add(time.Second)); len(l) != 0 {
+		t.Errorf("after that, measured %+v", l)
+	}
+	m.forget("nobody")
+	m.ping("a", 3, now)
+	m.pong("a", 3, now.Add(time.Millisecond))
+	if l := m.measured(now.Add(time.Second)); len(l) != 1 || l[0].RTT != time.Millisecond {
+		t.Errorf("then, measured %+v", l)
+	}
+}

@@ -117,7 +117,7 @@ func (n *Node) start(ctx context.Context) (err error) {
 		}
 	}
 	n.host, err = swarm.Start(ctx, swarm.Config{Identity: n.identity, Dir: n.cfg.DataDir, Swarm: n.cfg.Swarm, Listen: listen,
-		Bootstrap: n.cfg.Bootstrap, LAN: n.cfg.LAN, Tracker: n.cfg.Tracker, Client: n.cfg.Client,
+		Bootstrap: n.cfg.Bootstrap, Reachability: n.cfg.Reachability, Relay: n.cfg.Relay, LAN: n.cfg.LAN, Tracker: n.cfg.Tracker, Client: n.cfg.Client,
 		Log: n.cfg.Log.With("pkg", "swarm")})
 	if err != nil {
 		return err
@@ -133,6 +133,10 @@ func (n *Node) start(ctx context.Context) (err error) {
 	n.host.OnDisconnect(func(peer string) {
 		n.links.forget(peer)
 		n.peerGone(peer, errors.New("the connection is gone"))
+	})
+	n.host.OnDirect(func(peer string) {
+		n.links.meter.forget(peer)
+		n.links.reopen(peer)
 	})
 	n.host.Handle(protoSession, n.counted(func(s *swarm.Stream) { n.serveSession(s.Peer(), &meteredConn{n.wrapped(s), n.metrics}) }))
 	n.host.Handle(protoBundle, n.counted(n.serveBundle))
@@ -256,6 +260,7 @@ func (n *Node) counted(f func(*swarm.Stream)) func(*swarm.Stream) {
 // stream is a swarm's stream.
 type stream interface {
 	sessionConn
+	CloseWrite() error
 	Reset() error
 	Peer() string
 }

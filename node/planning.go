@@ -2,6 +2,7 @@ package node
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -200,7 +201,30 @@ func (n *Node) planPeers(id artifacts.ID) (peers []route.Peer, links []route.Lin
 			}
 		}
 	}
+	for _, p := range peers {
+		if !p.Self && n.host.Relay(p.ID) != "" {
+			links = relayedLinks(links, n.ID(), p.ID)
+		}
+	}
 	return peers, links
+}
+
+// relayedBytesPerSec is what a link through a relay is taken to carry until it is measured, in bytes/s: half of what a home line sends,
+// since the relay takes in and sends out each byte, for others too.
+const relayedBytesPerSec = route.DefaultUp / 2
+
+// relayedLinks prices the two links between a and b, which go through a relay.
+func relayedLinks(links []route.Link, a, b string) []route.Link {
+	for _, way := range [][2]string{{a, b}, {b, a}} {
+		i := slices.IndexFunc(links, func(l route.Link) bool { return l.From == way[0] && l.To == way[1] })
+		if i < 0 {
+			i, links = len(links), append(links, route.Link{From: way[0], To: way[1]})
+		}
+		l := &links[i]
+		l.Basis = "through a relay, " + cmp.Or(l.Basis, "throughput not measured")
+		l.BytesPerSec = cmp.Or(l.BytesPerSec, relayedBytesPerSec)
+	}
+	return links
 }
 
 // planLink turns what a peer has measured into the planner's terms. A throughput

@@ -59,7 +59,9 @@ func (t *gatedTransport) Dial(ctx context.Context, raddr ma.Multiaddr, p peer.ID
 	if err != nil {
 		return nil, err
 	}
-	if err := t.admit(ctx, conn, true); err != nil {
+	// Where a hole is punched both sides dial at once, and one of them has agreed to be the listener.
+	punching, dialler, _ := network.GetSimultaneousConnect(ctx)
+	if err := t.admit(ctx, conn, !punching || dialler); err != nil {
 		conn.Close()
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 // Pauses between attempts to reach a bootstrap node.
 const (
 	firstRetry   = 500 * time.Millisecond
-	lastRetry    = 15 * time.Second
+	lastRetry    = 4 * time.Second // a node that comes up late is met within 5 s
 	checkConn    = 2 * time.Second
 	attemptLimit = 10 * time.Second
 	meetLimit    = 5 * time.Second // that a call made too early waits

@@ -31,8 +31,9 @@ const (
 var ErrNoProtocol = errors.New("the peer doesn't serve this protocol (it has another version or role)")
 
 // Open opens a stream to peer for protocol. It connects if needed, at the
-// addresses from earlier contact, from offers, or from the DHT, and never uses
-// a limited relay. The caller owns the stream.
+// addresses from earlier contact, from offers, or from the DHT. It waits a
+// moment where a relayed connection may be about to be replaced by a direct
+// one, and never uses a relay with limits. The caller owns the stream.
 func (h *Host) Open(ctx context.Context, peer PeerID, protocolID string) (*Stream, error) {
 	id, err := decodePeer(peer)
 	if err != nil {
@@ -48,6 +49,9 @@ func (h *Host) Open(ctx context.Context, peer PeerID, protocolID string) (*Strea
 	}
 	if err := h.connect(ctx, id); err != nil {
 		return nil, fmt.Errorf("open %s: %w", protocolID, err)
+	}
+	if protocolID != trackProtocol {
+		h.awaitDirect(ctx, id)
 	}
 	s, err := h.newConnectedStream(ctx, id, protocolID)
 	if err != nil && h.lp.Network().Connectedness(id) != network.Connected {
@@ -82,6 +86,12 @@ func (h *Host) connect(ctx context.Context, id peer.ID) error {
 	}
 	h.awaitContact(ctx)
 	err := h.dialKnown(ctx, id)
+	if err == nil && h.lp.Network().Connectedness(id) == network.Limited {
+		h.awaitDirect(ctx, id)
+		if h.lp.Network().Connectedness(id) == network.Limited {
+			return fmt.Errorf("%s is behind a NAT that lets nobody through, and the relay to it carries no sessions (%q on the relay lets it)", id, "--relay all")
+		}
+	}
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
@@ -165,12 +175,26 @@ func parseAddrs(addrs []string) []ma.Multiaddr {
 		if err != nil {
 			continue
 		}
-		if _, err := a.ValueForProtocol(ma.P_CIRCUIT); err == nil {
+		if relayed(a) && !throughOne(a) {
 			continue
 		}
 		good = append(good, a)
 	}
 	return good
+}
+
+// throughOne says whether an address leads to one relay, and says which.
+func throughOne(a ma.Multiaddr) bool {
+	circuits, named := 0, false
+	for _, c := range a {
+		switch c.Protocol().Code {
+		case ma.P_CIRCUIT:
+			circuits++
+		case ma.P_P2P:
+			named = circuits == 0
+		}
+	}
+	return named && circuits == 1 && a[len(a)-1].Protocol().Code == ma.P_CIRCUIT && a[0].Protocol().Code != ma.P_P2P
 }
 
 // parseBootstrap groups full multiaddrs by the peer that they lead to.

@@ -13,6 +13,8 @@
 //	admit.go       the exchange that every connection of a private swarm starts with
 //	host.go        Start and Close; the only file that calls libp2p.New
 //	limits.go      windows, dial order, resource limits
+//	reach.go       whether others can dial this node
+//	relay.go       connections through members, until a direct one comes about
 //	stream.go      Stream, Handle, Listener
 //	dial.go        Open: find addresses, connect
 //	bootstrap.go   keeps the node in the swarm for as long as it runs

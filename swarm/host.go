@@ -20,9 +20,11 @@ import (
 	"github.com/libp2p/go-libp2p/core/peerstore"
 	"github.com/libp2p/go-libp2p/core/pnet"
 	"github.com/libp2p/go-libp2p/core/transport"
+	"github.com/libp2p/go-libp2p/p2p/host/autorelay"
 	"github.com/libp2p/go-libp2p/p2p/muxer/yamux"
 	lpconnmgr "github.com/libp2p/go-libp2p/p2p/net/connmgr"
 	lpswarm "github.com/libp2p/go-libp2p/p2p/net/swarm"
+	"github.com/libp2p/go-libp2p/p2p/protocol/holepunch"
 	"github.com/libp2p/go-libp2p/p2p/security/noise"
 	tls "github.com/libp2p/go-libp2p/p2p/security/tls"
 	quic "github.com/libp2p/go-libp2p/p2p/transport/quic"
@@ -52,6 +54,14 @@ type Config struct {
 	// Bootstrap are full multiaddrs besides those of Swarm.
 	Bootstrap []string
 
+	// Reachability tells whether others can dial the node at public addresses;
+	// empty or ReachUnknown: it asks peers to dial back, and knows within
+	// seconds.
+	Reachability Reachability
+
+	// Relay is what the node relays while others can dial it; empty is RelayAuto.
+	Relay RelayMode
+
 	// LAN announces and finds nodes by mDNS.
 	LAN bool
 
@@ -80,7 +90,7 @@ func (c *Config) validate() error {
 	case !c.Swarm.Public && c.Dir == "":
 		return errors.New("swarm: a private swarm needs a data folder")
 	}
-	return c.Swarm.check()
+	return errors.Join(c.Reachability.Check(), c.Relay.Check(), c.Swarm.check())
 }
 
 // Host is a running node's place in one swarm. Its methods may be called
@@ -93,9 +103,13 @@ type Host struct {
 	instance uint64      // tells two runs of one identity apart
 	log      *slog.Logger
 
-	lp        host.Host
-	dht       *dht.IpfsDHT
-	mdns      interface{ Close() error } // nil without LAN
+	lp   host.Host
+	dht  *dht.IpfsDHT
+	mdns interface{ Close() error } // nil without LAN
+
+	reservations *autorelay.AutoRelay
+	punching     *holepunch.Service
+
 	book      *offerBook
 	catalogue *catalogue
 	kick      chan struct{} // publish soon
@@ -119,6 +133,9 @@ type Host struct {
 	rtts         map[PeerID]time.Duration
 	announced    map[[32]byte]bool
 	onDisconnect []func(PeerID)
+	onDirect     []func(PeerID)
+	reach        Reachability
+	seen         map[network.Conn]ma.Multiaddr // this node's address as the peer sees it
 	conflict     error
 	untried      int  // bootstrap nodes whose first attempt isn't over
 	hasMet       bool // met is closed
@@ -156,7 +173,7 @@ func Start(ctx context.Context, cfg Config) (*Host, error) {
 		seq:  uint64(time.Now().UnixNano()),
 		sent: map[PeerID]uint64{}, trackers: map[PeerID]bool{}, contacts: map[PeerID]time.Time{},
 		rtts: map[PeerID]time.Duration{}, announced: map[[32]byte]bool{},
-		probing: map[PeerID]bool{}, bootstrap: map[PeerID]contact{},
+		probing: map[PeerID]bool{}, bootstrap: map[PeerID]contact{}, reach: ReachUnknown, seen: map[network.Conn]ma.Multiaddr{},
 	}
 	h.listings.sent = map[PeerID]uint64{}
 	if h.members, err = loadMembership(h.store, h.info, cfg.Identity.ID(), h.log); err != nil {
@@ -166,15 +183,22 @@ func Start(ctx context.Context, cfg Config) (*Host, error) {
 	if h.members != nil {
 		admit = h.members.admission(cfg.admitTimeout)
 	}
-	if h.lp, err = newLibp2p(cfg.Identity, cfg.Listen, admit); err != nil {
+	if h.lp, err = newLibp2p(cfg.Identity, cfg.Listen, admit, h.traversal()...); err != nil {
 		return nil, err
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
+	if err := h.startTraversal(); err != nil {
+		h.cancel()
+		h.lp.Close()
+		return nil, err
+	}
 	h.lp.Network().Notify(&network.NotifyBundle{ConnectedF: h.connected, DisconnectedF: h.disconnected})
 	h.Handle(trackProtocol, h.serveTrack)
 	h.Handle(clockProtocol, serveClock)
 	if err := h.startDHT(boot); err != nil {
 		h.cancel()
+		h.punching.Close()
+		h.reservations.Close()
 		h.lp.Close()
 		return nil, err
 	}
@@ -192,6 +216,7 @@ func Start(ctx context.Context, cfg Config) (*Host, error) {
 		h.lp.Peerstore().AddAddrs(b.ID, b.Addrs, peerstore.PermanentAddrTTL)
 		h.goDo(func(ctx context.Context) { h.keepConnected(ctx, b) })
 	}
+	h.goDo(h.reachLoop)
 	h.goDo(h.announceLoop)
 	h.goDo(h.meetLoop)
 	h.goDo(h.publishLoop)
@@ -200,10 +225,23 @@ func Start(ctx context.Context, cfg Config) (*Host, error) {
 	return h, nil
 }
 
-// newLibp2p makes a libp2p host: QUIC and TCP, TLS 1.3 before Noise, no relays,
-// no port mapping, no contact with anyone unless told. With admit, no connection
-// exists before it passed.
-func newLibp2p(id *Identity, listen []string, admit admission) (host.Host, error) {
+// traversal is what a member's host has beside what newLibp2p gives everyone.
+func (h *Host) traversal() []libp2p.Option {
+	opts := []libp2p.Option{h.cfg.Reachability.option()}
+	if h.cfg.Reachability != ReachPrivate { // libp2p would make the service's dialler and never close it
+		opts = append(opts, libp2p.EnableNATService())
+	}
+	if h.cfg.Relay != RelayOff && !h.cfg.Client {
+		opts = append(opts, libp2p.EnableRelayService(relayOptions(h.cfg.Relay, h.members)...))
+	}
+	return opts
+}
+
+// newLibp2p makes a libp2p host: QUIC and TCP, TLS 1.3 before Noise, no port
+// mapping, no contact with anyone unless told. With admit, no connection exists
+// before it passed, relayed ones included. Only a host with further options
+// has to do with relays.
+func newLibp2p(id *Identity, listen []string, admit admission, traversal ...libp2p.Option) (host.Host, error) {
 	key, err := id.libp2pKey()
 	if err != nil {
 		return nil, err
@@ -224,23 +262,30 @@ func newLibp2p(id *Identity, listen []string, admit admission) (host.Host, error
 	if err != nil {
 		return nil, err
 	}
-	gate := func(t transport.Transport, err error) (transport.Transport, error) {
-		if err != nil || admit == nil {
+	var upgrader transport.Upgrader
+	gate := func(own crypto.PrivKey, t transport.Transport, err error) (transport.Transport, error) {
+		// For dialling back libp2p has an identity of its own, which is no member and asks for nothing but an answer.
+		if err != nil || admit == nil || !own.Equals(key) {
 			return t, err
 		}
 		return &gatedTransport{t, admit}, nil
 	}
-	h, err := libp2p.New(
+	h, err := libp2p.New(append([]libp2p.Option{
 		libp2p.Identity(key),
-		libp2p.NoListenAddrs, // below, where failure leaves nothing behind
-		libp2p.DisableRelay(),
+		libp2p.NoListenAddrs,  // below, where failure leaves nothing behind
+		libp2p.DisableRelay(), // below, where it can be gated
 		libp2p.DisableMetrics(),
 		libp2p.UserAgent("starling"),
-		libp2p.Transport(func(u transport.Upgrader, rm network.ResourceManager, shared *tcpreuse.ConnMgr) (transport.Transport, error) {
-			return gate(tcp.NewTCPTransport(u, rm, shared))
+		libp2p.Transport(func(own crypto.PrivKey, u transport.Upgrader, rm network.ResourceManager, shared *tcpreuse.ConnMgr) (transport.Transport, error) {
+			if own.Equals(key) {
+				upgrader = u
+			}
+			t, err := tcp.NewTCPTransport(u, rm, shared)
+			return gate(own, t, err)
 		}),
-		libp2p.Transport(func(key crypto.PrivKey, cm *quicreuse.ConnManager, psk pnet.PSK, g connmgr.ConnectionGater, rm network.ResourceManager) (transport.Transport, error) {
-			return gate(quic.NewTransport(key, cm, psk, g, rm))
+		libp2p.Transport(func(own crypto.PrivKey, cm *quicreuse.ConnManager, psk pnet.PSK, g connmgr.ConnectionGater, rm network.ResourceManager) (transport.Transport, error) {
+			t, err := quic.NewTransport(own, cm, psk, g, rm)
+			return gate(own, t, err)
 		}),
 		libp2p.Security(tls.ID, tls.New),
 		libp2p.Security(noise.ID, noise.New),
@@ -250,7 +295,7 @@ func newLibp2p(id *Identity, listen []string, admit admission) (host.Host, error
 		libp2p.SwarmOpts(lpswarm.WithDialRanker(rankDials)),
 		libp2p.UDPBlackHoleSuccessCounter(nil), // an outage must not end dialling
 		libp2p.IPv6BlackHoleSuccessCounter(nil),
-	)
+	}, traversal...)...)
 	if err != nil {
 		return nil, fmt.Errorf("network: %w", oneLine(err))
 	}
@@ -258,6 +303,12 @@ func newLibp2p(id *Identity, listen []string, admit admission) (host.Host, error
 		if err := h.Network().Listen(a); err != nil {
 			h.Close()
 			return nil, fmt.Errorf("listen on %s: %w (choose another port, or end the program that uses it)", listen[i], oneLine(err))
+		}
+	}
+	if len(traversal) > 0 {
+		if err := addCircuits(h, upgrader, admit); err != nil {
+			h.Close()
+			return nil, fmt.Errorf("relays: %w", err)
 		}
 	}
 	return h, nil
@@ -289,7 +340,7 @@ func (h *Host) Close() error {
 	if h.mdns != nil {
 		errs = append(errs, h.mdns.Close())
 	}
-	errs = append(errs, h.dht.Close(), h.lp.Close())
+	errs = append(errs, h.dht.Close(), h.reservations.Close(), h.punching.Close(), h.lp.Close())
 	h.wg.Wait()
 	return errors.Join(errs...)
 }
@@ -320,12 +371,14 @@ func addrStrings(addrs []ma.Multiaddr) []string {
 // Swarm returns the description of the host's swarm.
 func (h *Host) Swarm() *Info { return h.info }
 
-// Connected returns the peers with at least one open connection.
+// Connected returns the peers with at least one open connection that carries
+// whatever it is given: not one through a stranger's relay, with its limits.
 func (h *Host) Connected() []PeerID {
-	ids := h.lp.Network().Peers()
-	peers := make([]PeerID, len(ids))
-	for i, id := range ids {
-		peers[i] = id.String()
+	var peers []PeerID
+	for _, id := range h.lp.Network().Peers() {
+		if h.lp.Network().Connectedness(id) == network.Connected {
+			peers = append(peers, id.String())
+		}
 	}
 	return peers
 }
@@ -361,12 +414,21 @@ func (h *Host) connected(_ network.Network, c network.Conn) {
 		h.goDo(func(context.Context) { c.Close() })
 		return
 	}
+	if relayed(c.RemoteMultiaddr()) && c.Stat().Direction == network.DirInbound {
+		h.goDo(func(ctx context.Context) { h.punch(ctx, c) })
+	}
+	if c.Stat().Limited {
+		return
+	}
 	h.mu.Lock()
 	_, again := h.contacts[p]
 	h.contacts[p] = time.Now()
 	h.meetLocked()
 	h.mu.Unlock()
 	if again {
+		if h.firstDirect(c) {
+			h.becameDirect(c.RemotePeer())
+		}
 		return
 	}
 	h.goDo(func(ctx context.Context) { h.measure(ctx, c.RemotePeer()) })
@@ -376,7 +438,10 @@ func (h *Host) connected(_ network.Network, c network.Conn) {
 
 // disconnected runs when a connection is gone.
 func (h *Host) disconnected(n network.Network, c network.Conn) {
-	if len(n.ConnsToPeer(c.RemotePeer())) > 0 {
+	h.mu.Lock()
+	delete(h.seen, c)
+	h.mu.Unlock()
+	if n.Connectedness(c.RemotePeer()) == network.Connected {
 		return
 	}
 	p := c.RemotePeer().String()
@@ -398,13 +463,14 @@ func (h *Host) disconnected(n network.Network, c network.Conn) {
 	}
 }
 
-// sweepLoop closes connections of members whose certificates ran out.
+// sweepLoop closes connections of members whose certificates ran out, and
+// relayed ones that aren't needed any more.
 func (h *Host) sweepLoop(ctx context.Context) {
-	if h.members == nil {
-		return
-	}
 	for sleep(ctx, time.Minute) {
-		h.closeForbidden()
+		if h.members != nil {
+			h.closeForbidden()
+		}
+		h.dropRelayed()
 	}
 }
 

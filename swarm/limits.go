@@ -66,7 +66,7 @@ func rankDials(addrs []ma.Multiaddr) []network.AddrDelay {
 	for _, a := range addrs {
 		_, err := a.ValueForProtocol(ma.P_TCP)
 		switch {
-		case !manet.IsPrivateAddr(a):
+		case !manet.IsPrivateAddr(a) || relayed(a):
 			far = append(far, a)
 		case err == nil:
 			tcp = append(tcp, a)

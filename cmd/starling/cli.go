@@ -31,12 +31,13 @@ type cli struct {
 
 // globals are the settings that all verbs share.
 type globals struct {
-	Config    configFile `group:"Settings" env:"STARLING_CONFIG" placeholder:"FILE" help:"JSON file of settings: an object with flag names as keys. Flags win over the environment, that over the file. Default: ${config}."`
-	Data      string     `group:"Settings" env:"STARLING_DATA" type:"path" placeholder:"DIR" default:"${data}" help:"Data folder: identity, swarms, models. Default: ${data}."`
-	Swarm     string     `group:"Settings" env:"STARLING_SWARM" placeholder:"ID|NAME" help:"Swarm to be in. Needed only when the data folder knows several."`
-	Listen    []string   `group:"Settings" env:"STARLING_LISTEN" placeholder:"ADDR" help:"Multiaddr to listen on, such as /ip4/0.0.0.0/tcp/4077. Default: TCP and QUIC on port 4077, or on free ports when that is taken."`
-	Bootstrap []string   `group:"Settings" env:"STARLING_BOOTSTRAP" placeholder:"ADDR" help:"Multiaddr with /p2p/PEER of a node to meet others through, beside those that the swarm knows."`
-	LAN       bool       `group:"Settings" name:"lan" env:"STARLING_LAN" help:"Find nodes on the local network by mDNS, and be found."`
+	Config       configFile `group:"Settings" env:"STARLING_CONFIG" placeholder:"FILE" help:"JSON file of settings: an object with flag names as keys. Flags win over the environment, that over the file. Default: ${config}."`
+	Data         string     `group:"Settings" env:"STARLING_DATA" type:"path" placeholder:"DIR" default:"${data}" help:"Data folder: identity, swarms, models. Default: ${data}."`
+	Swarm        string     `group:"Settings" env:"STARLING_SWARM" placeholder:"ID|NAME" help:"Swarm to be in. Needed only when the data folder knows several."`
+	Listen       []string   `group:"Settings" env:"STARLING_LISTEN" placeholder:"ADDR" help:"Multiaddr to listen on, such as /ip4/0.0.0.0/tcp/4077. Default: TCP and QUIC on port 4077, or on free ports when that is taken."`
+	Bootstrap    []string   `group:"Settings" env:"STARLING_BOOTSTRAP" placeholder:"ADDR" help:"Multiaddr with /p2p/PEER of a node to meet others through, beside those that the swarm knows."`
+	Reachability string     `group:"Settings" env:"STARLING_REACHABILITY" enum:"auto,public,private" default:"auto" help:"Whether others can dial this node: public, private (it is behind a NAT or firewall and gets addresses through a relay at once), or auto: it asks peers to dial back, and knows within seconds. Default: auto."`
+	LAN          bool       `group:"Settings" name:"lan" env:"STARLING_LAN" help:"Find nodes on the local network by mDNS, and be found."`
 	torrentFlags
 	computing
 	Log       logLevels `group:"Settings" env:"STARLING_LOG" placeholder:"LEVELS" help:"What to log on stderr: debug, info, warn or error; of one package, of node, swarm and artifacts, by name, such as info,node=debug,swarm=warn. Default: info for serve, else warn."`

@@ -12,6 +12,7 @@ import (
 	"github.com/starling-swarm/starling/kernels"
 	"github.com/starling-swarm/starling/node"
 	"github.com/starling-swarm/starling/node/control"
+	"github.com/starling-swarm/starling/swarm"
 )
 
 type serveCmd struct {
@@ -27,6 +28,7 @@ type serveCmd struct {
 	Hours      workHours     `env:"STARLING_HOURS" placeholder:"FROM-TO" help:"Times of the day at which to work for others, such as 22:00-07:00, by this machine's clock; several with commas between. Outside them the node is as if paused. Default: always."`
 	OnBattery  bool          `name:"pause-on-battery" env:"STARLING_PAUSE_ON_BATTERY" help:"Work for nobody else while this machine runs on its battery, where the system tells (Linux)."`
 	OnMetered  bool          `name:"pause-on-metered" env:"STARLING_PAUSE_ON_METERED" help:"Work for nobody else while the way to the internet costs by the byte, where the system tells (NetworkManager)."`
+	Relay      string        `enum:"auto,all,off" default:"auto" env:"STARLING_RELAY" help:"What to relay for peers behind NATs while others can dial this node: all, whatever they send; auto, all for the members of a private swarm, and in a public one what it takes to find a direct way; or off. Default: auto."`
 	Metrics    string        `env:"STARLING_METRICS" placeholder:"HOST:PORT" help:"Serve /metrics for Prometheus over HTTP there, too, such as 127.0.0.1:9464; whoever reaches the port can read them."`
 	Pprof      bool          `help:"With --metrics: serve Go's profiles there, under /debug/pprof/."`
 	JSON       bool          `name:"json" help:"Print events, one JSON object per line."`
@@ -53,6 +55,7 @@ Examples:
   starling serve --seed-spare 50GB                 # keep copies of what the swarm has fewest of
   starling serve --model SmolLM2 --hours 22:00-07:00 --pause-on-battery
   starling serve --listen /ip4/0.0.0.0/tcp/5000 --kv-memory 2GiB
+  starling serve --reachability public --relay all # a meeting point that also carries what peers behind NATs send
   starling serve --model SmolLM2 --kv-disk 4GiB    # ended sessions' KV state goes to the disk when memory is short`
 }
 
@@ -101,6 +104,7 @@ func (c *serveCmd) Run(ctx context.Context, g *globals) (err error) {
 	}
 	d, err := g.startDaemon(ctx, func(cfg *node.Config) {
 		cfg.Tracker, cfg.Drain, cfg.Grow = c.Model == "", c.Drain, c.Grow.Growth
+		cfg.Relay = swarm.RelayMode(c.Relay)
 		cfg.SeedSpare, cfg.SeedModels = int64(c.SeedSpare), c.SeedModels
 		cfg.Terms = node.Terms{Hours: c.Hours.Hours, Battery: c.OnBattery, Metered: c.OnMetered}
 	})

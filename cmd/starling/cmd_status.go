@@ -46,7 +46,11 @@ func printStatus(w io.Writer, st *control.Status) error {
 			fmt.Fprintf(w, "listens on\t%s\n", a)
 		}
 		fmt.Fprintf(w, "swarm\t%s (%s)\n", printable(st.Swarm.Name), st.Swarm.ID)
+		fmt.Fprintf(w, "reachable\t%s\n", reachableText(st.Reachable))
 		fmt.Fprintf(w, "connected\t%d peers\n", len(st.Connected))
+		for _, r := range st.Relayed {
+			fmt.Fprintf(w, "relayed\t%s, through %s\n", r.Peer, r.Relay)
+		}
 		fmt.Fprintf(w, "numerics\t%s\n", st.Profile)
 		fmt.Fprintf(w, "kept\t%s of KV in memory, %s on disk; %d times used for %d positions\n", bytesText(st.Kept.Memory), bytesText(st.Kept.Disk), st.Kept.Hits, st.Kept.Positions)
 		if t := st.Terms; t != nil {
@@ -92,6 +96,17 @@ func termsText(t *control.Terms) string {
 		text += "; paused: " + oneLine(t.Away)
 	}
 	return text
+}
+
+// reachableText says what a node's reachability means for it.
+func reachableText(r string) string {
+	switch r {
+	case "public":
+		return "by everyone (public)"
+	case "private":
+		return "through relays and punched holes (private)"
+	}
+	return "from its own network; elsewhere unknown, nobody has dialled back"
 }
 
 // spareText says which portions of a model are spare copies: "layers 3, 7–9 and what no layer owns".

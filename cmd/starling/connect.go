@@ -62,6 +62,9 @@ func (g *globals) nodeConfig(level slog.Level) (node.Config, error) {
 	}
 	c := node.Config{DataDir: g.Data, Listen: g.Listen, Swarm: info, Bootstrap: g.Bootstrap, LAN: g.LAN, Engine: g.engine(), KVDisk: int64(g.KVDisk),
 		Version: version(), Log: g.logger(level)}
+	if g.Reachability != "auto" {
+		c.Reachability = swarm.Reachability(g.Reachability)
+	}
 	g.torrents(&c)
 	return c, nil
 }

@@ -33,6 +33,8 @@ type Status struct {
 	Standing  string        `json:"standing"` // "accepting", "paused", "leaving": what new work it takes
 	Uptime    time.Duration `json:"uptime_ns"`
 	Connected []string      `json:"connected"`
+	Relayed   []Relayed     `json:"relayed,omitempty"` // those of them that are reached through a relay
+	Reachable string        `json:"reachable"`         // by others: "public", "private", "unknown"
 	Models    []Model       `json:"models"`
 	Sessions  []Session     `json:"sessions"`
 	Kept      Kept          `json:"kept"`
@@ -67,6 +69,12 @@ type Terms struct {
 	Battery bool   `json:"pause_on_battery,omitempty"`
 	Metered bool   `json:"pause_on_metered,omitempty"`
 	Away    string `json:"away,omitempty"` // why it doesn't now
+}
+
+// Relayed says through whom a peer is reached.
+type Relayed struct {
+	Peer  string `json:"peer"`
+	Relay string `json:"relay"`
 }
 
 // Spare is what a node seeds from spare disk, for the swarm's sake.
@@ -140,6 +148,7 @@ type Peer struct {
 	Prefill float64 `json:"prefill_flops"`
 	Decode  float64 `json:"decode_bytes_per_sec"`
 	KVFree  int64   `json:"kv_free_bytes"`
+	Relayed bool    `json:"relayed,omitempty"` // has no public address but through a relay
 	Self    bool    `json:"self"`
 }
 
