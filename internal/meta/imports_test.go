@@ -54,6 +54,7 @@ var lattice = map[string]pkg{
 	"kernels":                    {tests: []string{"runtime/gguf"}, why: "arithmetic on slices; its tests read published tensors from GGUF files"},
 	"bench/torrents":             {may: []string{"artifacts", "swarm", "runtime/gguf"}, why: "torrents over the swarm's streams and over plain connections, side by side"},
 	"bench/delay":                {why: "a network to measure in; moves packets between files and knows nothing else"},
+	"test":                       {tests: []string{"swarm", "node", "node/control", "session", "runtime", "runtime/runtimetest"}, why: "nodes in networks of several machines, as far as one machine can have them"},
 	"internal/meta":              {why: "reads the repository as text"},
 	"internal/testswarm":         {may: []string{"*"}, why: "many nodes in one process"},
 }

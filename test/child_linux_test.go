@@ -1,0 +1,216 @@
+package test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/starling-swarm/starling/node/control"
+	"github.com/starling-swarm/starling/swarm"
+)
+
+// TestMain runs the tests, or a node if a test started this binary for that.
+func TestMain(m *testing.M) {
+	if text := os.Getenv(childEnv); text != "" {
+		if err := child(text); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+const childEnv = "STARLING_TEST_NODE"
+
+// childConfig says what a node is.
+type childConfig struct {
+	Dir          string
+	Listen       []string
+	Bootstrap    []string
+	Reachability swarm.Reachability
+	Relay        swarm.RelayMode
+	Invite       string      // of a private swarm
+	Public       *swarm.Info // or this one
+	Create       bool        // or a new one
+	CreatePublic bool
+	Offers       bool
+	Volunteer    bool   // a whole node, not only its place in the swarm
+	Publish      string // a model's file
+}
+
+// order is what a test wants of a node, and report what comes of it.
+type order struct {
+	Do     string // "state", "invite"; "meet", "send"; of a volunteer "serve", "run", "plan"
+	Peer   swarm.PeerID
+	Bytes  int64           // to send
+	Wait   time.Duration   // for a direct connection when peers have met
+	Layers *control.Layers // to serve
+	Route  control.Constraints
+}
+
+type report struct {
+	ID           swarm.PeerID
+	Addrs        []string
+	Info         *swarm.Info
+	Invite       string
+	Reachability swarm.Reachability
+	Relay        swarm.PeerID
+	Connected    bool
+	RTT          time.Duration
+	Took         time.Duration // until it was so
+	Sudden       time.Duration // from the first connection until a direct one
+	Tokens       []int32
+	Text         string
+	Error        string
+}
+
+const sinkProtocol = "/starling/test-sink/1"
+
+func child(text string) error {
+	var cfg childConfig
+	if err := json.Unmarshal([]byte(text), &cfg); err != nil {
+		return err
+	}
+	began := time.Now()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	id, err := swarm.LoadIdentity(cfg.Dir)
+	if err != nil {
+		return err
+	}
+	info := cfg.Public
+	switch {
+	case cfg.Create:
+		info, err = swarm.CreateSwarm(cfg.Dir, "nat", cfg.CreatePublic, nil)
+	case cfg.Invite != "":
+		info, err = swarm.Join(ctx, id, cfg.Invite, cfg.Dir)
+	}
+	if err != nil {
+		return err
+	}
+	if cfg.Volunteer {
+		obey, stop, err := volunteer(ctx, &cfg, info)
+		if err != nil {
+			return err
+		}
+		defer stop()
+		return serve(func(o order, r *report) error { return obey(ctx, o, r) })
+	}
+	h, err := swarm.Start(ctx, swarm.Config{Identity: id, Dir: cfg.Dir, Swarm: info, Listen: cfg.Listen, Bootstrap: cfg.Bootstrap,
+		Reachability: cfg.Reachability, Relay: cfg.Relay, Tracker: cfg.Create, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	h.Handle(sinkProtocol, func(s *swarm.Stream) {
+		defer s.Close()
+		n, err := io.Copy(io.Discard, s)
+		if err == nil {
+			fmt.Fprintln(s, n)
+		}
+	})
+	if cfg.Offers {
+		h.SetOffers([]swarm.Offer{{Model: [32]byte{1}, ModelName: "nothing", Last: 1, Embed: true}})
+	}
+	return serve(func(o order, r *report) error {
+		err := obey(ctx, h, &cfg, o, r)
+		r.ID, r.Addrs, r.Info, r.Reachability, r.Relay, r.RTT = h.ID(), h.Addrs(), info, h.Reachability(), h.Relay(o.Peer), h.RTT(o.Peer)
+		r.Connected = slices.Contains(h.Connected(), o.Peer)
+		if o.Do == "state" {
+			r.Took = time.Since(began)
+		}
+		return err
+	})
+}
+
+// serve carries out the test's orders until there are no more. The first is the child's own: its state.
+func serve(obey func(order, *report) error) error {
+	in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
+	for o := (order{Do: "state"}); ; {
+		var r report
+		if err := obey(o, &r); err != nil {
+			r.Error = err.Error()
+		}
+		if err := out.Encode(r); err != nil {
+			return err
+		}
+		o = order{}
+		if err := in.Decode(&o); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+func obey(ctx context.Context, h *swarm.Host, cfg *childConfig, o order, r *report) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	began := time.Now()
+	defer func() { r.Took = time.Since(began) }()
+	switch o.Do {
+	case "state":
+	case "invite":
+		r.Invite, err = swarm.OpenSwarms(cfg.Dir).CreateInvite(h.Swarm().ID, swarm.RoleMember, time.Hour, h.Addrs())
+	case "meet": // by the peer's offer
+		var first, asked time.Time
+		for ctx.Err() == nil {
+			if time.Since(asked) > time.Second && !slices.Contains(h.Connected(), o.Peer) {
+				asked = time.Now()
+				go h.Refresh(ctx)
+			}
+			if slices.Contains(h.Connected(), o.Peer) {
+				if first.IsZero() {
+					first = time.Now()
+				}
+				if h.Relay(o.Peer) == "" {
+					r.Sudden = time.Since(first)
+					return nil
+				}
+				if time.Since(first) > o.Wait {
+					return nil
+				}
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		return ctx.Err()
+	case "send":
+		s, err := h.Open(ctx, o.Peer, sinkProtocol)
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		chunk := make([]byte, 256<<10)
+		for left := o.Bytes; left > 0; {
+			n := min(left, int64(len(chunk)))
+			s.SetDeadline(time.Now().Add(patience))
+			if _, err := s.Write(chunk[:n]); err != nil {
+				return err
+			}
+			left -= n
+		}
+		if err := s.CloseWrite(); err != nil {
+			return err
+		}
+		line, err := bufio.NewReader(s).ReadString('\n')
+		if err != nil {
+			return err
+		}
+		if line != fmt.Sprintln(o.Bytes) {
+			return fmt.Errorf("of %d bytes came %s", o.Bytes, line)
+		}
+	default:
+		return fmt.Errorf("unknown order %q", o.Do)
+	}
+	return err
+}

@@ -1,0 +1,9 @@
+// Package test has what takes more than one machine: its tests build networks
+// of namespaces, which takes root on Linux, and run nodes in them. Elsewhere
+// they are skipped, and say why.
+//
+//	space_linux_test.go      a network namespace, and what runs in it
+//	nat_linux_test.go        two nodes behind two NATs, and one that both can reach
+//	child_linux_test.go      what such a node does
+//	volunteer_linux_test.go  whole nodes there, and a session whose link changes
+package test
