@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -105,6 +106,7 @@ func child(text string) error {
 		defer stop()
 		return serve(func(o order, r *report) error { return obey(ctx, o, r) })
 	}
+	w := watch{first: map[swarm.PeerID]time.Time{}, direct: map[swarm.PeerID]time.Time{}}
 	h, err := swarm.Start(ctx, swarm.Config{Identity: id, Dir: cfg.Dir, Swarm: info, Listen: cfg.Listen, Bootstrap: cfg.Bootstrap,
 		Reachability: cfg.Reachability, Relay: cfg.Relay, Tracker: cfg.Create, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if err != nil {
@@ -121,8 +123,10 @@ func child(text string) error {
 	if cfg.Offers {
 		h.SetOffers([]swarm.Offer{{Model: [32]byte{1}, ModelName: "nothing", Last: 1, Embed: true}})
 	}
+	go w.watch(ctx, h)
 	return serve(func(o order, r *report) error {
 		err := obey(ctx, h, &cfg, o, r)
+		r.Sudden = w.sudden(o.Peer)
 		r.ID, r.Addrs, r.Info, r.Reachability, r.Relay, r.RTT = h.ID(), h.Addrs(), info, h.Reachability(), h.Relay(o.Peer), h.RTT(o.Peer)
 		r.Connected = slices.Contains(h.Connected(), o.Peer)
 		if o.Do == "state" {
@@ -130,6 +134,39 @@ func child(text string) error {
 		}
 		return err
 	})
+}
+
+// watch notes when each peer was connected first, and when without a relay.
+type watch struct {
+	mu            sync.Mutex
+	first, direct map[swarm.PeerID]time.Time
+}
+
+func (w *watch) watch(ctx context.Context, h *swarm.Host) {
+	note := func(times map[swarm.PeerID]time.Time, p swarm.PeerID) {
+		if times[p].IsZero() {
+			times[p] = time.Now()
+		}
+	}
+	for ctx.Err() == nil {
+		for _, p := range h.Connected() {
+			relay := h.Relay(p)
+			w.mu.Lock()
+			note(w.first, p)
+			if relay == "" {
+				note(w.direct, p)
+			}
+			w.mu.Unlock()
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// sudden returns how long a peer was reached through a relay before it was directly.
+func (w *watch) sudden(p swarm.PeerID) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return max(w.direct[p].Sub(w.first[p]), 0)
 }
 
 // serve carries out the test's orders until there are no more. The first is the child's own: its state.
@@ -165,21 +202,16 @@ func obey(ctx context.Context, h *swarm.Host, cfg *childConfig, o order, r *repo
 	case "meet": // by the peer's offer
 		var first, asked time.Time
 		for ctx.Err() == nil {
-			if time.Since(asked) > time.Second && !slices.Contains(h.Connected(), o.Peer) {
+			connected := slices.Contains(h.Connected(), o.Peer)
+			if !connected && time.Since(asked) > time.Second {
 				asked = time.Now()
 				go h.Refresh(ctx)
 			}
-			if slices.Contains(h.Connected(), o.Peer) {
-				if first.IsZero() {
-					first = time.Now()
-				}
-				if h.Relay(o.Peer) == "" {
-					r.Sudden = time.Since(first)
-					return nil
-				}
-				if time.Since(first) > o.Wait {
-					return nil
-				}
+			if connected && first.IsZero() {
+				first = time.Now()
+			}
+			if connected && (h.Relay(o.Peer) == "" || time.Since(first) > o.Wait) {
+				return nil
 			}
 			time.Sleep(5 * time.Millisecond)
 		}
