@@ -284,6 +284,9 @@ func wireRoute(p route.Plan) wire.Route {
 	return r
 }
 
+// rerouteNews is how long a session that has lost a peer waits for the latest offers. Those who know them mostly tell at once, unasked.
+const rerouteNews = 500 * time.Millisecond
+
 // reroute plans again for a session of a profile whose decoder is this node,
 // without the peers that were lost: if possible with the other ones of keep where
 // they were, which have the session's rows already, and the room for more.
@@ -292,7 +295,9 @@ func (n *Node) reroute(ctx context.Context, id artifacts.ID, profile runtime.Pro
 	if s == nil {
 		return wire.Route{}, fmt.Errorf("model %s is no longer served here", id.Short())
 	}
-	_ = n.host.Refresh(ctx) // offers are hints: planning goes on with what is known
+	short, cancel := context.WithTimeout(ctx, rerouteNews) // who was lost may be one of those asked
+	_ = n.host.Refresh(short)                              // offers are hints: planning goes on with what is known
+	cancel()
 	excluded := map[string]string{}
 	for _, p := range lost {
 		excluded[p] = "lost in this session"

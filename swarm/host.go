@@ -126,6 +126,7 @@ type Host struct {
 	listings     ownListings
 	seq          uint64               // of the latest push
 	sent         map[PeerID]uint64    // seq that the peer has acknowledged
+	pushing      map[PeerID]bool      // peers to whom a push is under way
 	trackers     map[PeerID]bool      // said so themselves
 	contacts     map[PeerID]time.Time // peers whose last connection stands, since
 	bootstrap    map[PeerID]contact   // as of the latest attempt
@@ -171,7 +172,7 @@ func Start(ctx context.Context, cfg Config) (*Host, error) {
 		cfg: cfg, info: cfg.Swarm, store: OpenSwarms(cfg.Dir), instance: rand.Uint64(), log: cfg.Log,
 		book: newOfferBook(), catalogue: newCatalogue(), kick: make(chan struct{}, 1), found: make(chan struct{}, 1), met: make(chan struct{}),
 		seq:  uint64(time.Now().UnixNano()),
-		sent: map[PeerID]uint64{}, trackers: map[PeerID]bool{}, contacts: map[PeerID]time.Time{},
+		sent: map[PeerID]uint64{}, pushing: map[PeerID]bool{}, trackers: map[PeerID]bool{}, contacts: map[PeerID]time.Time{},
 		rtts: map[PeerID]time.Duration{}, announced: map[[32]byte]bool{},
 		probing: map[PeerID]bool{}, bootstrap: map[PeerID]contact{}, reach: ReachUnknown, seen: map[network.Conn]ma.Multiaddr{},
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/network"
@@ -95,30 +94,42 @@ func (h *Host) publishLoop(ctx context.Context) {
 				return
 			}
 		}
-		h.publish(ctx)
+		h.publish()
 	}
 }
 
-// publish pushes to those of the targets that haven't seen the current number.
-func (h *Host) publish(ctx context.Context) {
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, maxProbes)
+// publish pushes to those of the targets that haven't seen the current number, to each by itself: one that hangs must not hold up the others' news.
+func (h *Host) publish() {
 	for _, p := range h.targets() {
 		h.mu.Lock()
-		current := h.sent[p] == h.seq && h.listings.sent[p] == h.listings.seq
-		h.mu.Unlock()
-		if current {
-			continue
+		now := h.numbersLocked()
+		due := !h.pushing[p] && (numbers{h.sent[p], h.listings.sent[p]}) != now
+		if due {
+			h.pushing[p] = true
 		}
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			if err := errors.Join(h.pushTo(ctx, p), h.pushListings(ctx, p)); err != nil && ctx.Err() == nil {
-				h.log.Info("offers or listings not delivered", "peer", p, "error", err)
-			}
-		})
+		h.mu.Unlock()
+		if due {
+			h.goDo(func(ctx context.Context) { h.pushAll(ctx, p, now) })
+		}
 	}
-	wg.Wait()
+}
+
+// numbers are those of a node's offers and of its listings.
+type numbers struct{ offers, listings uint64 }
+
+func (h *Host) numbersLocked() numbers { return numbers{h.seq, h.listings.seq} }
+
+// pushAll pushes to one peer, and once more if there has been news meanwhile.
+func (h *Host) pushAll(ctx context.Context, p PeerID, began numbers) {
+	if err := errors.Join(h.pushTo(ctx, p), h.pushListings(ctx, p)); err != nil && ctx.Err() == nil {
+		h.log.Info("offers or listings not delivered", "peer", p, "error", err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.pushing, p)
+	if h.numbersLocked() != began {
+		h.kickPublisher()
+	}
 }
 
 // targets returns whom to push to and pull from: everyone connected in a small

@@ -62,20 +62,40 @@ func (h *Host) FindModel(ctx context.Context, model [32]byte) error {
 	return err
 }
 
-// askAll calls ask for every peer and returns an error if none answered.
+// askAll calls ask for every peer, and returns an error if none answered. Once one has, it waits for others that answer quickly: what those who hang
+// may yet say counts from when they do.
 func (h *Host) askAll(peers []PeerID, ask func(PeerID) error) error {
 	if len(peers) == 0 {
 		return fmt.Errorf("no other node of swarm %s has been reached yet", h.info.ID)
 	}
-	var mu sync.Mutex
-	var errs []error
-	each(peers, func(p PeerID) {
-		if err := ask(p); err != nil {
-			mu.Lock()
-			defer mu.Unlock()
-			errs = append(errs, fmt.Errorf("%s: %w", p, err))
-		}
+	answers := make(chan error, len(peers))
+	h.goDo(func(context.Context) {
+		each(peers, func(p PeerID) {
+			err := ask(p)
+			if err != nil {
+				err = fmt.Errorf("%s: %w", p, err)
+			}
+			answers <- err
+		})
 	})
+	var errs []error
+	var late <-chan time.Time
+	for range peers {
+		select {
+		case err := <-answers:
+			if err != nil {
+				errs = append(errs, err)
+			} else if late == nil {
+				t := time.NewTimer(answerWait)
+				defer t.Stop()
+				late = t.C
+			}
+		case <-late:
+			return nil
+		case <-h.ctx.Done():
+			return h.ctx.Err()
+		}
+	}
 	if len(errs) < len(peers) {
 		return nil
 	}

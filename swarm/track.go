@@ -20,6 +20,7 @@ const (
 	maxTrackers   = 3                      // that a node pushes to or pulls from
 	smallSwarm    = 32                     // up to here everyone tells everyone
 	maxProbes     = 16                     // peers asked or contacted at once
+	answerWait    = time.Second            // that others have to answer once one has
 	probeTimeout  = 5 * time.Second        // for contact with a signer
 	probeWait     = 2 * time.Second        // that Refresh gives signers to answer
 	replyBytes    = wire.MaxControl - 1024 // offers in one reply stay below
