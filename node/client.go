@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -23,7 +22,7 @@ import (
 	"github.com/starling-swarm/starling/swarm/wire"
 )
 
-// maxDecoders is how many decoders a client tries for one answer.
+// maxDecoders is how many decoders a client tries, one after the other, that bring its answer no further: it may be what is asked for that ends them.
 const maxDecoders = 4
 
 // shortOpening is how many tokens travel in no time: an answer to the first ping
@@ -59,7 +58,9 @@ type clientSession struct {
 	emit     func(control.Event) error
 	deaf     error // what emit said: nobody wants the answer any more
 	excluded map[string]string
+	silent   map[string]bool          // decoders that were lost without a word → whether they have had another try
 	failed   int                      // decoders that were lost
+	vain     int                      // … of late, without a new token
 	full     map[string]*wire.Refusal // peers that have had no room since all were last asked
 	queue    bool                     // all were full: wait in line
 	notes    []string
@@ -104,9 +105,16 @@ func (n *Node) run(ctx context.Context, q control.RunRequest, emit func(control.
 func (s *clientSession) answer(ctx context.Context) (*control.Account, error) {
 	n := s.n
 	for {
+		made := len(s.made)
 		done, err := s.attempt(ctx)
 		if err == nil {
 			return s.account(done), nil
+		}
+		if len(s.made) > made { // it is worth while to try on
+			s.vain = 0
+			for p := range s.silent {
+				s.silent[p] = false
+			}
 		}
 		var r *wire.Refusal
 		errors.As(err, &r)
@@ -128,12 +136,18 @@ func (s *clientSession) answer(ctx context.Context) (*control.Account, error) {
 			}
 			continue
 		}
-		if s.failed++; r != nil && !retryable(r.Code) || s.failed >= maxDecoders || s.plan.Decoder == "" {
+		s.failed++
+		if s.vain++; r != nil && !retryable(r.Code) || s.vain >= maxDecoders || s.plan.Decoder == "" {
 			return nil, err
 		}
 		n.metrics.Recovered(metrics.Decoder)
 		s.log.Warn("decoder lost", "peer", s.plan.Decoder, "new", len(s.made), "error", err)
 		s.excluded[s.plan.Decoder] = fmt.Sprintf("failed in this session: %v", err)
+		if _, again := s.silent[s.plan.Decoder]; r != nil {
+			delete(s.silent, s.plan.Decoder)
+		} else if !again {
+			s.silent[s.plan.Decoder] = false
+		}
 		s.notes = append(s.notes, fmt.Sprintf("decoder %s after %d new tokens: %v", s.plan.Decoder, len(s.made), err))
 		if reason := s.complete(); reason != "" { // only the decoder's account is missing
 			return s.account(&wire.Done{Reason: reason, Stats: wire.SessionStats{Epoch: s.head().Epoch, Prompt: uint32(len(s.prompt)),
@@ -259,7 +273,7 @@ func (n *Node) prepare(ctx context.Context, q control.RunRequest, emit func(cont
 		return nil, bad(err)
 	}
 	s := &clientSession{n: n, probed: asked, model: id, card: card, tok: tok, req: q, asked: q.Constraints, how: wireSampling(&settings, q.DRYBreakers), prompt: prompt, emit: emit,
-		text: tok.NewStream(), stops: stops, excluded: map[string]string{}, full: map[string]*wire.Refusal{}}
+		text: tok.NewStream(), stops: stops, excluded: map[string]string{}, silent: map[string]bool{}, full: map[string]*wire.Refusal{}}
 	for p, why := range q.Excluded {
 		s.excluded[p] = why
 	}
@@ -330,20 +344,9 @@ func tokenize(tok *tokenizer.Tokenizer, q control.TokenizeRequest) ([]int32, err
 func (s *clientSession) attempt(ctx context.Context) (*wire.Done, error) {
 	s.plan = route.Plan{}
 	left := s.req.MaxNew - len(s.made)
-	k := s.req.Constraints
-	k.Excluded = maps.Clone(s.excluded)
-	for p, r := range s.full {
-		k.Excluded[p] = r.Error()
-	}
-	if s.failed > 0 {
-		// What was asked for has failed; from here on any route will do.
-		k.Cuts, k.Assign, k.Decoder, k.Shape, k.Draft = nil, nil, "", "", ""
-	}
-	plan, err := s.route(ctx, k, left)
-	if err != nil {
-		if hopeful, without := s.n.planWithoutKV(ctx, s.model, s.card, len(s.prompt)+len(s.made), left, k, func(string) bool { return true }); without == nil {
-			plan, err = hopeful, nil
-		}
+	plan, k, err := s.choose(ctx, left)
+	if err != nil && s.forgive() {
+		plan, k, err = s.choose(ctx, left)
 	}
 	if err != nil {
 		if len(s.notes) > 0 {
@@ -387,19 +390,6 @@ func (s *clientSession) attempt(ctx context.Context) (*wire.Done, error) {
 		defer writing.Unlock()
 		_ = writeFrame(conn, &wire.Cancel{Head: s.head()}) // a decoder that is lost won't say more either
 	})
-}
-
-// route plans what is left of the answer; over the decoder that has the cache of what the prompt begins with, where that can be.
-func (s *clientSession) route(ctx context.Context, k control.Constraints, left int) (route.Plan, error) {
-	tokens := len(s.prompt) + len(s.made)
-	if d := s.n.recent.answer(s.model, s.prompt, k); d.decoder != "" && s.count == 0 && !s.req.Fresh && (!planned(k) || s.req.Continued) && k.Decoder == "" && k.Decode != "here" {
-		to := k
-		to.Decoder, to.KV, to.Seam = d.decoder, d.kv, d.seam
-		if plan, err := s.n.plan(ctx, s.model, s.card, tokens, left, to); err == nil {
-			return plan, nil
-		}
-	}
-	return s.n.plan(ctx, s.model, s.card, tokens, left, k)
 }
 
 func (s *clientSession) head() wire.Head {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -11,10 +12,12 @@ import (
 
 	"github.com/starling-swarm/starling/artifacts"
 	"github.com/starling-swarm/starling/node/control"
+	"github.com/starling-swarm/starling/route"
 	"github.com/starling-swarm/starling/runtime"
 	"github.com/starling-swarm/starling/runtime/gguf"
 	"github.com/starling-swarm/starling/runtime/runtimetest"
 	"github.com/starling-swarm/starling/runtime/tokenizer"
+	"github.com/starling-swarm/starling/swarm"
 	"github.com/starling-swarm/starling/swarm/wire"
 )
 
@@ -243,6 +246,73 @@ func TestStageTellsOfBrokenStream(t *testing.T) {
 		t.Errorf("recovered: %q, want the stage's word that a stream broke", got.Recovered)
 	}
 	s.mustBeIdle()
+}
+
+// TestOnlyDecoder breaks the stream of the only decoder that there is, more often than decoders are tried in vain: it is asked again each time, since it
+// gets on. Where it never does, the answer fails after its second try.
+func TestOnlyDecoder(t *testing.T) {
+	for name, c := range map[string]struct {
+		phase string
+		times int
+		fails bool
+	}{"in decoding": {"decode", maxDecoders + 1, false}, "before a token": {"prefill", 2, true}, "once before a token": {"prefill", 1, false}} {
+		t.Run(name, func(t *testing.T) {
+			tn := newTestNet(t)
+			x := &faults{fell: func(*fault) {}}
+			decoder := tn.startSlow(time.Millisecond, func(c *Config) {
+				c.wrap = func(st stream) stream {
+					real := st.(*swarm.Stream)
+					return &faultyStream{stream: st, node: real.LocalAddr().String(), protocol: real.Protocol(), x: x}
+				}
+			})
+			id := tn.publish(decoder)
+			tn.serve(decoder, id, 0, tn.layers())
+			client := tn.start(func(c *Config) { c.Client = true })
+			eventually(t, "the offer", func() bool {
+				_ = client.host.Refresh(context.Background())
+				p, _ := client.planPeers(id)
+				return len(p) == 1
+			})
+			req := control.RunRequest{Model: id.String(), Tokens: turnTokens(1, 9), MaxNew: 150, Sampling: control.Sampling{Temperature: 0.8, TopP: 0.95, Seed: 11}, NoGuess: true}
+			for _, end := range endTokens(tn.tokenizer()) { // the answer has its length
+				req.LogitBias = append(req.LogitBias, control.LogitBias{Token: end, Ban: true})
+			}
+			x.begin(0, nil)
+			want, err := client.run(testContext(t), req, quiet)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got *control.Account
+			for tries := 1; ; tries++ {
+				var list []*fault
+				for range c.times {
+					list = append(list, &fault{kind: "reset", role: "decoder", phase: c.phase, nth: map[string]int{"prefill": 1, "decode": 8}[c.phase]})
+				}
+				x.begin(0, list)
+				got, err = client.run(testContext(t), req, quiet)
+				n := len(x.end())
+				if n == c.times {
+					break
+				}
+				if tries == 50 {
+					t.Fatalf("%d of %d faults have happened", n, c.times)
+				}
+				t.Logf("tokens came many at once, and %d of %d faults have happened: once more", n, c.times)
+			}
+			switch {
+			case c.fails:
+				var none *route.NoRouteError
+				if !errors.As(err, &none) {
+					t.Errorf("%+v, %v, want that there is no route", got, err)
+				}
+			case err != nil:
+				t.Error(err)
+			case got.Text != want.Text || !slices.Equal(got.NewTokens, want.NewTokens) || len(got.Recovered) != c.times:
+				t.Errorf("%q after %q, unbroken %q", got.Text, got.Recovered, want.Text)
+			}
+			tn.mustBeIdle()
+		})
+	}
 }
 
 func TestDecoderLost(t *testing.T) {

@@ -42,6 +42,8 @@ func told(err error) error {
 		e.Kind = control.TooLong
 	case refusal.Code == wire.CodeBadRequest:
 		e.Kind = control.BadRequest
+	case refusal.Code == wire.CodePeerLost:
+		e = control.Error{Kind: control.PeerLost, Peer: refusal.Peer}
 	default:
 		return err
 	}

@@ -32,6 +32,7 @@ const (
 	UnknownModel = control.UnknownModel
 	Loading      = control.Loading
 	NoRoute      = control.NoRoute
+	PeerLost     = control.PeerLost
 )
 
 // Request says how [Session.Generate] goes on with a history. The zero value is the likeliest tokens, up to an end token or 256 of them.

@@ -13,13 +13,14 @@ const (
 	UnknownModel ErrorKind = "unknown_model" // no such model is held here or offered in the swarm
 	Loading      ErrorKind = "loading"       // the node is fetching or loading the model
 	NoRoute      ErrorKind = "no_route"      // the peers that offer the model can't compute it together, or not so
+	PeerLost     ErrorKind = "peer_lost"     // peers were lost in the middle of it, and nobody is left who could go on
 )
 
 // Error is what a node says when it can't do what it is asked to. Its text is complete; the rest is the same for programs.
 type Error struct {
 	Kind       ErrorKind     `json:"kind"`
 	Text       string        `json:"-"`                        // Event.Error has it
-	Peer       string        `json:"peer,omitempty"`           // Busy: who has room first
+	Peer       string        `json:"peer,omitempty"`           // Busy: who has room first; PeerLost: who said so
 	RetryAfter time.Duration `json:"retry_after_ns,omitempty"` // Busy: when that is expected
 	Tokens     int           `json:"tokens,omitempty"`         // TooLong: what there is
 	Context    int           `json:"context,omitempty"`        // TooLong: … of so many at most
