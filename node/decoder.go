@@ -436,6 +436,7 @@ func (s *decoderSession) do(acts []action) {
 			case *wire.StageOpen:
 				s.opened = time.Now()
 				s.absent[a.To] = 0
+				s.route.reckon(a.To, s.n.reckon(s.served, m.Plan.Stages[m.Index], int(m.Plan.Capacity)))
 			case *wire.Chunk:
 				s.announced = time.Now()
 			case *wire.KVAck:
@@ -471,7 +472,7 @@ func (s *decoderSession) do(acts []action) {
 		}
 	}
 	if s.losses < len(s.m.lost) {
-		s.route = pace{times: s.route.times} // the wait for who was lost is nobody's pace
+		s.route = pace{times: s.route.times, reckoned: s.route.reckoned} // the wait for who was lost is nobody's pace
 	}
 	for ; s.losses < len(s.m.lost); s.losses++ {
 		delete(s.route.times, s.m.lost[s.losses])

@@ -37,7 +37,7 @@ func (s *decoderSession) overdueLocked(due *deadlines, silence time.Duration, wo
 		limit, why := silence, ""
 		last := sign(p, word(p))
 		if last.Before(s.opened) { // not heard since the plan was made: it may have to end a step, or be dialled first
-			last, limit = s.opened, max(silence, s.route.limit(p, s.m.chunkSize()))
+			last, limit = s.opened, max(silence, paceFactor*s.route.times.expected(p, s.m.chunkSize()))
 			if why = slow(limit, silence); !slices.Contains(s.n.host.Connected(), p) {
 				limit, why = max(openTimeout, silence), ""
 			}

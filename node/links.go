@@ -183,6 +183,11 @@ func (l *links) send(peer string, m wire.Message) {
 	l.enqueue(linkKey{peer, protoStage}, j)
 }
 
+// prepare opens the stream to a peer for which there will be seams, which then don't wait for a connection.
+func (l *links) prepare(peer string) {
+	l.enqueue(linkKey{peer, protoStage}, job{purpose: metrics.Control, do: func(func(wire.Message) error) error { return nil }})
+}
+
 // sendKV queues a job that writes KV slices to peer.
 func (l *links) sendKV(peer string, do func(write func(wire.Message) error) error) {
 	l.enqueue(linkKey{peer, protoKV}, job{purpose: metrics.KV, do: do})

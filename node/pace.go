@@ -15,12 +15,13 @@ const (
 
 // pace is how fast a route gets on, as its decoder sees it.
 type pace struct {
-	peer      string    // whom the session waits for, "" for nobody
-	positions int       // that its next word will be about; 0: it must open
-	work      stageWork // of that peer
-	moved     time.Time // when that peer has got something done, or the wait for it began
-	told      time.Time // when it has told that it is at work
-	times     tempo     // of this session's chunks
+	peer      string              // whom the session waits for, "" for nobody
+	positions int                 // that its next word will be about; 0: it must open
+	work      stageWork           // of that peer
+	moved     time.Time           // when that peer has got something done, or the wait for it began
+	told      time.Time           // when it has told that it is at work
+	times     tempo               // of this session's chunks
+	reckoned  map[string]reckoned // by stage: what its chunks should take
 }
 
 // set takes what each stage has done at time now, and for whom the session waits next.
@@ -43,9 +44,22 @@ func (p *pace) set(done map[string]stageWork, peer string, positions int, now ti
 	p.work, p.peer, p.positions = done[peer], peer, positions
 }
 
-// limit returns how long a stage may take for a chunk; 0 where nothing is known yet.
+// reckon notes what chunks of a stage should take.
+func (p *pace) reckon(peer string, r reckoned) {
+	if p.reckoned == nil {
+		p.reckoned = map[string]reckoned{}
+	}
+	p.reckoned[peer] = r
+}
+
+// limit returns how long a stage may take for a chunk; 0 where nothing is known yet. Of one that has had none, what others took says less than what
+// it should take by its offer, if that is more.
 func (p *pace) limit(peer string, positions int) time.Duration {
-	return paceFactor * p.times.expected(peer, positions)
+	expected := p.times.expected(peer, positions)
+	if len(p.times[peer]) == 0 {
+		expected = max(expected, p.reckoned[peer].of(positions))
+	}
+	return paceFactor * expected
 }
 
 // deadline returns the time from which the peer that the session waits for holds it up, if there is one. sign says when a peer last gave a sign that it

@@ -25,6 +25,28 @@ func TestPace(t *testing.T) {
 			p.set(done{"b": {1, 0}}, "a", 0, after(time.Second))
 		}, 0, openTimeout},
 		{"its first chunk", func(p *pace) { p.set(nil, "a", 64, now) }, 0, openTimeout},
+		{"its first chunk, as it should be quick", func(p *pace) {
+			p.reckon("a", reckoned{once: time.Millisecond, each: time.Millisecond})
+			p.set(nil, "a", 64, now)
+		}, 0, silence},
+		{"its first chunk, as it should be slow", func(p *pace) {
+			p.reckon("a", reckoned{once: time.Second, each: time.Second})
+			p.set(nil, "a", 64, now)
+		}, 0, 3 * 65 * time.Second},
+		{"its first chunk behind a quick one", func(p *pace) {
+			p.reckon("b", reckoned{each: 100 * time.Millisecond})
+			p.set(nil, "a", 64, now.Add(-time.Millisecond))
+			p.set(done{"a": {1, 1}}, "b", 64, now)
+		}, 0, 3 * 6400 * time.Millisecond},
+		{"it must open, and should be quick", func(p *pace) {
+			p.reckon("a", reckoned{each: time.Millisecond})
+			p.set(nil, "a", 0, now)
+		}, 0, openTimeout},
+		{"slower than its offer said", func(p *pace) {
+			p.reckon("a", reckoned{each: time.Millisecond})
+			p.set(nil, "a", 64, now.Add(-time.Second))
+			p.set(done{"a": {1, 1}}, "a", 64, now)
+		}, 0, 3 * time.Second},
 		{"at work on its first chunk", func(p *pace) {
 			p.set(nil, "a", 64, now)
 			for i := range 1000 {

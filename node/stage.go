@@ -112,6 +112,9 @@ func (n *Node) openStage(from string, m *wire.StageOpen) (*wire.StageOpened, *wi
 		s.room.free(seq)
 		return nil, r
 	}
+	if next := ss.m.successor(); next != from {
+		n.links.prepare(next)
+	}
 	if ss.opening {
 		n.spawn(func() { ss.load(w, have) })
 		return nil, nil
@@ -328,7 +331,7 @@ func (s *stageSession) lostLocked(peer, why string) {
 // onPing notes a decoder's list of its sessions; one that it no longer knows is
 // freed. Of one that is at work the decoder is told so: the executor gets on, or
 // computes the session's first chunk, for which weights may have to be read, or
-// the input that it waits for is on its way.
+// the input that it waits for is on its way, or the connection that it comes on.
 func (s *stageSession) onPing(listed bool, holdUp func(peer string, since time.Time) time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -339,6 +342,9 @@ func (s *stageSession) onPing(listed bool, holdUp func(peer string, since time.T
 	}
 	input := holdUp(sender, s.rows.since(sender, s.waits.since))
 	arrives := s.waits.what == waitInput && input.After(s.waits.since) && input.After(s.pinged)
+	if s.waits.what == waitInput && time.Since(s.waits.since) < openTimeout && !slices.Contains(s.n.host.Connected(), sender) { // it is being dialled
+		arrives = true
+	}
 	if s.m.taken != nil && (rounds != s.rounds || s.m.computed == 0) || arrives {
 		s.n.links.send(s.decoder, &wire.Progress{Head: s.m.head, Upto: s.m.computed})
 	}

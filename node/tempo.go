@@ -5,6 +5,11 @@ import (
 	"math/bits"
 	"slices"
 	"time"
+
+	"github.com/starling-swarm/starling/artifacts"
+	"github.com/starling-swarm/starling/route"
+	"github.com/starling-swarm/starling/runtime"
+	"github.com/starling-swarm/starling/swarm/wire"
 )
 
 // tempo are how long stages have taken for chunks, by stage and by size:
@@ -56,4 +61,25 @@ func (c tempo) slowest(peers []string, size, positions int) (t time.Duration) {
 		}
 	}
 	return t
+}
+
+// reckoned is what a stage's chunks should take by the speeds that it offers.
+type reckoned struct{ once, each time.Duration } // of any chunk, and of each of its positions
+
+func (r reckoned) of(positions int) time.Duration { return r.once + time.Duration(positions)*r.each }
+
+// reckon returns what a stage of a session of so many positions should take for chunks; 0 where nobody has heard what it offers, or it has measured nothing.
+func (n *Node) reckon(m *served, st wire.PlanStage, positions int) reckoned {
+	for _, o := range n.host.Offers() {
+		if o.Peer != st.Peer || artifacts.ID(o.Model) != m.id || o.PrefillFlops <= 0 || o.DecodeBytesPerSec <= 0 {
+			continue
+		}
+		model := planModel(m.card, positions, positions, runtime.KVF16, runtime.SeamF32)
+		peer := route.Peer{PrefillFlops: o.PrefillFlops, DecodeBytesPerSec: o.DecodeBytesPerSec, Load: o.Load}
+		seconds := func(tokens int) time.Duration {
+			return time.Duration(route.ChunkSeconds(&model, &peer, route.Range{First: int(st.First), Last: int(st.Last)}, tokens) * float64(time.Second))
+		}
+		return reckoned{once: seconds(0), each: seconds(1) - seconds(0)}
+	}
+	return reckoned{}
 }

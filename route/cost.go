@@ -54,10 +54,24 @@ func (in *instance) computeTime(s *setting, p, a, b int) float64 {
 	if a == b {
 		return 0
 	}
-	peer := &in.peers[p]
-	rows := s.chunk * (in.flops[b] - in.flops[a]) / peer.PrefillFlops
-	pass := (in.weight[b] - in.weight[a]) / peer.DecodeBytesPerSec
-	return (1+peer.Load)*(pass+rows) + PassOverhead
+	return in.peers[p].passTime(s.chunk, in.flops[b]-in.flops[a], in.weight[b]-in.weight[a])
+}
+
+// passTime returns seconds that the peer takes for a pass of so many rows, each of which takes so many FLOPs, through layers with so many bytes of weights.
+func (p *Peer) passTime(rows, flops, weight float64) float64 {
+	each := rows * flops / p.PrefillFlops
+	pass := weight / p.DecodeBytesPerSec
+	return (1+p.Load)*(pass+each) + PassOverhead
+}
+
+// ChunkSeconds returns how long a peer, whose speeds are known, should compute a chunk of so many tokens in layers of a model: C of the package comment.
+func ChunkSeconds(m *Model, p *Peer, layers Range, tokens int) float64 {
+	flops, weight := 0.0, 0.0
+	for l := layers.First; l < layers.Last; l++ {
+		flops += m.LayerFlops[l]
+		weight += float64(m.LayerWeightBytes[l])
+	}
+	return p.passTime(float64(tokens), flops, weight)
 }
 
 // ownTime returns seconds per chunk for the decoder on its own layers, from x on, and on what comes from others: C(d).
