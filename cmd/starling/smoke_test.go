@@ -10,14 +10,20 @@ import (
 	"github.com/starling-swarm/starling/session"
 )
 
-// openSmoke opens the smoke model.
-func openSmoke(t *testing.T) *runtime.Model {
+// smokeFile returns the smoke model.
+func smokeFile(t *testing.T) string {
 	t.Helper()
 	path, err := writeSmoke(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := runtime.Open(runtime.Options{Path: path, Threads: 1})
+	return path
+}
+
+// openSmoke opens the smoke model.
+func openSmoke(t *testing.T) *runtime.Model {
+	t.Helper()
+	m, err := runtime.Open(runtime.Options{Path: smokeFile(t), Threads: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
