@@ -346,13 +346,18 @@ func planModel(c *artifacts.Card, prompt, tokens int, kv runtime.KVType, seam ru
 			positions[l] = int64(runtime.LayerCache{Window: int(n)}.Positions(c.Context))
 		}
 	}
+	return route.Model{Layers: c.Layers, LayerWeightBytes: c.LayerBytes, HeadBytes: c.HeadBytes, EmbedBytes: c.EmbedBytes,
+		LayerFlops: flops, HeadFlops: c.HeadFlops, KVBytesPerToken: c.KVBytesPerToken, KVSentBytes: sent, KVPositions: positions, TailBytes: c.TailBytes, HeldTails: heldTails(c, tokens), SeamBytes: int64(seam.Bytes(c.Width)),
+		Cuts: c.Cuts, Context: c.Context}
+}
+
+// heldTails returns of how many positions a session of so many tokens holds what a model's layers keep beside rows.
+func heldTails(c *artifacts.Card, tokens int) int {
 	rows, tails := int64(0), int64(0)
 	for l, n := range c.KVBytesPerToken {
 		if tails += c.TailBytes[l]; c.KVWindow[l] == 0 {
 			rows += n
 		}
 	}
-	return route.Model{Layers: c.Layers, LayerWeightBytes: c.LayerBytes, HeadBytes: c.HeadBytes, EmbedBytes: c.EmbedBytes,
-		LayerFlops: flops, HeadFlops: c.HeadFlops, KVBytesPerToken: c.KVBytesPerToken, KVSentBytes: sent, KVPositions: positions, TailBytes: c.TailBytes, HeldTails: runtime.SnapshotsOf(rows, tails, tokens).Tails(), SeamBytes: int64(seam.Bytes(c.Width)),
-		Cuts: c.Cuts, Context: c.Context}
+	return runtime.SnapshotsOf(rows, tails, tokens).Tails()
 }

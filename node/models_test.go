@@ -3,6 +3,7 @@ package node
 import (
 	"math"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/starling-swarm/starling/artifacts"
@@ -56,6 +57,15 @@ func TestCardsAgree(t *testing.T) {
 			if m.KVBytesPerToken[l] != int64(c.KVRowBytes(l, runtime.KVF16)) || m.TailBytes[l] != int64(cache.TailBytes()) || m.KVPositions[l] != positions {
 				t.Errorf("%s, layer %d: %d bytes a token, of %d, and a tail of %d; the engine has %d, %d and %d", arch, l, m.KVBytesPerToken[l], m.KVPositions[l],
 					m.TailBytes[l], c.KVRowBytes(l, runtime.KVF16), positions, cache.TailBytes())
+			}
+		}
+		d, err := runtime.Describe(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, size := range cardView(card).Cache { // it counts the rows of windows, which the engine keeps in pages
+			if want := d.SessionBytes(int64(size.Tokens), runtime.KVF16); size.Bytes != want && slices.Max(d.CacheRows) == 0 {
+				t.Errorf("%s: a cache of %d tokens has %d bytes on its card, %d by its description", arch, size.Tokens, size.Bytes, want)
 			}
 		}
 	}

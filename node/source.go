@@ -170,13 +170,13 @@ func cardView(c *artifacts.Card) *control.Card {
 	v := &control.Card{Name: c.Name, Arch: c.Architecture, Quant: c.Quant, License: c.License, Parameters: c.Parameters, NumLayers: c.Layers,
 		Context: c.Context, Parts: len(c.PartSizes), Bytes: c.TotalBytes, LayerBytes: c.LayerBytes}
 	for _, tokens := range append(slices.DeleteFunc(slices.Clone(cacheLengths), func(n int) bool { return n >= c.Context }), c.Context) {
-		bytes := int64(0)
+		bytes, tails := int64(0), int64(heldTails(c, tokens))
 		for l, n := range c.KVBytesPerToken {
 			kept := int64(tokens)
 			if w := int64(c.KVWindow[l]); w > 0 {
 				kept = min(kept, w)
 			}
-			bytes += n*kept + c.TailBytes[l]
+			bytes += n*kept + tails*c.TailBytes[l]
 		}
 		v.Cache = append(v.Cache, control.CacheSize{Tokens: tokens, Bytes: bytes})
 	}

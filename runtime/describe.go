@@ -35,7 +35,7 @@ type Description struct {
 
 	// Cache says by layer what is kept: "append-only", "window of N" or "latent" rows of each position, or a "state" of all.
 	// CacheBytes has a row's bytes, by layer, in half precision (twice as many in single), CacheRows how many rows are kept at most,
-	// 0 meaning all, and TailBytes what a session takes beside rows, whatever its length. All are nil where the model cannot run.
+	// 0 meaning all, and TailBytes what it keeps beside rows of one position. All are nil where the model cannot run.
 	Cache      []string `json:"cache,omitempty"`
 	CacheBytes []int64  `json:"cache_bytes,omitempty"`
 	CacheRows  []int64  `json:"cache_rows,omitempty"`
@@ -128,18 +128,25 @@ func (d *Description) cache(c *Config) {
 			rows = c.Cache[l].Positions(maxContext)
 		}
 		d.CacheRows = append(d.CacheRows, int64(rows))
-		d.TailBytes = append(d.TailBytes, int64(len(tail{}.values))*int64(c.Cache[l].TailBytes()))
+		d.TailBytes = append(d.TailBytes, int64(c.Cache[l].TailBytes()))
 	}
 }
 
 // SessionBytes returns what a session of so many tokens takes in the caches of all layers.
 func (d *Description) SessionBytes(tokens int64, kv KVType) (sum int64) {
+	unbounded, tail := int64(0), int64(0) // of all layers
+	for l, each := range d.CacheBytes {
+		if tail += d.TailBytes[l]; d.CacheRows[l] == 0 {
+			unbounded += each / int64(KVF16.size()) * int64(kv.size())
+		}
+	}
+	tails := int64(SnapshotsOf(unbounded, tail, int(tokens)).Tails())
 	for l, each := range d.CacheBytes {
 		rows := tokens
 		if most := d.CacheRows[l]; most > 0 {
 			rows = min(rows, most)
 		}
-		sum += rows*each/int64(KVF16.size())*int64(kv.size()) + d.TailBytes[l]
+		sum += rows*each/int64(KVF16.size())*int64(kv.size()) + tails*d.TailBytes[l]
 	}
 	return sum
 }

@@ -5,7 +5,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/starling-swarm/starling/kernels"
 	"github.com/starling-swarm/starling/runtime"
+	"github.com/starling-swarm/starling/runtime/runtimetest"
 )
 
 // TestSnapshotsOf asks for memory's bounds, whatever the model.
@@ -154,10 +156,17 @@ func TestSnapshotsReserved(t *testing.T) {
 	m := recurrent(t, "qwen35moe")
 	c := m.Config()
 	free := m.FreeKVBytes()
+	d, err := runtime.Describe(tiny(t, runtimetest.TinyModel{Arch: "qwen35moe", Seed: 3, Type: kernels.Q8_0}))
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := sequenceOf(t, m, 600)
 	want := int64(768*c.KVRowBytes(1, runtime.KVF16)) + 2*int64(c.Snapshots(runtime.KVF16, 600).Tails()*s.TailBytes(0))
 	if got := free - m.FreeKVBytes(); got != want || c.Snapshots(runtime.KVF16, 600).Tails() != 4 {
 		t.Errorf("%d bytes reserved, want %d", got, want)
+	}
+	if got := d.SessionBytes(768, runtime.KVF16); got != want {
+		t.Errorf("described are %d bytes for a session, reserved %d", got, want)
 	}
 	fork, err := s.Fork(0, 300)
 	if err != nil {
