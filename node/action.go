@@ -15,14 +15,14 @@ type send struct {
 	Msg wire.Message
 }
 
-// pushKV asks for the rows of positions [Start, Start+Count) of Layers to reach
-// To in slices (DESIGN §3.4). The rows are exported when their turn comes.
+// pushKV asks for rows to reach To in slices (DESIGN §3.4), those of a chunk
+// that begins at Start. They are exported when their turn comes.
 type pushKV struct {
-	To           string
-	Head         wire.Head
-	Layers       runtime.Range
-	Start, Count int
-	Prefix       wire.Prefix
+	To     string
+	Head   wire.Head
+	Start  int
+	Parts  []kvPart
+	Prefix wire.Prefix
 }
 
 // give asks for what the decoder's cache holds of a stage's Layers to reach To:

@@ -63,14 +63,36 @@ func evenly(rows, most int) int {
 // chunkEnds returns at which multiples chunks of at most so many rows are to end, so that the decoder has snapshots of all tails there,
 // those that it is sent and its own; 0: anywhere.
 func (d *decoding) chunkEnds(most int) int {
-	if !d.plan.PushKV {
-		return 0
-	}
-	every := d.config.Snapshots(d.seq.Profile().KV, d.seq.Capacity()).Every
+	every := d.snapshotEvery()
 	for every > 0 && every < most {
 		every *= 2
 	}
 	return every
+}
+
+// snapshotEvery returns at which multiples the caches keep snapshots of the tails that the decoder is sent; 0: none are sent.
+func (d *decoding) snapshotEvery() int {
+	if d.plan == nil || !d.plan.PushKV {
+		return 0
+	}
+	return d.config.Snapshots(d.seq.Profile().KV, d.seq.Capacity()).Every
+}
+
+// nextStop returns where a chunk of decoded tokens that begins at a position ends at the latest, so that the decoder has a snapshot there; 0:
+// anywhere. Prompts are cut by chunkEnds.
+func (d *decoding) nextStop(at int) int {
+	every := d.snapshotEvery()
+	if every == 0 || at < int(d.plan.Known) {
+		return 0
+	}
+	return (at/every + 1) * every
+}
+
+// bringsTails reports whether the decoder is sent the tails behind chunk [start, end). They may be some MiB each, and the next ones take their
+// place: so tokens' are sent at snapshots only, and behind the last one before the decoder goes on alone.
+func (d *decoding) bringsTails(start, end int) bool {
+	every := d.snapshotEvery()
+	return every > 0 && (start < int(d.plan.Known) || end%every == 0 || d.grown || end == d.routeEnd)
 }
 
 // rowCost returns what computing the row at a position costs in all layers, in operations of matrices.

@@ -65,6 +65,7 @@ type decoding struct {
 	seamEnd   int
 	rows      map[int][]byte       // by layer: the slices of one chunk so far
 	pushed    []*wire.Chunk        // announced, rows not yet complete; with guesses: the stages keep them until the next frame
+	tailed    int                  // where the newest of the chunks ends that bring tails, if no guess in it is wrong
 	acked     []uint32             // per stage: rows of all its layers are here before
 	due       [][]*wire.Chunk      // per stage: announced, and it hasn't said that it has computed them
 	work      map[string]stageWork // by stage
@@ -83,6 +84,7 @@ type decoding struct {
 	guesses  []int32                                // announced, or being computed, behind tokens
 	void     int                                    // of the latest chunk's guesses: how many have no rows, since something in them was no number
 	base     int                                    // where the chunk with them begins
+	tails    bool                                   // it brings tails
 	baseHash wire.Prefix                            // of tokens[:base]
 	plain    int                                    // the next chunk ends there, if it begins before: else stages could take it for the one that they have forgotten
 
@@ -141,7 +143,7 @@ func (d *decoding) adopt(r wire.Route, profile [32]byte, from int) []action {
 	d.plan, d.opened, d.giving, d.released = nil, nil, nil, false
 	d.digests = make([][32]byte, r.DecoderFirst)
 	d.chunks, d.sizes, d.seams, d.pushed, d.rows, d.guesses, d.void = nil, nil, nil, nil, map[int][]byte{}, nil, 0
-	d.announced, d.seamEnd, d.computed, d.plain, d.prefix = 0, 0, from, 0, d.prefix0
+	d.announced, d.seamEnd, d.computed, d.plain, d.tailed, d.prefix = 0, 0, from, 0, 0, d.prefix0
 	if len(r.Stages) == 0 {
 		d.routeEnd = 0
 		return append(d.announce(), d.next()...)
@@ -286,12 +288,12 @@ func (d *decoding) onSlice(stage int, m *wire.KVSlice) ([]action, *wire.Refusal)
 	if m.Layer < st.First || m.Layer >= st.Last || !d.plan.PushKV {
 		return nil, wire.Refuse(wire.CodeWrongPeer, "the plan has no KV of layer %d from this peer", m.Layer)
 	}
-	layer, have := int(m.Layer), uint32(d.seq.Len(int(m.Layer)))
-	i := slices.IndexFunc(d.pushed, func(c *wire.Chunk) bool { return c.Start == m.Start })
+	layer, have, end := int(m.Layer), d.seq.Len(int(m.Layer)), int(m.Start)+int(m.Count)
+	i := slices.IndexFunc(d.pushed, func(c *wire.Chunk) bool { return int(c.Start+c.Count) > have && d.brings(c, layer) })
 	switch {
-	case i < 0 || m.Start != have:
+	case i < 0 || int(m.Start) != have:
 		return nil, wire.Refuse(wire.CodeBadFrame, "KV of layer %d at position %d, expected %d", layer, m.Start, have)
-	case d.pushed[i].Count != m.Count || int(m.Total) != d.seq.KVBytes(layer, int(m.Start), int(m.Start)+int(m.Count)):
+	case int(d.pushed[i].Start+d.pushed[i].Count) != end || int(m.Total) != d.seq.KVBytes(layer, have, end):
 		return nil, wire.Refuse(wire.CodeBadFrame, "KV of %d positions in %d bytes", m.Count, m.Total)
 	case d.pushed[i].Prefix != m.Prefix:
 		return nil, wire.Refuse(wire.CodePrefix, "KV at position %d belongs to other tokens", m.Start)
@@ -320,24 +322,49 @@ func (d *decoding) onSlice(stage int, m *wire.KVSlice) ([]action, *wire.Refusal)
 	return nil, nil
 }
 
+// brings reports whether a layer's rows come with a chunk: those of one with a tail wait for the tail.
+func (d *decoding) brings(c *wire.Chunk, layer int) bool {
+	return c.Tails || d.seq.TailBytes(layer) == 0
+}
+
+// lacks returns how many of a stage's layers lack rows that come with a chunk, of how many.
+func (d *decoding) lacks(stage int, c *wire.Chunk) (lack, bring int) {
+	st := d.plan.Stages[stage]
+	for l := int(st.First); l < int(st.Last); l++ {
+		if d.brings(c, l) {
+			if bring++; d.seq.Len(l) < int(c.Start+c.Count) {
+				lack++
+			}
+		}
+	}
+	return lack, bring
+}
+
 // onRows acknowledges what is complete of one stage and goes on if that was
 // what local decoding waited for.
 func (d *decoding) onRows(stage int) []action {
-	st, upto := d.plan.Stages[stage], d.announced
-	for l := int(st.First); l < int(st.Last); l++ {
-		upto = min(upto, d.seq.Len(l))
-	}
 	var acts []action
 	for _, c := range d.pushed {
-		if end := c.Start + c.Count; int(end) <= upto && end > d.acked[stage] {
+		end := c.Start + c.Count
+		if lack, bring := d.lacks(stage, c); lack == 0 && bring > 0 && end > d.acked[stage] {
 			d.acked[stage] = end
-			acts = append(acts, send{st.Peer, &wire.KVAck{Head: d.head, Upto: end}})
+			acts = append(acts, send{d.plan.Stages[stage].Peer, &wire.KVAck{Head: d.head, Upto: end}})
 		}
 	}
-	for len(d.pushed) > 0 && d.pushed[0].Start+d.pushed[0].Count <= slices.Min(d.acked) {
+	d.dropPushed()
+	return append(acts, d.next()...)
+}
+
+// dropPushed forgets the chunks whose rows are here.
+func (d *decoding) dropPushed() {
+	for len(d.pushed) > 0 {
+		for i := range d.plan.Stages {
+			if lack, _ := d.lacks(i, d.pushed[0]); lack > 0 {
+				return
+			}
+		}
 		d.pushed = d.pushed[1:]
 	}
-	return append(acts, d.next()...)
 }
 
 // next does what can be done now.
@@ -401,6 +428,9 @@ func (d *decoding) walk() []action {
 		case len(d.sizes) > 0:
 			n, d.sizes = d.sizes[0], d.sizes[1:]
 		}
+		if stop := d.nextStop(d.announced); stop > 0 {
+			n = min(n, stop-d.announced)
+		}
 		part := d.tokens[d.announced:min(d.announced+n, end)]
 		if n := d.plain - d.announced; n > 0 {
 			part = part[:min(len(part), n)]
@@ -410,7 +440,7 @@ func (d *decoding) walk() []action {
 			return acts
 		}
 		if len(d.guesses) > 0 {
-			d.base, d.baseHash = d.announced, d.prefix
+			d.base, d.baseHash, d.tails = d.announced, d.prefix, d.bringsTails(d.announced, d.announced+len(part)+len(d.guesses))
 			part = slices.Concat(part, d.guesses)
 		}
 		c := &wire.Chunk{Head: d.head, Start: uint32(d.announced), Count: uint32(len(part)), Guessed: uint32(len(d.guesses)), Held: held}
@@ -420,7 +450,7 @@ func (d *decoding) walk() []action {
 			}
 			d.prefix = k.Prefix
 		}
-		c.Prefix = d.prefix
+		c.Prefix, c.Tails = d.prefix, !held && d.bringsTails(d.announced, d.announced+len(part))
 		for i, s := range d.plan.Stages {
 			to := *c
 			if i == 0 {
@@ -455,6 +485,10 @@ func (d *decoding) walk() []action {
 func (d *decoding) expect(c *wire.Chunk) {
 	if d.plan.PushKV {
 		d.pushed = append(d.pushed, c)
+		d.dropPushed() // of layers with tails alone there may be none
+	}
+	if c.Tails {
+		d.tailed = int(c.Start + c.Count)
 	}
 }
 

@@ -27,10 +27,11 @@ func (d *decoding) grew() []action {
 	return d.next()
 }
 
-// leave ends the route behind the newest chunk, if that is one of decoded tokens without guesses. One with guesses isn't the last unless
+// leave ends the route behind the newest chunk, if that is one of decoded tokens without guesses, and brings all tails. One with guesses isn't the last unless
 // some of them were wrong: the stages keep its rows back until the next frame, a chunk or a rewind, tells them which were right.
 func (d *decoding) leave() {
-	if d.grown && len(d.guesses)+d.void == 0 && d.announced >= len(d.open.Tokens) {
+	tails := d.snapshotEvery() == 0 || d.tailed == d.announced
+	if d.grown && tails && len(d.guesses)+d.void == 0 && d.announced >= len(d.open.Tokens) {
 		d.routeEnd = min(d.routeEnd, d.announced)
 	}
 }
@@ -123,10 +124,9 @@ func (s *decoderSession) wantGrowthLocked() {
 // whole is all layers of the model.
 func (s *served) whole() runtime.Range { return runtime.Range{First: 0, Last: s.card.Layers} }
 
-// growable reports whether the node lacks layers of the model, has memory for them, and can have rows of all layers with each token:
-// what a layer keeps beside rows would be too much.
+// growable reports whether the node lacks layers of the model and has memory for them.
 func (s *served) growable() bool {
-	return s.exec.Layers() != s.whole() && !hasTails(s.exec.Config()) && s.exec.CanGrow(s.whole()) == nil
+	return s.exec.Layers() != s.whole() && s.exec.CanGrow(s.whole()) == nil
 }
 
 // planReply is a plan with the words that explain it.

@@ -15,7 +15,7 @@ func TestGrowDiskFull(t *testing.T) {
 		t.Skipf("mounting a small disk takes root: %v", err)
 	}
 	t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) })
-	g := newGrowNet(t, func(c *Config) { c.Grow, c.DataDir = GrowAny, dir })
+	g := newGrowNet(t, "", func(c *Config) { c.Grow, c.DataDir = GrowAny, dir })
 	filler := filepath.Join(dir, "filler")
 	if err := os.WriteFile(filler, make([]byte, 8<<20), 0o644); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("filling the disk: %v", err)

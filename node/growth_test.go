@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"path/filepath"
 	goruntime "runtime"
 	"strings"
 	"sync"
@@ -224,7 +225,7 @@ func (e *pausingExecutor) Run(ctx context.Context, steps []*runtime.Step) error 
 	return e.Executor.Run(ctx, steps)
 }
 
-// growNet is a tracker that has published a model of 4 layers, two nodes with two layers each, and what an answer is where nothing is cut.
+// growNet is a tracker that has published a model of 8 layers, or a tiny one of 4, two nodes with one half each, and what an answer is where nothing is cut.
 type growNet struct {
 	*testNet
 	id                   artifacts.ID
@@ -233,15 +234,18 @@ type growNet struct {
 	want                 *control.Account
 }
 
-func newGrowNet(t *testing.T, change func(*Config)) *growNet {
-	tn := newTestNet(t)
-	if err := (runtimetest.TinyModel{Layers: 4}).Write(tn.model); err != nil {
-		t.Fatal(err)
+func newGrowNet(t *testing.T, model string, change func(*Config)) *growNet {
+	tn, layers := newTestNet(t), 8
+	if tn.model = model; model == "" {
+		tn.model, layers = filepath.Join(t.TempDir(), "grow.gguf"), 4
+		if err := (runtimetest.TinyModel{Layers: layers}).Write(tn.model); err != nil {
+			t.Fatal(err)
+		}
 	}
 	g := &growNet{testNet: tn, tracker: tn.start(nil)}
 	g.id = tn.publish(g.tracker)
 	whole := tn.start(nil)
-	tn.serve(whole, g.id, 0, 4)
+	tn.serve(whole, g.id, 0, layers)
 	var err error
 	if g.want, err = g.ask(t, whole, nil); err != nil {
 		t.Fatal(err)
@@ -251,8 +255,8 @@ func newGrowNet(t *testing.T, change func(*Config)) *growNet {
 	const pause = 5 * time.Millisecond
 	g.first = tn.start(func(c *Config) { c.Backend = pausing{pause: pause} })
 	g.last = tn.start(func(c *Config) { c.Backend = pausing{pause: pause}; change(c) })
-	tn.serve(g.first, g.id, 0, 2)
-	tn.serve(g.last, g.id, 2, 4)
+	tn.serve(g.first, g.id, 0, layers/2)
+	tn.serve(g.last, g.id, layers/2, layers)
 	g.client = tn.start(func(c *Config) { c.Client = true })
 	for _, n := range []*Node{g.client, g.last} {
 		eventually(t, "the two offers", func() bool {
@@ -298,10 +302,19 @@ func (g *growNet) mustStayPipelined(t *testing.T, asker *Node) {
 // TestGrow begins sessions over peers and ends them at one, which gets what it lacks by torrent meanwhile, with the bytes of a session at
 // one peer; as everybody may or for the decoder's own runs alone.
 func TestGrow(t *testing.T) {
-	for _, policy := range []Growth{GrowAny, GrowOwn} {
-		t.Run(policy.String(), func(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy Growth
+		model  string
+		lacks  string
+	}{
+		"any":        {GrowAny, "", ""},
+		"own":        {GrowOwn, "", "layers 0–1 (2)"},
+		"own, tails": {GrowOwn, recurrent(t), "layers 0–3 (4)"},
+	} {
+		policy := c.policy
+		t.Run(name, func(t *testing.T) {
 			const from = 90
-			g := newGrowNet(t, func(c *Config) {
+			g := newGrowNet(t, c.model, func(c *Config) {
 				c.Grow, c.Backend = policy, pausing{pause: 5 * time.Millisecond, from: from}
 			})
 			asker := g.client
@@ -326,7 +339,7 @@ func TestGrow(t *testing.T) {
 				t.Errorf("stages %+v, recovered %v", got.Stages, got.Recovered)
 			}
 			t.Logf("switched at position %d of %d, waited %v", got.Switched, len(got.PromptTokens)+len(got.NewTokens), got.Switch)
-			if says := strings.Contains(explain, "the decoder grows: it fetches layers 0–1 (2)"); says != (policy == GrowOwn) {
+			if says := strings.Contains(explain, "the decoder grows: it fetches "+c.lacks); says != (policy == GrowOwn) {
 				t.Errorf("the plan says %q", explain)
 			}
 			m, _ := g.last.store.Get(g.id)
@@ -335,7 +348,7 @@ func TestGrow(t *testing.T) {
 			}
 			g.mustBeIdle()
 
-			first := map[Growth]int{GrowAny: 0, GrowOwn: 2}[policy]
+			first := map[Growth]int{GrowAny: 0, GrowOwn: g.first.served(g.id).exec.Layers().Last}[policy]
 			eventually(t, "the offer", func() bool {
 				_ = g.client.host.Refresh(t.Context())
 				for _, o := range g.client.host.Offers() {
@@ -378,7 +391,7 @@ func TestGrowNot(t *testing.T) {
 		"nobody sends pieces": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := newGrowNet(t, func(c *Config) {
+			g := newGrowNet(t, "", func(c *Config) {
 				c.Grow = GrowAny
 				if change != nil {
 					change(c)

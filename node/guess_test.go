@@ -331,13 +331,14 @@ func TestGuessesSurviveLosses(t *testing.T) {
 					if s.done != nil {
 						continue
 					}
+					ended := s.d.ended
 					s.kill(victim)
 					s.run()
 					if s.done.Err != nil {
 						t.Fatalf("%v %s %d: session failed: %v", whole, victim, when, s.done.Err)
 					}
 					s.mustTell(told)
-					if whole {
+					if whole && (!ended || s.d.account().KVHash != [32]byte{}) { // else only its account of layers that the decoder lacks tails of is lost
 						s.mustEqual()
 					}
 					if t.Failed() {

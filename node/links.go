@@ -17,7 +17,7 @@ import (
 // Protocols of the node's streams (docs/protocol.md).
 const (
 	protoSession = "/starling/session/12"
-	protoStage   = "/starling/stage/9"
+	protoStage   = "/starling/stage/10"
 	protoKV      = "/starling/kv/2"
 	protoBundle  = "/starling/bundle/2"
 	protoTorrent = "/starling/torrent/2"

@@ -36,7 +36,7 @@ func (d *decoding) behind() (peer string, positions int) {
 	}
 	for i, st := range d.plan.Stages {
 		for _, c := range d.pushed {
-			if c.Start+c.Count > d.acked[i] {
+			if lack, _ := d.lacks(i, c); lack > 0 {
 				return st.Peer, int(c.Count)
 			}
 		}

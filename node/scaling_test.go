@@ -246,10 +246,10 @@ func (r *reading) do(self string, acts []action) {
 			}
 			r.send(self, simFrame{a.To, bytes, a.Msg}, false)
 		case pushKV:
-			for l := a.Layers.First; l < a.Layers.Last; l++ {
-				m := &wire.KVSlice{Head: a.Head, Layer: uint32(l), Start: uint32(a.Start), Count: uint32(a.Count), Prefix: a.Prefix,
-					Total: uint32(a.Count), Rows: make([]byte, a.Count)}
-				r.send(self, simFrame{a.To, float64(a.Count) * float64(r.c.Card.KVBytesPerToken[l]), m}, true)
+			for _, p := range a.Parts {
+				m := &wire.KVSlice{Head: a.Head, Layer: uint32(p.layer), Start: uint32(p.start), Count: uint32(p.count), Prefix: a.Prefix,
+					Total: uint32(p.count), Rows: make([]byte, p.count)}
+				r.send(self, simFrame{a.To, float64(p.count) * float64(r.c.Card.KVBytesPerToken[p.layer]), m}, true)
 			}
 		case run:
 			r.after(r.cost(self, a.Step), func() { r.finish(self, a.Step) })

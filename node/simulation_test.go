@@ -298,12 +298,12 @@ func (s *simulation) stageDo(name string, st *staging, acts []action) {
 		case send:
 			s.send(name, a.To, false, a.Msg)
 		case pushKV:
-			for l := a.Layers.First; l < a.Layers.Last; l++ {
-				rows, err := st.seq.ExportKV(nil, l, a.Start, a.Start+a.Count)
+			for _, p := range a.Parts {
+				rows, err := st.seq.ExportKV(nil, p.layer, p.start, p.start+p.count)
 				if err != nil {
 					s.t.Fatal(err)
 				}
-				m := wire.KVSlice{Head: a.Head, Layer: uint32(l), Start: uint32(a.Start), Count: uint32(a.Count), Prefix: a.Prefix}
+				m := wire.KVSlice{Head: a.Head, Layer: uint32(p.layer), Start: uint32(p.start), Count: uint32(p.count), Prefix: a.Prefix}
 				_ = inSlices(m, rows, s.sliceBytes(), s.writes(name, a.To)) // it writes to a queue
 			}
 		case run:

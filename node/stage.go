@@ -286,12 +286,12 @@ func (s *stageSession) compute(a run) {
 // session that has ended meanwhile are nobody's loss.
 func (s *stageSession) push(a pushKV, write func(wire.Message) error) error {
 	var rows []byte
-	for l := a.Layers.First; l < a.Layers.Last; l++ {
+	for _, p := range a.Parts {
 		var err error
-		if rows, err = s.m.seq.ExportKV(rows[:0], l, a.Start, a.Start+a.Count); err != nil {
+		if rows, err = s.m.seq.ExportKV(rows[:0], p.layer, p.start, p.start+p.count); err != nil {
 			return nil
 		}
-		m := wire.KVSlice{Head: a.Head, Layer: uint32(l), Start: uint32(a.Start), Count: uint32(a.Count), Prefix: a.Prefix}
+		m := wire.KVSlice{Head: a.Head, Layer: uint32(p.layer), Start: uint32(p.start), Count: uint32(p.count), Prefix: a.Prefix}
 		if err := inSlices(m, rows, wire.MaxSlice, write); err != nil {
 			return err
 		}

@@ -66,6 +66,8 @@ type staging struct {
 	void      bool        // the guesses among them are none: something in them was no number
 	sent      []uint32    // ends of the seams that the successor hasn't yet taken up, in order
 	pushed    []uint32    // ends of the runs of rows that the decoder hasn't yet acknowledged, in order
+	tailed    int         // where the decoder has the layers' tails, or is sent them; −1: nothing of the plan's has been pushed
+	unpushed  int         // chunks computed behind the last of pushed, of which nothing is pushed
 
 	given     *handover      // what the decoder hands over; nil: nothing, or all is here
 	givenTo   wire.Mark      // where it ends
@@ -87,6 +89,7 @@ func newStaging(open *wire.StageOpen, width int, seq runtime.Sequence) *staging 
 		plan: plan, index: int(open.Index), head: plan.Head, probe: open.Probe, seq: seq, width: width,
 		in: seq.Profile().SeamAt(int(st.First)), out: seq.Profile().SeamAt(int(st.Last)),
 		layers:   runtime.Range{First: int(st.First), Last: int(st.Last)},
+		tailed:   -1,
 		stats:    wire.StageStats{Peer: st.Peer, First: st.First, Last: st.Last},
 		seamHash: blake3.New(32, nil),
 	}
@@ -147,6 +150,9 @@ func (s *staging) handle(from string, m wire.Message) ([]action, *wire.Refusal) 
 		}
 		if !upto(&s.pushed, m.Upto) {
 			return nil, wire.Refuse(wire.CodeBadFrame, "KV acknowledged to %d, sent are rows to %d", m.Upto, s.pushed)
+		}
+		if len(s.pushed) == 0 {
+			s.unpushed = 0
 		}
 	default:
 		return nil, wire.Refuse(wire.CodeBadFrame, "a stage gets no frame of type %d", m.Type())
@@ -294,7 +300,7 @@ func (s *staging) next() []action {
 	if s.leaving != nil {
 		return s.mayLeave()
 	}
-	if s.failed || s.taken != nil || len(s.chunks) == 0 || max(len(s.sent), len(s.pushed)) >= maxAhead {
+	if s.failed || s.taken != nil || len(s.chunks) == 0 || max(len(s.sent), s.unacknowledged()) >= maxAhead {
 		return nil
 	}
 	c := s.chunks[0]
@@ -335,7 +341,7 @@ func (s *staging) waitsFor() wait {
 	switch {
 	case s.failed || s.taken != nil:
 		return waitNone
-	case max(len(s.sent), len(s.pushed)) < maxAhead:
+	case max(len(s.sent), s.unacknowledged()) < maxAhead:
 		return waitInput
 	case len(s.sent) >= maxAhead:
 		return waitCredit
@@ -388,7 +394,7 @@ func (s *staging) ran(step *runtime.Step, took time.Duration, err error) []actio
 	case c.Held:
 		s.count(c.Count, rows)
 	default:
-		acts = append(acts, s.push(c.Start, c.Count, c.Prefix, rows)...)
+		acts = append(acts, s.push(c.Start, c.Count, c.Prefix, c.Tails, rows)...)
 	}
 	if c.Held || !last {
 		acts = append(acts, send{s.plan.Decoder, &wire.Progress{Head: s.head, Upto: s.computed}})
@@ -405,22 +411,50 @@ func (s *staging) keep(n uint32, prefix wire.Prefix) []action {
 	if n == 0 {
 		return nil
 	}
-	return s.push(c.Start, n, prefix, rows)
+	return s.push(c.Start, n, prefix, c.Tails && n == c.Count, rows)
 }
 
 // push accounts for positions whose tokens are certain, seam is their rows, and
-// sends what the cache has of them where the plan says so.
-func (s *staging) push(start, n uint32, prefix wire.Prefix, seam []byte) []action {
+// sends what the cache has of them where the plan says so. A layer with a tail
+// goes with chunks that have tails only, with all its positions since the last
+// one: each tail replaces the one before.
+func (s *staging) push(start, n uint32, prefix wire.Prefix, tails bool, seam []byte) []action {
 	s.count(n, seam)
 	if !s.plan.PushKV {
 		return nil
 	}
-	for l := s.layers.First; l < s.layers.Last; l++ {
-		s.stats.KVBytes += uint64(s.seq.KVBytes(l, int(start), int(start+n)))
+	if s.tailed < 0 {
+		s.tailed = int(start)
 	}
-	s.pushed = append(s.pushed, start+n)
-	return []action{pushKV{s.plan.Decoder, s.head, s.layers, int(start), int(n), prefix}}
+	end := int(start + n)
+	var parts []kvPart
+	for l := s.layers.First; l < s.layers.Last; l++ {
+		switch {
+		case s.seq.TailBytes(l) == 0:
+			parts = append(parts, kvPart{l, int(start), int(n)})
+		case tails:
+			parts = append(parts, kvPart{l, s.tailed, end - s.tailed})
+		}
+	}
+	if tails {
+		s.tailed = end
+	}
+	if len(parts) == 0 {
+		if len(s.pushed) > 0 {
+			s.unpushed++
+		}
+		return nil
+	}
+	for _, p := range parts {
+		s.stats.KVBytes += uint64(s.seq.KVBytes(p.layer, p.start, end))
+	}
+	s.pushed = append(s.pushed, uint32(end))
+	return []action{pushKV{s.plan.Decoder, s.head, int(start), parts, prefix}}
 }
+
+// unacknowledged returns how many chunks have been computed since the oldest one whose rows the decoder may lack: a tail can be exported
+// until its layer has run twice more.
+func (s *staging) unacknowledged() int { return len(s.pushed) + s.unpushed }
 
 // count accounts for so many positions, seam is their rows.
 func (s *staging) count(n uint32, seam []byte) {

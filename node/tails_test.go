@@ -10,18 +10,80 @@ import (
 
 	"github.com/starling-swarm/starling/node/control"
 	"github.com/starling-swarm/starling/runtime/runtimetest"
+	"github.com/starling-swarm/starling/swarm/wire"
 )
 
 // TestTailsTravel runs a model most of whose layers are gated delta nets, the golden one where it is there, as travel says.
-func TestTailsTravel(t *testing.T) {
+func TestTailsTravel(t *testing.T) { travel(t, recurrent(t)) }
+
+// recurrent is a model of 8 layers, most of which are gated delta nets: the golden one where it is there.
+func recurrent(t *testing.T) string {
 	model := filepath.Join("..", "..", "shared", "golden", "qwen3_5_moe", "model.gguf")
 	if _, err := os.Stat(model); err != nil {
+		t.Log("no golden models in ../shared: a tiny one stands in")
 		model = filepath.Join(t.TempDir(), "recurrent.gguf")
 		if err := (runtimetest.TinyModel{Arch: "qwen35moe", Layers: 8}).Write(model); err != nil {
 			t.Fatal(err)
 		}
 	}
-	travel(t, model)
+	return model
+}
+
+// TestTailsOfDecodedTokens lets decoded tokens, with guesses, walk a route whose rows are pushed past a position of snapshots: there, and only there,
+// the decoder is sent tails, and from there it goes on when it grows, or when a stage is lost, with the bits of a run alone.
+func TestTailsOfDecodedTokens(t *testing.T) {
+	model := filepath.Join(t.TempDir(), "recurrent.gguf")
+	if err := (runtimetest.TinyModel{Arch: "qwen35moe", Layers: 4}).Write(model); err != nil {
+		t.Fatal(err)
+	}
+	const stop = 256
+	for _, cuts := range [][]int{{1, 2}, {2, 3}, {3}} { // stages with tails alone among them
+		u := simSetup{prompt: somePrompt(stop - 9), maxNew: 40, chunk: 64, cuts: cuts, how: simSampling, rows: true, model: model}
+		guesses, went := uint32(0), 0
+		for seed := range uint64(9) {
+			s := guessing(t, u, seed)
+			s.spare = []string{"T0", "T1"}
+			sent := map[int]bool{} // ends of pieces with tails behind the prompt
+			s.onFrame = func(q simQueue, m wire.Message) {
+				if m, ok := m.(*wire.KVSlice); ok && q.to == simDecoder && s.d.seq.TailBytes(int(m.Layer)) > 0 {
+					if end := int(m.Start + m.Count); end > len(u.prompt) {
+						sent[end] = true
+					}
+				}
+			}
+			for s.done == nil && (s.d.computed < stop+4 || s.d.checkpoint() < stop) && s.step() {
+			}
+			if s.done != nil { // the tails were on their way for too long
+				continue
+			}
+			if !sent[stop] || len(sent) != 1 || s.d.checkpoint() != stop || s.d.seq.Reach(stop) != stop {
+				t.Errorf("cuts %v, seed %d: tails at %v, the decoder has all up to %d", cuts, seed, sent, s.d.checkpoint())
+			}
+			went++
+			guesses += s.d.stats.Guessed
+			switch seed % 3 {
+			case 0:
+				s.grow()
+			case 1:
+				s.kill("S0")
+			}
+			s.run()
+			if seed%3 == 0 && s.d.stats.Switched == 0 {
+				t.Errorf("cuts %v, seed %d: it grew, and stays on its route", cuts, seed)
+			}
+			if seed%3 == 1 && (len(s.d.stats.Recovered) != 2 || s.d.resume.Position != stop) {
+				t.Errorf("cuts %v, seed %d: went on from %d: %q", cuts, seed, s.d.resume.Position, s.d.stats.Recovered)
+			}
+			if len(s.refused) > 0 && seed%3 != 1 {
+				t.Errorf("frames of an honest session were refused: %v", s.refused)
+			}
+			told, _, _ := u.alone(t)
+			s.mustTell(told)
+		}
+		if guesses == 0 || went < 5 {
+			t.Errorf("cuts %v: %d tokens were guessed, %d sessions went past position %d with the tails there", cuts, guesses, went, stop)
+		}
+	}
 }
 
 // TestWindowsTravel does so with a model most of whose layers keep the latest 5 positions only.

@@ -33,6 +33,9 @@ func (d *decoding) guess(l load, start, n int) (asks []action) {
 	}
 	d.ngram.load = l
 	most := min(min(d.most, d.frameRows())-n, int(d.open.MaxNew)-d.generated-1)
+	if stop := d.nextStop(start); stop > 0 && d.walks() {
+		most = min(most, stop-start-n)
+	}
 	guesses := d.propose(d.tokens, most)
 	if d.drafts {
 		if asks = d.askDraft(most, d.load()); d.awaited {
@@ -134,7 +137,7 @@ func (d *decoding) correct(step *runtime.Step) (acts []action) {
 		kept = uint32(to - d.base)
 	}
 	if step.Seam != nil && to > d.base {
-		d.expect(&wire.Chunk{Start: uint32(d.base), Count: uint32(to - d.base), Prefix: d.prefix, Guessed: kept})
+		d.expect(&wire.Chunk{Start: uint32(d.base), Count: uint32(to - d.base), Prefix: d.prefix, Guessed: kept, Tails: d.tails})
 	}
 	return acts
 }

@@ -1,6 +1,7 @@
 package runtimetest
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -40,10 +41,27 @@ func (s *sequence) RowBytes(layer int) int {
 	return s.rowBytes()
 }
 
-// TailBytes is nothing: the toy's layers look at all rows.
-func (s *sequence) TailBytes(int) int { return 0 }
+// TailBytes is what Fake.Config says. The toy's layers look at all rows, of which their tails are but a digest.
+func (s *sequence) TailBytes(layer int) int {
+	if !s.layers.Contains(layer) {
+		return 0
+	}
+	return s.exec.cfg.Cache[layer].TailBytes()
+}
 
-func (s *sequence) KVBytes(layer, first, last int) int { return (last - first) * s.RowBytes(layer) }
+// appendTail appends a layer's tail behind rows: finite numbers.
+func (s *sequence) appendTail(dst []byte, layer int, rows []byte) []byte {
+	digest := blake3.Sum256(rows)
+	for i := range s.TailBytes(layer) / 4 {
+		bits := binary.LittleEndian.Uint32(digest[i%8*4:])
+		dst = binary.LittleEndian.AppendUint32(dst, bits>>2)
+	}
+	return dst
+}
+
+func (s *sequence) KVBytes(layer, first, last int) int {
+	return (last-first)*s.RowBytes(layer) + s.TailBytes(layer)
+}
 
 func (s *sequence) Len(layer int) int {
 	if !s.layers.Contains(layer) {
@@ -187,16 +205,18 @@ func (s *sequence) ExportKV(dst []byte, layer, first, last int) ([]byte, error) 
 	if held := s.lenLocked(layer); last > held {
 		return dst, &runtime.PositionError{Layer: layer, Pos: last, Held: held}
 	}
-	return append(dst, s.rows[layer-s.layers.First][first*s.rowBytes():last*s.rowBytes()]...), nil
+	rows := s.rows[layer-s.layers.First][:last*s.rowBytes()]
+	return s.appendTail(append(dst, rows[first*s.rowBytes():]...), layer, rows), nil
 }
 
-func (s *sequence) ImportKV(layer, first, n int, rows []byte) error {
+func (s *sequence) ImportKV(layer, first, n int, data []byte) error {
 	if !s.layers.Contains(layer) {
 		return &runtime.LayerError{Layer: layer, Have: s.layers}
 	}
-	if len(rows) != n*s.rowBytes() {
-		return fmt.Errorf("runtimetest: %d bytes of KV for %d positions of layer %d, whose rows have %d", len(rows), n, layer, s.rowBytes())
+	if n < 0 || len(data) != s.KVBytes(layer, first, first+n) {
+		return fmt.Errorf("runtimetest: %d bytes of KV for %d positions of layer %d, whose rows have %d", len(data), n, layer, s.rowBytes())
 	}
+	rows := data[:n*s.rowBytes()]
 	for i := 0; i < len(rows); i += wordBytes(s.profile.KV) {
 		bad := binary.LittleEndian.Uint16(rows[i:])&0x7c00 == 0x7c00
 		if s.profile.KV == runtime.KVF32 {
@@ -220,16 +240,20 @@ func (s *sequence) ImportKV(layer, first, n int, rows []byte) error {
 		return &runtime.FullError{Asked: first + n, Capacity: s.capacity}
 	}
 	i := layer - s.layers.First
-	s.rows[i] = append(s.rows[i], rows...)
+	all := slices.Concat(s.rows[i], rows)
+	if !bytes.Equal(s.appendTail(nil, layer, all), data[len(rows):]) {
+		return fmt.Errorf("runtimetest: the tail of layer %d at position %d is one of other rows", layer, first+n)
+	}
+	s.rows[i] = all
 	return nil
 }
 
 func (s *sequence) Digest(layer int) [32]byte {
-	var rows []byte
-	if s.layers.Contains(layer) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		rows = s.rows[layer-s.layers.First][:s.lenLocked(layer)*s.rowBytes()]
+	if !s.layers.Contains(layer) {
+		return blake3.Sum256(nil)
 	}
-	return blake3.Sum256(rows)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rows := s.rows[layer-s.layers.First][:s.lenLocked(layer)*s.rowBytes()]
+	return blake3.Sum256(s.appendTail(slices.Clone(rows), layer, rows))
 }

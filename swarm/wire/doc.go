@@ -10,7 +10,7 @@
 // strings u32 length + bytes, hashes 32 raw bytes, peers are strings. A body
 // has exactly the length its fields need: missing and surplus bytes are both
 // errors, since the protocol's version is part of its name
-// ("/starling/stage/9") and a new field means a new name.
+// ("/starling/stage/10") and a new field means a new name.
 //
 // Every length is compared with a limit, and with what remains of the frame,
 // before anything is allocated. Frames that belong to a session start with a

@@ -86,6 +86,7 @@ type Chunk struct {
 	Count   uint32   // tokens, at least 1
 	Guessed uint32   // how many of the last ones are guesses; not all
 	Held    bool     // the decoder has what it needs of these positions: it gets neither rows nor a seam
+	Tails   bool     // where rows are pushed, so is what layers have beside them behind the last token; else it is left out
 	Prefix  Prefix   // hash of all tokens before Start+Count
 	Pages   []Prefix // the same at each multiple of PageRows within, ascending
 	Tokens  []int32  // Count IDs for the first stage, otherwise none
@@ -100,6 +101,7 @@ func (m *Chunk) encode(e *Encoder) {
 	e.U32(m.Count)
 	e.U32(m.Guessed)
 	e.Bool(m.Held)
+	e.Bool(m.Tails)
 	e.Hash(m.Prefix)
 	e.U32(uint32(len(m.Pages)))
 	for _, h := range m.Pages {
@@ -114,6 +116,7 @@ func (m *Chunk) decode(d *Decoder) {
 	m.Count = d.U32()
 	m.Guessed = d.U32()
 	m.Held = d.Bool()
+	m.Tails = d.Bool()
 	m.Prefix = d.Hash()
 	for range d.Count(MaxTokens/PageRows+1, 32) {
 		m.Pages = append(m.Pages, d.Hash())
