@@ -25,14 +25,15 @@ type pushKV struct {
 	Prefix wire.Prefix
 }
 
-// give asks for what the decoder's cache holds of a stage's Layers to reach To:
-// a run of a handover, positions [First, Last) of those before Upto.
+// give asks for what a decoder's cache holds of Layers to reach To:
+// a run of a handover, positions [First, Last) of [From, Upto).
 type give struct {
-	To                string
-	Head              wire.Head
-	Layers            runtime.Range
-	First, Last, Upto int
-	Prefix            wire.Prefix
+	To          string
+	Head        wire.Head
+	Layers      runtime.Range
+	First, Last int
+	From, Upto  int
+	Prefix      wire.Prefix
 }
 
 // run asks for Step to be computed, in one piece if Whole; the result goes to

@@ -20,11 +20,19 @@ func (d *decoding) reserved(held, able runtime.Range, seq runtime.Sequence, reus
 // whole is all layers.
 func (d *decoding) whole() runtime.Range { return runtime.Range{First: 0, Last: d.config.Layers} }
 
-// start opens the proposed route, or computes at once if it has no stages.
+// start opens the proposed route, or computes at once if it has no stages. A former decoder is asked for its cache before.
 func (d *decoding) start(profile [32]byte) []action {
 	if d.ended { // the client left before anything was opened
 		return nil
 	}
+	if acts := d.inherit(profile); acts != nil {
+		return acts
+	}
+	return d.openRoute(profile)
+}
+
+// openRoute does so when the cache has what it can have.
+func (d *decoding) openRoute(profile [32]byte) []action {
 	r := d.open.Route
 	if !d.worthWalking(d.reused) {
 		r.Stages, r.DecoderFirst = nil, 0

@@ -61,6 +61,8 @@ type clientSession struct {
 	silent   map[string]bool          // decoders that were lost without a word → whether they have had another try
 	failed   int                      // decoders that were lost
 	vain     int                      // … of late, without a new token
+	worked   bool                     // the latest decoder has computed something
+	former   string                   // the latest lost one, if it leaves: it may hand on its cache; else ""
 	full     map[string]*wire.Refusal // peers that have had no room since all were last asked
 	queue    bool                     // all were full: wait in line
 	notes    []string
@@ -139,6 +141,11 @@ func (s *clientSession) answer(ctx context.Context) (*control.Account, error) {
 		s.failed++
 		if s.vain++; r != nil && !retryable(r.Code) || s.vain >= maxDecoders || s.plan.Decoder == "" {
 			return nil, err
+		}
+		if leaves := r != nil && r.Code == wire.CodeLeaving; leaves && s.worked {
+			s.former = s.plan.Decoder
+		} else if !leaves {
+			s.former = ""
 		}
 		n.metrics.Recovered(metrics.Decoder)
 		s.log.Warn("decoder lost", "peer", s.plan.Decoder, "new", len(s.made), "error", err)
@@ -342,7 +349,7 @@ func tokenize(tok *tokenizer.Tokenizer, q control.TokenizeRequest) ([]int32, err
 
 // attempt runs what is left of the answer on one decoder.
 func (s *clientSession) attempt(ctx context.Context) (*wire.Done, error) {
-	s.plan = route.Plan{}
+	s.plan, s.worked = route.Plan{}, false
 	left := s.req.MaxNew - len(s.made)
 	plan, k, err := s.choose(ctx, left)
 	if err != nil && s.forgive() {
@@ -399,7 +406,7 @@ func (s *clientSession) head() wire.Head {
 func (s *clientSession) opening(plan route.Plan, left int) *wire.SessionOpen {
 	tokens := append(append([]int32{}, s.prompt...), s.made...)
 	o := &wire.SessionOpen{Head: s.head(), Route: wireRoute(plan), Salt: s.n.salt, Tokens: tokens, MaxNew: uint32(left), Fresh: s.req.Fresh || planned(s.req.Constraints) && !s.req.Continued,
-		Stop: endTokens(s.tok), Proof: s.req.Proof, Sampling: s.how, Logprobs: uint32(s.req.Logprobs), Times: s.req.Timeline, Guess: !s.req.NoGuess, Grow: !planned(s.req.Constraints), Probe: s.probed.asked}
+		Stop: endTokens(s.tok), Proof: s.req.Proof, Sampling: s.how, Logprobs: uint32(s.req.Logprobs), Times: s.req.Timeline, Guess: !s.req.NoGuess, Grow: !planned(s.req.Constraints), Probe: s.probed.asked, Former: s.former}
 	if s.queue {
 		o.Wait = uint32(min(max(s.req.Wait-time.Since(s.began), 0), maxLineTime).Milliseconds())
 	}
@@ -466,6 +473,8 @@ func (s *clientSession) read(in *inbox, left int, enough func()) (*wire.Done, er
 		if err != nil {
 			return nil, err
 		}
+		_, refused := m.(*wire.Refusal)
+		s.worked = s.worked || !refused
 		switch m := m.(type) {
 		case *wire.Progress:
 			total := len(s.prompt) + len(s.made)

@@ -63,10 +63,14 @@ type decoderSession struct {
 	handoff   time.Duration  // from the last seam before it to the first token
 	lastTok   time.Time
 	switched  time.Duration // the longest wait for a token as this node began to decode alone
-	waiting   *time.Timer
-	out       []wire.Message // to the client
-	outReady  *sync.Cond
-	outDone   bool
+
+	legacy     *time.Timer // until the former decoder must say something; nil: nothing is to come
+	bequeathed bool        // the cache is a bequest
+
+	waiting  *time.Timer
+	out      []wire.Message // to the client
+	outReady *sync.Cond
+	outDone  bool
 }
 
 // serveSession answers one client's session stream; it returns when the
@@ -152,8 +156,9 @@ func (s *decoderSession) enter() {
 			"max_new", open.MaxNew, "stages", len(open.Route.Stages))
 		s.opened, s.firstSent, s.times = time.Now(), time.Now(), newTiming(s.m.open.Times)
 		s.m.reserved(held, s.exec.Layers(), seq, reused, marks)
+		s.legacy = time.AfterFunc(s.n.cfg.Silence, s.disinherit)
 		s.do(s.m.start(s.profile))
-		s.wantGrowthLocked()
+		s.inheritedLocked()
 	}
 }
 
@@ -228,37 +233,6 @@ func (n *Node) admitSession(client string, open *wire.SessionOpen, conn sessionC
 		st.close() // of a decoder that the client has given up
 	}
 	return d, nil
-}
-
-// checkRoute checks that a route can be walked with self, which holds layers
-// held of the model, as its decoder.
-func checkRoute(rt *wire.Route, self string, layers int, held runtime.Range) *wire.Refusal {
-	own := runtime.Range{First: int(rt.DecoderFirst), Last: layers}
-	whole := runtime.Range{First: 0, Last: layers}
-	switch {
-	case rt.Chunk == 0 || rt.Chunk > wire.MaxTokens:
-		return wire.Refuse(wire.CodeBadRequest, "chunks of %d tokens", rt.Chunk)
-	case rt.LastChunk == 0 || rt.LastChunk > rt.Chunk:
-		return wire.Refuse(wire.CodeBadRequest, "last chunks of %d tokens, others have %d", rt.LastChunk, rt.Chunk)
-	case len(rt.Stages) == 0 && rt.DecoderFirst != 0, own.First > layers, !held.Covers(own):
-		return wire.Refuse(wire.CodeUnknownModel, "this node can't run %v, it serves %v", own, held)
-	case (rt.DecodeLocal || len(rt.Stages) == 0) && held != whole:
-		return wire.Refuse(wire.CodeUnknownModel, "this node serves %v, decoding alone needs all %d", held, layers)
-	}
-	at, seen := uint32(0), map[string]bool{self: true}
-	for i, st := range rt.Stages {
-		switch {
-		case st.First != at || st.Last <= st.First:
-			return wire.Refuse(wire.CodeBadRequest, "the route's stage %d runs layers [%d,%d) after layer %d", i, st.First, st.Last, at)
-		case st.Peer == "" || seen[st.Peer]:
-			return wire.Refuse(wire.CodeBadRequest, "the route's stage %d is a peer that has another part in it already: %q", i, st.Peer)
-		}
-		at, seen[st.Peer] = st.Last, true
-	}
-	if at != rt.DecoderFirst {
-		return wire.Refuse(wire.CodeBadRequest, "the route's stages end at layer %d, its decoder starts at %d", at, rt.DecoderFirst)
-	}
-	return nil
 }
 
 // listen reads what the client says until it goes away, and ends the session then.
@@ -350,6 +324,9 @@ func (s *decoderSession) free() {
 	if s.waiting != nil {
 		s.waiting.Stop()
 	}
+	if s.legacy != nil {
+		s.legacy.Stop()
+	}
 	s.do(s.m.fail(wire.Refuse(wire.CodeCancelled, "the client went away")))
 	growing := s.growing
 	if s.m.plan != nil {
@@ -364,7 +341,9 @@ func (s *decoderSession) free() {
 	s.drafter.close()
 	if s.m.seq != nil {
 		s.keep()
-		s.room.free(s.m.seq)
+		if !s.bequeathed {
+			s.room.free(s.m.seq)
+		}
 	}
 }
 
@@ -402,6 +381,7 @@ func (s *decoderSession) deliver(from string, m wire.Message) {
 		}
 		if breaks(r.Code) {
 			s.do(s.m.gone(from, "it sent what it mustn't: "+r.Error()))
+			s.inheritedLocked()
 		}
 		return
 	}
@@ -412,6 +392,7 @@ func (s *decoderSession) deliver(from string, m wire.Message) {
 		s.timeLocked(from, m)
 	}
 	s.do(acts)
+	s.inheritedLocked()
 }
 
 // timeLocked notes when a stage's frame came, which the machine has taken.
@@ -500,6 +481,9 @@ func (s *decoderSession) finish(a finish) {
 	s.n.metrics.Ended(metrics.Decoder, a.Err != nil)
 	if a.Err != nil {
 		s.log.Info("session failed", "error", a.Err, "generated", s.m.generated)
+		if s.m.leaving != nil {
+			s.bequeathLocked() // before the client can ask on elsewhere
+		}
 		r := *a.Err
 		r.Head = s.m.head
 		if r.Peer == "" {
@@ -592,5 +576,6 @@ func (s *decoderSession) peerGone(peer string, err error) {
 	defer s.mu.Unlock()
 	if !s.ended {
 		s.do(s.m.gone(peer, err.Error()))
+		s.inheritedLocked()
 	}
 }

@@ -44,6 +44,9 @@ func (n *Node) deliver(from string, m wire.Message) {
 		n.refuse(from, h, wire.Refuse(wire.CodeBadFrame, "frame type %d has no place on this stream", m.Type()))
 		return
 	}
+	if b := n.bequest(h.Session); b != nil && b.deliver(from, m) {
+		return
+	}
 	s, d := n.stage(h.Session), n.decoder(h.Session)
 	switch {
 	case s != nil && (d == nil || s.m.head.Epoch == h.Epoch):
@@ -182,6 +185,9 @@ func (n *Node) peerGone(peer string, err error) {
 	for _, s := range n.stageMap() {
 		s.peerGone(peer, err)
 	}
+	for _, b := range n.bequestList() {
+		b.peerGone(peer)
+	}
 }
 
 // part notes the stages of a session that has ended.
@@ -213,6 +219,8 @@ func headOf(m wire.Message) (wire.Head, bool) {
 	case *wire.Rewind:
 		return m.Head, true
 	case *wire.Handover:
+		return m.Head, true
+	case *wire.Inherit:
 		return m.Head, true
 	case *wire.Seam:
 		return m.Head, true

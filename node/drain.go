@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/starling-swarm/starling/swarm/wire"
@@ -29,7 +30,7 @@ const (
 // Pause makes the node take no new work of others: its offers to compute are
 // withdrawn at once, and what comes nevertheless is refused. Sessions that run
 // may end within limit; what is left then is handed over: decoders go on without
-// this stage, clients with another decoder, with the same bytes. Pause returns
+// this stage, clients with another decoder, which is given this one's cache, with the same bytes. Pause returns
 // when none is left, with how many were handed over, or when ctx ends; the node
 // stays paused until Resume. Bytes go on being seeded, and this node's own runs
 // go on, but where it decodes them itself.
@@ -136,17 +137,45 @@ func (n *Node) drain(ctx context.Context, limit time.Duration) (handedOver int, 
 		}
 	}
 	n.log.Info("sessions handed over", "sessions", handedOver)
-	soon := time.NewTimer(handOver)
-	defer soon.Stop()
-	select {
-	case <-n.idle():
-	case <-soon.C: // clients of this node may go on with another decoder
-	case <-ctx.Done():
+	soon, late := time.After(handOver), time.After(max(handOver, n.cfg.Silence))
+	tick := time.NewTicker(handOver / 20)
+	defer tick.Stop()
+	for patient := true; patient || n.handsOn(); { // clients of this node may go on with another decoder
+		select {
+		case <-n.idle():
+			return handedOver, nil
+		case <-tick.C:
+		case <-soon:
+			patient = false
+			n.giveUpStages(r)
+		case <-late:
+			for _, d := range n.decoderList() {
+				d.giveUp(r)
+			}
+		case <-ctx.Done():
+			n.giveUpStages(r)
+			return handedOver, nil
+		}
 	}
+	return handedOver, nil
+}
+
+// handsOn reports whether a session of this node as a decoder is yet to be handed over, or what it has left. Each takes little time, unless somebody is taking it.
+func (n *Node) handsOn() bool {
+	if len(n.bequestList()) > 0 {
+		return true
+	}
+	return slices.ContainsFunc(n.decoderList(), func(d *decoderSession) bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.m.leaving != nil && !d.m.ended
+	})
+}
+
+func (n *Node) giveUpStages(r *wire.Refusal) {
 	for _, s := range n.stageMap() {
 		s.giveUp(r)
 	}
-	return handedOver, nil
 }
 
 // idle returns a channel that is closed as soon as the node has no session that
@@ -164,7 +193,7 @@ func (n *Node) idle() <-chan struct{} {
 
 // tellIdleLocked is called whenever a session has gone.
 func (n *Node) tellIdleLocked() {
-	busy := len(n.sessions.stages) + len(n.sessions.decoders)
+	busy := len(n.sessions.stages) + len(n.sessions.decoders) + len(n.sessions.bequests)
 	if n.sessions.standing == leaving {
 		busy += len(n.sessions.clients)
 	}
@@ -197,7 +226,7 @@ func (s *stageSession) giveUp(r *wire.Refusal) {
 	}
 }
 
-// leave ends the session, so that its client goes on with another decoder. It
+// leave ends the session as soon as its step is done, so that its client goes on with another decoder. It
 // returns false if the session is over but for its last words: they are said,
 // without the accounts that still lack.
 func (s *decoderSession) leave(r *wire.Refusal) bool {
@@ -207,8 +236,17 @@ func (s *decoderSession) leave(r *wire.Refusal) bool {
 		s.do(s.m.giveUpAccounts())
 		return false
 	}
-	s.abortLocked(r)
+	s.do(s.m.depart(r))
 	return true
+}
+
+// giveUp ends a session whose step couldn't end in time.
+func (s *decoderSession) giveUp(r *wire.Refusal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.m.leaving != nil && !s.m.ended {
+		s.abortLocked(r)
+	}
 }
 
 // flush waits until what was queued has been written, but not for longer than limit.

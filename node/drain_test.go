@@ -21,7 +21,7 @@ type drained struct {
 }
 
 // leaveHeld makes n leave in the middle of a session that the decoder's gate holds up, and returns what comes of it. The gate
-// opens when n is about to wait, or has handed over what it had.
+// opens when n is about to wait, for limit or for the step under way, or has handed over what it had.
 func (s *slowNet) leaveHeld(n *Node, limit time.Duration) <-chan drained {
 	c := make(chan drained, 1)
 	go func() {
@@ -31,6 +31,15 @@ func (s *slowNet) leaveHeld(n *Node, limit time.Duration) <-chan drained {
 	}()
 	if limit > 0 {
 		eventually(s.t, "the node to leave", func() bool { return n.standing() == leaving })
+		s.gates[s.decoder].release()
+	} else if n == s.decoder { // it ends its step before
+		eventually(s.t, "the session to end", func() bool {
+			return !slices.ContainsFunc(n.decoderList(), func(d *decoderSession) bool {
+				d.mu.Lock()
+				defer d.mu.Unlock()
+				return d.m.leaving == nil && !d.m.ended
+			})
+		})
 		s.gates[s.decoder].release()
 	}
 	return c
@@ -114,6 +123,12 @@ func TestDecoderLeaves(t *testing.T) {
 			if limit == 0 {
 				if d != (drained{1, nil}) || got.Decoder.Peer == s.decoder.ID() || !strings.HasPrefix(got.Epoch, "2.") || !strings.Contains(got.Recovered[0], "leaving") {
 					t.Errorf("%+v; finished by %s in epoch %s: %q", d, got.Decoder.Peer, got.Epoch, got.Recovered)
+				}
+				if least := len(want.PromptTokens) + 2; got.Reused < least || !strings.Contains(fmt.Sprint(got.Recovered), "took over") {
+					t.Errorf("the next decoder took over %d positions of at least %d: %q", got.Reused, least, got.Recovered)
+				}
+				if n := len(s.decoder.bequestList()); n > 0 {
+					t.Errorf("%d caches are still kept for other decoders", n)
 				}
 			} else if d != (drained{0, nil}) || got.Decoder.Peer != s.decoder.ID() || len(got.Recovered) > 0 {
 				t.Errorf("%+v; finished by %s in epoch %s: %q", d, got.Decoder.Peer, got.Epoch, got.Recovered)

@@ -3,6 +3,7 @@ package node
 import (
 	"time"
 
+	"github.com/starling-swarm/starling/runtime"
 	"github.com/starling-swarm/starling/swarm"
 	"github.com/starling-swarm/starling/swarm/wire"
 )
@@ -60,6 +61,37 @@ func checkStageOpen(m *wire.StageOpen, from, self string, now time.Time) *wire.R
 	}
 	if err := p.Check(); err != nil {
 		return asRefusal(err)
+	}
+	return nil
+}
+
+// checkRoute checks that a route can be walked with self, which holds layers
+// held of the model, as its decoder.
+func checkRoute(rt *wire.Route, self string, layers int, held runtime.Range) *wire.Refusal {
+	own := runtime.Range{First: int(rt.DecoderFirst), Last: layers}
+	whole := runtime.Range{First: 0, Last: layers}
+	switch {
+	case rt.Chunk == 0 || rt.Chunk > wire.MaxTokens:
+		return wire.Refuse(wire.CodeBadRequest, "chunks of %d tokens", rt.Chunk)
+	case rt.LastChunk == 0 || rt.LastChunk > rt.Chunk:
+		return wire.Refuse(wire.CodeBadRequest, "last chunks of %d tokens, others have %d", rt.LastChunk, rt.Chunk)
+	case len(rt.Stages) == 0 && rt.DecoderFirst != 0, own.First > layers, !held.Covers(own):
+		return wire.Refuse(wire.CodeUnknownModel, "this node can't run %v, it serves %v", own, held)
+	case (rt.DecodeLocal || len(rt.Stages) == 0) && held != whole:
+		return wire.Refuse(wire.CodeUnknownModel, "this node serves %v, decoding alone needs all %d", held, layers)
+	}
+	at, seen := uint32(0), map[string]bool{self: true}
+	for i, st := range rt.Stages {
+		switch {
+		case st.First != at || st.Last <= st.First:
+			return wire.Refuse(wire.CodeBadRequest, "the route's stage %d runs layers [%d,%d) after layer %d", i, st.First, st.Last, at)
+		case st.Peer == "" || seen[st.Peer]:
+			return wire.Refuse(wire.CodeBadRequest, "the route's stage %d is a peer that has another part in it already: %q", i, st.Peer)
+		}
+		at, seen[st.Peer] = st.Last, true
+	}
+	if at != rt.DecoderFirst {
+		return wire.Refuse(wire.CodeBadRequest, "the route's stages end at layer %d, its decoder starts at %d", at, rt.DecoderFirst)
 	}
 	return nil
 }

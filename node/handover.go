@@ -8,38 +8,51 @@ import (
 )
 
 // What a lost stage's layers had cached up to the checkpoint, the decoder holds, if the plan had its rows pushed. So another route begins
-// there: stages of the old one go back to it, and who is new is handed what it lacks. First the decoder's side, then a stage's.
+// there: stages of the old one go back to it, and who is new is handed what it lacks. A decoder that leaves hands what it holds to the next one
+// (inherit.go). First the giver's side, then the taker's.
 
 // kvPart is what goes of a layer in one KV import.
 type kvPart struct{ layer, start, count int }
 
-// handover is what one stage is handed, as its decoder or it sees it, in runs of wire.HandRows positions.
+// handover is what one peer is handed, as the giver or it sees it, in runs of wire.HandRows positions.
 type handover struct {
-	upto int
-	step int      // positions of a run; but for the last all have as many
-	sent []uint32 // ends of the runs on their way, in order
-	next int      // where the next run begins
+	layers runtime.Range
+	from   int
+	upto   int
+	step   int      // positions of a run; but for the last all have as many
+	sent   []uint32 // ends of the runs on their way, in order
+	next   int      // where the next run begins
 }
 
-// newHandover plans a handover of layers up to a position. Layers that don't keep every row go with the last run.
-func newHandover(seq runtime.Sequence, layers runtime.Range, upto int) *handover {
-	h := &handover{upto: upto, step: upto}
+// newHandover plans a handover of positions [from, upto) of layers. Layers that don't keep every row go with the last run.
+func newHandover(seq runtime.Sequence, layers runtime.Range, from, upto int) *handover {
+	h := &handover{layers: layers, from: from, upto: upto, step: upto - from, next: from}
 	for l := layers.First; l < layers.Last; l++ {
 		if !forgets(seq, runtime.Range{First: l, Last: l + 1}) {
-			h.step = min(upto, wire.HandRows)
+			h.step = min(upto-from, wire.HandRows)
 		}
 	}
 	return h
 }
 
-// kvParts lists what goes of layers with the run [first, last) of a handover up to a position, in order.
-func kvParts(seq runtime.Sequence, layers runtime.Range, first, last, upto int) (list []kvPart) {
+// give returns the next runs, at most maxAhead of them unacknowledged.
+func (h *handover) give(to string, head wire.Head, prefix wire.Prefix) (acts []action) {
+	for len(h.sent) < maxAhead && h.next < h.upto {
+		last := min(h.next+h.step, h.upto)
+		acts = append(acts, give{to, head, h.layers, h.next, last, h.from, h.upto, prefix})
+		h.sent, h.next = append(h.sent, uint32(last)), last
+	}
+	return acts
+}
+
+// kvParts lists what goes of layers with the run [first, last) of a handover of positions [from, upto), in order.
+func kvParts(seq runtime.Sequence, layers runtime.Range, first, last, from, upto int) (list []kvPart) {
 	for l := layers.First; l < layers.Last; l++ {
 		switch {
 		case !forgets(seq, runtime.Range{First: l, Last: l + 1}):
 			list = append(list, kvPart{l, first, last - first})
 		case last == upto:
-			list = append(list, kvPart{l, 0, upto})
+			list = append(list, kvPart{l, from, upto - from})
 		}
 	}
 	return list
@@ -61,13 +74,17 @@ func inSlices(m wire.KVSlice, rows []byte, size int, write func(wire.Message) er
 // write exports what a names and writes it in slices of at most that many bytes, the first run behind the word that it comes. Rows of a
 // session that has ended meanwhile are nobody's loss.
 func (a give) write(seq runtime.Sequence, size int, write func(wire.Message) error) error {
-	if a.First == 0 {
-		if err := write(&wire.Handover{Head: a.Head, Upto: uint32(a.Upto), Prefix: a.Prefix}); err != nil {
+	if a.First == a.From {
+		m := &wire.Handover{Head: a.Head, From: uint32(a.From), Upto: uint32(a.Upto), Prefix: a.Prefix}
+		for l := a.Layers.First; l < a.Layers.Last; l++ {
+			m.Digests = append(m.Digests, seq.Digest(l))
+		}
+		if err := write(m); err != nil {
 			return err
 		}
 	}
 	var rows []byte
-	for _, p := range kvParts(seq, a.Layers, a.First, a.Last, a.Upto) {
+	for _, p := range kvParts(seq, a.Layers, a.First, a.Last, a.From, a.Upto) {
 		var err error
 		if rows, err = seq.ExportKV(rows[:0], p.layer, p.start, p.start+p.count); err != nil {
 			return nil
@@ -106,19 +123,8 @@ func (d *decoding) handOver() (acts []action) {
 		if d.resume.Position == 0 || slices.Contains(d.begins[i], d.resume.Position) {
 			continue
 		}
-		d.giving[i] = newHandover(d.seq, layersOf(s), int(d.resume.Position))
-		acts = append(acts, d.give(i)...)
-	}
-	return acts
-}
-
-// give sends a stage runs of what it is handed, at most maxAhead of them unacknowledged.
-func (d *decoding) give(stage int) (acts []action) {
-	h, s := d.giving[stage], d.plan.Stages[stage]
-	for len(h.sent) < maxAhead && h.next < h.upto {
-		last := min(h.next+h.step, h.upto)
-		acts = append(acts, give{s.Peer, d.head, layersOf(s), h.next, last, h.upto, d.resume.Prefix})
-		h.sent, h.next = append(h.sent, uint32(last)), last
+		d.giving[i] = newHandover(d.seq, layersOf(s), 0, int(d.resume.Position))
+		acts = append(acts, d.giving[i].give(s.Peer, d.head, d.resume.Prefix)...)
 	}
 	return acts
 }
@@ -133,7 +139,7 @@ func (d *decoding) onGiven(stage int, m *wire.KVAck) ([]action, *wire.Refusal) {
 	}
 	d.moved(stage)
 	if int(m.Upto) < d.giving[stage].upto {
-		return d.give(stage), nil
+		return d.giving[stage].give(d.plan.Stages[stage].Peer, d.head, d.resume.Prefix), nil
 	}
 	d.giving[stage] = nil
 	d.begins[stage] = append(d.begins[stage], m.Upto)
@@ -189,56 +195,98 @@ func (s *staging) follows(old *staging, m *wire.StageOpen) {
 	s.stats, s.seamHash, s.mixed = old.stats, old.seamHash, true
 }
 
-// onHandover makes room for what the decoder hands over.
-func (s *staging) onHandover(m *wire.Handover) ([]action, *wire.Refusal) {
-	switch {
-	case s.begun || s.given != nil || len(s.seams) > 0:
-		return nil, wire.Refuse(wire.CodeBadFrame, "a handover to a stage that has begun")
-	case m.Upto > s.plan.Capacity:
-		return nil, wire.Refuse(wire.CodeBadGrant, "a handover of %d positions, reserved are %d", m.Upto, s.plan.Capacity)
-	}
-	s.seq.Truncate(0)
-	s.begins, s.mixed = nil, true
-	s.given, s.givenRows, s.givenTo = newHandover(s.seq, s.layers, int(m.Upto)), map[int][]byte{}, wire.Mark{Position: m.Upto, Prefix: m.Prefix}
-	return nil, nil
+// taking is a handover as its taker sees it.
+type taking struct {
+	handover
+	seq     runtime.Sequence
+	to      wire.Mark      // where it ends
+	digests [][32]byte     // of the layers then
+	rows    map[int][]byte // by layer: the slices of one piece so far
 }
 
-// onGiven takes a slice of what the decoder hands over. With the last one of a run it is acknowledged.
-func (s *staging) onGiven(m *wire.KVSlice) ([]action, *wire.Refusal) {
-	h := s.given
-	if h == nil {
-		return nil, wire.Refuse(wire.CodeBadFrame, "KV of layer %d, and no handover was announced", m.Layer)
+// newTaking takes up what is handed of layers to a sequence, which holds the positions before.
+func newTaking(seq runtime.Sequence, layers runtime.Range, m *wire.Handover) (*taking, *wire.Refusal) {
+	if len(m.Digests) != layers.Len() {
+		return nil, wire.Refuse(wire.CodeBadFrame, "a handover with digests of %d layers, not of %d", len(m.Digests), layers.Len())
 	}
-	end := min(h.next+h.step, h.upto)
-	list := kvParts(s.seq, s.layers, h.next, end, h.upto)
-	at := slices.IndexFunc(list, func(p kvPart) bool { return s.seq.Len(p.layer) < p.start+p.count }) // the others of the run are here
+	return &taking{handover: *newHandover(seq, layers, int(m.From), int(m.Upto)), seq: seq, to: wire.Mark{Position: m.Upto, Prefix: m.Prefix},
+		digests: m.Digests, rows: map[int][]byte{}}, nil
+}
+
+// done reports whether all is here.
+func (t *taking) done() bool { return t.next == t.upto }
+
+// take takes a slice. Behind the last one of a run it returns where that ends, to be acknowledged, else 0.
+func (t *taking) take(m *wire.KVSlice) (ack uint32, r *wire.Refusal) {
+	end := min(t.next+t.step, t.upto)
+	list := kvParts(t.seq, t.layers, t.next, end, t.from, t.upto)
+	at := slices.IndexFunc(list, func(p kvPart) bool { return t.seq.Len(p.layer) < p.start+p.count }) // the others of the run are here
 	p := list[at]
-	rows := s.givenRows[p.layer]
+	rows := t.rows[p.layer]
 	switch {
 	case int(m.Layer) != p.layer || int(m.Start) != p.start || int(m.Count) != p.count:
-		return nil, wire.Refuse(wire.CodeBadFrame, "KV of %d positions from %d on of layer %d, expected %d from %d on of layer %d", m.Count, m.Start, m.Layer, p.count, p.start, p.layer)
-	case int(m.Total) != s.seq.KVBytes(p.layer, p.start, p.start+p.count) || int(m.Offset) != len(rows):
-		return nil, wire.Refuse(wire.CodeBadFrame, "KV slice at byte %d of %d, expected %d", m.Offset, m.Total, len(rows))
-	case m.Prefix != s.givenTo.Prefix:
-		return nil, wire.Refuse(wire.CodePrefix, "KV at position %d belongs to other tokens", m.Start)
+		return 0, wire.Refuse(wire.CodeBadFrame, "KV of %d positions from %d on of layer %d, expected %d from %d on of layer %d", m.Count, m.Start, m.Layer, p.count, p.start, p.layer)
+	case int(m.Total) != t.seq.KVBytes(p.layer, p.start, p.start+p.count) || int(m.Offset) != len(rows):
+		return 0, wire.Refuse(wire.CodeBadFrame, "KV slice at byte %d of %d, expected %d", m.Offset, m.Total, len(rows))
+	case m.Prefix != t.to.Prefix:
+		return 0, wire.Refuse(wire.CodePrefix, "KV at position %d belongs to other tokens", m.Start)
 	}
 	if len(rows)+len(m.Rows) < int(m.Total) {
-		s.givenRows[p.layer] = append(slices.Grow(rows, int(m.Total)-len(rows)), m.Rows...)
-		return nil, nil
+		t.rows[p.layer] = append(slices.Grow(rows, int(m.Total)-len(rows)), m.Rows...)
+		return 0, nil
 	}
 	all := m.Rows
 	if len(rows) > 0 {
 		all = append(rows, m.Rows...)
 	}
-	if err := s.seq.ImportKV(p.layer, p.start, p.count, all); err != nil {
-		return nil, asRefusal(err)
+	if err := t.seq.ImportKV(p.layer, p.start, p.count, all); err != nil {
+		return 0, asRefusal(err)
 	}
-	delete(s.givenRows, p.layer)
+	delete(t.rows, p.layer)
 	if at+1 < len(list) {
-		return nil, nil
+		return 0, nil
 	}
-	if h.next = end; end == h.upto {
-		s.begins, s.given = []wire.Mark{s.givenTo}, nil
+	if end == t.upto {
+		for i, want := range t.digests {
+			if l := t.layers.First + i; t.seq.Digest(l) != want {
+				return 0, wire.Refuse(wire.CodeBadFrame, "what was handed over of layer %d has another digest", l)
+			}
+		}
 	}
-	return []action{send{s.plan.Decoder, &wire.KVAck{Head: s.head, Upto: uint32(end)}}}, nil
+	t.next = end
+	return uint32(end), nil
+}
+
+// onHandover makes room for what the decoder hands over.
+func (s *staging) onHandover(m *wire.Handover) ([]action, *wire.Refusal) {
+	switch {
+	case s.begun || s.given != nil || len(s.seams) > 0:
+		return nil, wire.Refuse(wire.CodeBadFrame, "a handover to a stage that has begun")
+	case m.From > 0:
+		return nil, wire.Refuse(wire.CodeBadFrame, "a stage is handed all, not what is from position %d on", m.From)
+	case m.Upto > s.plan.Capacity:
+		return nil, wire.Refuse(wire.CodeBadGrant, "a handover of %d positions, reserved are %d", m.Upto, s.plan.Capacity)
+	}
+	given, r := newTaking(s.seq, s.layers, m)
+	if r != nil {
+		return nil, r
+	}
+	s.seq.Truncate(0)
+	s.begins, s.mixed, s.given = nil, true, given
+	return nil, nil
+}
+
+// onGiven takes a slice of what the decoder hands over. With the last one of a run it is acknowledged.
+func (s *staging) onGiven(m *wire.KVSlice) ([]action, *wire.Refusal) {
+	if s.given == nil {
+		return nil, wire.Refuse(wire.CodeBadFrame, "KV of layer %d, and no handover was announced", m.Layer)
+	}
+	ack, r := s.given.take(m)
+	if r != nil || ack == 0 {
+		return nil, r
+	}
+	if s.given.done() {
+		s.begins, s.given = []wire.Mark{s.given.to}, nil
+	}
+	return []action{send{s.plan.Decoder, &wire.KVAck{Head: s.head, Upto: ack}}}, nil
 }

@@ -16,9 +16,9 @@ import (
 
 // Protocols of the node's streams (docs/protocol.md).
 const (
-	protoSession = "/starling/session/12"
+	protoSession = "/starling/session/13"
 	protoStage   = "/starling/stage/10"
-	protoKV      = "/starling/kv/2"
+	protoKV      = "/starling/kv/3"
 	protoBundle  = "/starling/bundle/2"
 	protoTorrent = "/starling/torrent/2"
 )

@@ -54,6 +54,7 @@ type Node struct {
 		stages   map[wire.SessionID]*stageSession
 		decoders map[wire.SessionID]*decoderSession
 		clients  map[wire.SessionID]*clientSession
+		bequests map[wire.SessionID]*bequest
 	}
 
 	recent recent   // of this node as a client
@@ -90,6 +91,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	n.sessions.stages = map[wire.SessionID]*stageSession{}
 	n.sessions.decoders = map[wire.SessionID]*decoderSession{}
 	n.sessions.clients = map[wire.SessionID]*clientSession{}
+	n.sessions.bequests = map[wire.SessionID]*bequest{}
 	n.models.served = map[artifacts.ID]*served{}
 	n.models.loading = map[artifacts.ID]bool{}
 	n.live.peers = map[string]*signs{}
@@ -194,6 +196,9 @@ func (n *Node) Close() error {
 	}
 	for _, d := range n.decoderList() {
 		d.abort(wire.Refuse(wire.CodePeerLost, "the decoder is closing"))
+	}
+	for _, b := range n.bequestList() {
+		b.close()
 	}
 	n.stop()
 	var errs []error
@@ -325,7 +330,7 @@ func (n *Node) addStage(id wire.SessionID, s *stageSession) *wire.Refusal {
 func (n *Node) inSession() bool {
 	n.sessions.Lock()
 	defer n.sessions.Unlock()
-	return len(n.sessions.stages)+len(n.sessions.decoders) > 0
+	return len(n.sessions.stages)+len(n.sessions.decoders)+len(n.sessions.bequests) > 0
 }
 
 func (n *Node) removeStage(id wire.SessionID, s *stageSession) {

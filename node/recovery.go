@@ -105,6 +105,9 @@ func (d *decoding) gone(peer, why string) []action {
 	if d.ended {
 		return d.settle()
 	}
+	if d.heir != nil && peer == d.open.Former {
+		return d.disinherit()
+	}
 	if d.stageOf(peer) < 0 || slices.Contains(d.lost, peer) || d.released && !d.rewind {
 		return nil
 	}

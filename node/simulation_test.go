@@ -62,7 +62,8 @@ type simQueue struct {
 	kv       bool
 }
 
-const simDecoder = "D"
+// simDecoder is the decoder, simFormer the one that the session had before.
+const simDecoder, simFormer = "D", "F"
 
 // newSimulation sets up a session over stages ending at cuts, decoded by a
 // node that holds all layers (local) or its own alone.
@@ -90,6 +91,7 @@ type simSetup struct {
 	numerics      wire.Numerics
 	caches        *simCaches
 	client        string // whose caches they are
+	former        *legacy
 }
 
 // sequence reserves one of the session's profile.
@@ -171,9 +173,13 @@ func (u simSetup) start(t *testing.T, seed uint64) *simulation {
 	}
 	s.dec = s.own.exec
 	held := s.dec.Layers()
-	open := &wire.SessionOpen{Head: wire.Head{Epoch: wire.Epoch{Client: 1}}, Route: route, Tokens: prompt, MaxNew: uint32(maxNew), Proof: true,
+	epoch, former := uint32(1), ""
+	if u.former != nil {
+		epoch, former = 2, simFormer
+	}
+	open := &wire.SessionOpen{Head: wire.Head{Epoch: wire.Epoch{Client: epoch}}, Former: former, Route: route, Tokens: prompt, MaxNew: uint32(maxNew), Proof: true,
 		Guess: u.guess, Stop: []int32{s.dec.Tokenizer().EOS()}, Logprobs: uint32(u.logprobs), Probe: u.probe}
-	open.Grant = wire.Grant{ClientEpoch: 1, Budget: uint32(len(prompt) + maxNew), Decoder: simDecoder, Numerics: u.numerics}
+	open.Grant = wire.Grant{ClientEpoch: epoch, Budget: uint32(len(prompt) + maxNew), Decoder: simDecoder, Numerics: u.numerics}
 	keeps := held
 	if u.rows {
 		keeps.First = 0
@@ -344,6 +350,10 @@ func (s *simulation) deliver(q simQueue, m wire.Message) {
 		s.decoderDo(acts)
 		return
 	}
+	if q.to == simFormer {
+		s.formerDo(q, m)
+		return
+	}
 	st := s.stages[q.to]
 	switch m := m.(type) {
 	case *wire.StageOpen:
@@ -410,6 +420,22 @@ func (s *simulation) deliver(q simQueue, m wire.Message) {
 		return
 	}
 	s.stageDo(q.to, st, acts)
+}
+
+// formerDo hands a frame to what the former decoder has left.
+func (s *simulation) formerDo(q simQueue, m wire.Message) {
+	if _, ok := m.(*wire.Refusal); ok {
+		return
+	}
+	acts, r := s.setup.former.handle(q.from, m)
+	if r != nil {
+		s.refuse(q.to, q.from, m, r)
+	}
+	for _, a := range acts {
+		if err := a.(give).write(s.setup.former.seq, s.sliceBytes(), s.writes(simFormer, q.from)); err != nil {
+			s.t.Fatal(err)
+		}
+	}
 }
 
 // kill ends a stage: its frames and those to it are lost, and the decoder hears of it.

@@ -69,10 +69,8 @@ type staging struct {
 	tailed    int         // where the decoder has the layers' tails, or is sent them; −1: nothing of the plan's has been pushed
 	unpushed  int         // chunks computed behind the last of pushed, of which nothing is pushed
 
-	given     *handover      // what the decoder hands over; nil: nothing, or all is here
-	givenTo   wire.Mark      // where it ends
-	givenRows map[int][]byte // by layer: the slices of one piece so far
-	mixed     bool           // part of the cache is of peers that the plan doesn't name
+	given *taking // what the decoder hands over; nil: nothing, or all is here
+	mixed bool    // part of the cache is of peers that the plan doesn't name
 
 	stats    wire.StageStats
 	seamHash hash.Hash

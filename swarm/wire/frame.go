@@ -24,7 +24,8 @@ const (
 	TypePong        Type = 11
 	TypeRewind      Type = 12 // decoder → stage: guesses were wrong
 	TypeRows        Type = 13 // stage → decoder, decoder → client: what a probe asks for
-	TypeHandover    Type = 14 // decoder → stage: rows that it has not computed follow
+	TypeHandover    Type = 14 // decoder → stage, decoder that leaves → its session's next one: rows follow that the receiver has not computed
+	TypeInherit     Type = 15 // decoder → the one that its session had before
 
 	TypeKVSlice Type = 20 // stage → decoder: part of a layer's new rows; decoder → stage: of what it is handed
 	TypeKVAck   Type = 21 // the answer

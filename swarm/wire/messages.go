@@ -13,6 +13,8 @@ func newMessage(t Type) Message {
 		return new(Rewind)
 	case TypeHandover:
 		return new(Handover)
+	case TypeInherit:
+		return new(Inherit)
 	case TypeRows:
 		return new(Rows)
 	case TypeSeam:

@@ -109,6 +109,7 @@ type SessionOpen struct {
 	Guess    bool   // tokens may be guessed and verified together, which changes no token
 	Grow     bool   // a decoder that lacks layers may get them meanwhile and go on alone, which changes no token either
 	Probe    Probe  // of the prompt
+	Former   string // the decoder that the session had before, if it leaves and may hand on its cache; else empty
 }
 
 // Type implements Message.
@@ -142,6 +143,7 @@ func (m *SessionOpen) encode(e *Encoder) {
 	e.Bool(m.Guess)
 	e.Bool(m.Grow)
 	m.Probe.encode(e)
+	e.String(m.Former)
 }
 
 func (m *SessionOpen) decode(d *Decoder) {
@@ -170,6 +172,7 @@ func (m *SessionOpen) decode(d *Decoder) {
 	m.Guess = d.Bool()
 	m.Grow = d.Bool()
 	m.Probe.decode(d)
+	m.Former = d.String(MaxPeerID)
 }
 
 // SessionOpened says that the decoder and every stage have reserved their KV.
