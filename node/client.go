@@ -411,7 +411,7 @@ func (s *clientSession) opening(plan route.Plan, left int) *wire.SessionOpen {
 		o.Wait = uint32(min(max(s.req.Wait-time.Since(s.began), 0), maxLineTime).Milliseconds())
 	}
 	o.Grant = wire.Grant{Session: s.id, Model: s.model, Client: s.n.ID(), Decoder: plan.Decoder, ClientEpoch: s.count,
-		Trust: "any", Budget: uint32(len(tokens) + left), Numerics: s.numerics, Expires: uint64(time.Now().Add(grantLife).Unix())}
+		Trust: cmp.Or(s.req.Trust, trustAny), Budget: uint32(len(tokens) + left), Numerics: s.numerics, Expires: uint64(time.Now().Add(grantLife).Unix())}
 	signGrant(s.n.identity, &o.Grant)
 	return o
 }

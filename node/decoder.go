@@ -168,6 +168,9 @@ func (n *Node) admitSession(client string, open *wire.SessionOpen, conn sessionC
 	if r := checkGrant(g, n.ID(), time.Now()); r != nil {
 		return nil, r
 	}
+	if r := n.heeds(g); r != nil {
+		return nil, r
+	}
 	need := len(open.Tokens) + int(open.MaxNew)
 	rt := &open.Route
 	switch {
@@ -542,8 +545,9 @@ func (s *decoderSession) replan(lost []string) {
 	if s.m.hands() {
 		keep = s.m.plan.Stages
 	}
+	only := within(&s.m.open.Grant, &s.m.open.Route)
 	s.mu.Unlock()
-	route, err := s.n.reroute(ctx, s.model, s.numerics, tokens, max(budget-tokens, 1), lost, keep)
+	route, err := s.n.reroute(ctx, s.model, s.numerics, tokens, max(budget-tokens, 1), only, lost, keep)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.ended {

@@ -49,7 +49,7 @@ func (n *Node) effect(ctx context.Context, id artifacts.ID, c *artifacts.Card, p
 		}
 		e.Links = append(e.Links, l)
 	}
-	if err := n.measureLogits(ctx, id, p, q.Text, e); err != nil {
+	if err := n.measureLogits(ctx, id, p, q.Text, q.Trust, e); err != nil {
 		e.NotMeasured = err.Error()
 	}
 	return e, nil
@@ -57,7 +57,7 @@ func (n *Node) effect(ctx context.Context, id artifacts.ID, c *artifacts.Card, p
 
 // measureLogits computes a text with the plan's rounding and without: on this node where it can decode alone, else over the plan's
 // route.
-func (n *Node) measureLogits(ctx context.Context, id artifacts.ID, p route.Plan, text string, e *control.Effect) error {
+func (n *Node) measureLogits(ctx context.Context, id artifacts.ID, p route.Plan, text, trust string, e *control.Effect) error {
 	m, _, err := n.header(ctx, id, func(control.Event) error { return nil })
 	if err != nil {
 		return err
@@ -85,6 +85,7 @@ func (n *Node) measureLogits(ctx context.Context, id artifacts.ID, p route.Plan,
 			run.Assign = append(run.Assign, s.Peer)
 		}
 	}
+	run.Trust = trust
 	plain, err := n.logits(ctx, run, tok.Size())
 	if err != nil {
 		return err

@@ -58,6 +58,9 @@ func (n *Node) problems() (list []string) {
 	n.sessions.Lock()
 	list = append(list, n.sessions.silent...)
 	n.sessions.Unlock()
+	if err := n.host.Serves(); err != nil && len(n.servedList()) > 0 {
+		list = append(list, fmt.Sprintf("what is served here is used by this node only: %v; ask the swarm's owner for an invitation of another role", err))
+	}
 	for _, err := range n.store.Problems() {
 		list = append(list, err.Error())
 	}
@@ -265,25 +268,18 @@ func (e engine) Invite(_ context.Context, q control.InviteRequest) (*control.Inv
 	if q.TTL == 0 {
 		q.TTL = 24 * time.Hour
 	}
-	role, err := parseRole(q.Role)
-	if err != nil {
-		return nil, err
+	role := swarm.RoleMember
+	if q.Role != "" {
+		var err error
+		if role, err = swarm.ParseRole(q.Role); err != nil {
+			return nil, err
+		}
 	}
 	token, err := e.n.swarms.CreateInvite(info.ID, role, q.TTL, e.n.Addrs())
 	if err != nil {
 		return nil, err
 	}
 	return &control.InviteReply{Invite: token}, nil
-}
-
-func parseRole(name string) (swarm.Role, error) {
-	switch name {
-	case "", "member":
-		return swarm.RoleMember, nil
-	case "client":
-		return swarm.RoleClient, nil
-	}
-	return 0, fmt.Errorf("no role %q: use member or client", name)
 }
 
 func (e engine) Pause(ctx context.Context, q control.DrainRequest) (*control.DrainReply, error) {

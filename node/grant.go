@@ -34,6 +34,8 @@ func checkGrant(g *wire.Grant, decoder string, now time.Time) *wire.Refusal {
 	}
 	if exp := time.Unix(int64(min(g.Expires, 1<<40)), 0); now.After(exp.Add(clockSkew)) {
 		return wire.Refuse(wire.CodeBadGrant, "the grant expired at %s", exp.UTC().Format(time.RFC3339))
+	} else if exp.After(now.Add(grantLife + clockSkew)) {
+		return wire.Refuse(wire.CodeBadGrant, "the grant is to last until %s, longer than any may", exp.UTC().Format(time.RFC3339))
 	}
 	return nil
 }

@@ -131,7 +131,7 @@ func (s *served) growable() bool {
 
 // planReply is a plan with the words that explain it.
 func (n *Node) planReply(id artifacts.ID, p route.Plan, k control.Constraints) *control.PlanReply {
-	r := &control.PlanReply{Model: id.String(), Plan: p, Explain: p.Explain()}
+	r := &control.PlanReply{Model: id.String(), Plan: p, Explain: p.Explain(), Sees: n.sights(p)}
 	s := n.served(id)
 	if s == nil || p.Decoder != n.ID() || p.Shape != route.Pipelined || planned(k) || !n.grows(n.ID()) || !s.growable() {
 		return r

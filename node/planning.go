@@ -34,6 +34,10 @@ func (n *Node) plan(ctx context.Context, id artifacts.ID, c *artifacts.Card, pro
 	}
 	make := func() (route.Plan, error) {
 		peers, links := n.planPeers(id)
+		var err error
+		if req.Exclude, err = n.excluded(k, peers); err != nil {
+			return route.Plan{}, err
+		}
 		return w.plan(c, n.offersOf(id), peers, links, req)
 	}
 	p, err := make()
@@ -44,7 +48,7 @@ func (n *Node) plan(ctx context.Context, id artifacts.ID, c *artifacts.Card, pro
 	if errors.Is(err, route.ErrNoRoute) && n.isLoading(id) {
 		return p, &control.Error{Kind: control.Loading, Text: fmt.Sprintf("this node is still loading model %s: ask again in a while (%v)", id.Short(), err)}
 	}
-	return p, err
+	return p, n.hint(k, err)
 }
 
 // planWithoutKV plans as if some peers had room. Offers tell what was free a while ago; where that is not enough, the peers
@@ -59,6 +63,9 @@ func (n *Node) planWithoutKV(ctx context.Context, id artifacts.ID, c *artifacts.
 		return route.Plan{}, err
 	}
 	peers, links := n.planPeers(id)
+	if req.Exclude, err = n.excluded(k, peers); err != nil {
+		return route.Plan{}, err
+	}
 	for i, p := range peers {
 		if some(p.ID) {
 			peers[i].KVFreeBytes = 1 << 62
@@ -84,7 +91,7 @@ func (n *Node) planRequest(ctx context.Context, c *artifacts.Card, prompt, newTo
 		return route.Request{}, err
 	}
 	req := route.Request{PromptTokens: prompt, NewTokens: newTokens, Chunk: k.Chunk, Shape: shape, Cuts: k.Cuts,
-		Assign: k.Assign, Decoder: k.Decoder, Exclude: k.Excluded, PreferSelf: true, Reasons: true,
+		Assign: k.Assign, Decoder: k.Decoder, PreferSelf: true, Reasons: true,
 		LeaveKV: slices.ContainsFunc(c.TailBytes, func(n int64) bool { return n > 0 })}
 	if k.Draft != "" {
 		id, err := n.resolve(ctx, k.Draft)
@@ -288,9 +295,9 @@ func wireRoute(p route.Plan) wire.Route {
 const rerouteNews = 500 * time.Millisecond
 
 // reroute plans again for a session of a profile whose decoder is this node,
-// without the peers that were lost: if possible with the other ones of keep where
+// without the peers that were lost and, unless only is nil, with those of only: if possible with the other ones of keep where
 // they were, which have the session's rows already, and the room for more.
-func (n *Node) reroute(ctx context.Context, id artifacts.ID, profile runtime.Profile, prompt, newTokens int, lost []string, keep []wire.PlanStage) (wire.Route, error) {
+func (n *Node) reroute(ctx context.Context, id artifacts.ID, profile runtime.Profile, prompt, newTokens int, only, lost []string, keep []wire.PlanStage) (wire.Route, error) {
 	s := n.served(id)
 	if s == nil {
 		return wire.Route{}, fmt.Errorf("model %s is no longer served here", id.Short())
@@ -302,7 +309,7 @@ func (n *Node) reroute(ctx context.Context, id artifacts.ID, profile runtime.Pro
 	for _, p := range lost {
 		excluded[p] = "lost in this session"
 	}
-	k := control.Constraints{Decoder: n.ID(), Excluded: excluded, KV: profile.KV.String(), Seam: profile.SeamText()}
+	k := control.Constraints{Decoder: n.ID(), Only: only, Excluded: excluded, KV: profile.KV.String(), Seam: profile.SeamText()}
 	p, err := route.Plan{}, error(nil)
 	if k := replacing(k, keep, lost); len(keep) > 0 {
 		p, err = n.planWithoutKV(ctx, id, s.card, prompt, newTokens, k, func(peer string) bool { return peer == n.ID() || slices.Contains(k.Assign, peer) })

@@ -55,6 +55,9 @@ func (n *Node) openStage(from string, m *wire.StageOpen) (*wire.StageOpened, *wi
 	if r := checkStageOpen(m, from, n.ID(), time.Now()); r != nil {
 		return nil, r
 	}
+	if r := n.heeds(&m.Grant); r != nil {
+		return nil, r
+	}
 	st := m.Plan.Stages[m.Index]
 	layers := runtime.Range{First: int(st.First), Last: int(st.Last)}
 	s, r := n.servedFor(m.Plan.Model, layers)

@@ -108,6 +108,31 @@ func (p Plan) sees(i int, decoder bool) string {
 	return "seams"
 }
 
+// Sight is what one peer of a plan learns of the prompt.
+type Sight struct{ Peer, What string }
+
+// Sees says who learns what, in the order of the layers, the decoder last.
+func (p Plan) Sees() []Sight {
+	var list []Sight
+	for i, s := range p.Stages {
+		what := "hidden states and KV of " + s.Layers.String()
+		if i == 0 {
+			what = "token IDs, " + what
+		}
+		list = append(list, Sight{s.Peer, what})
+	}
+	what := "the text"
+	switch {
+	case p.KVToDecoder:
+		what += ", hidden states and everyone's KV"
+	case p.DecoderLayers.Len() > 0:
+		what += ", hidden states and KV of " + p.DecoderLayers.String()
+	default:
+		what += " and hidden states"
+	}
+	return append(list, Sight{p.Decoder, what})
+}
+
 // secondsText writes a time in three digits and a fitting unit.
 func secondsText(s float64) string {
 	switch {

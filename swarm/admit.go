@@ -34,7 +34,10 @@ import (
 //	                     ←  Admitted (certificate, list) or JoinRefused
 //
 // after which the connection closes. The dialler goes first, so a stranger who
-// dials learns nothing about the swarm.
+// dials learns nothing about the swarm. Why it is cut off is for the listener's
+// log; the stranger hears a sentence that is always the same. Only a peer to
+// which the owner once gave a certificate, for this swarm and its key, is told
+// that it ran out or was revoked.
 
 const (
 	joinProtocol  = "/starling/join/1"
@@ -170,14 +173,54 @@ func (m *membership) admission(limit time.Duration) admission {
 			err = context.Cause(ctx)
 		}
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return fmt.Errorf("%s didn't show a membership of swarm %s within %v", conn.RemotePeer(), m.info.ID, limit)
+			err = fmt.Errorf("%s didn't show a membership of swarm %s within %v", conn.RemotePeer(), m.info.ID, limit)
+		}
+		if err != nil && !dialled && !errors.Is(err, errAdmitted) && ctx.Err() != context.Canceled {
+			if more, ok := m.turnedAway.note(time.Now()); ok {
+				m.log.Warn("connection refused", "peer", conn.RemotePeer().String(), "addr", conn.RemoteMultiaddr().String(), "error", oneLine(err), "untold", more)
+			}
 		}
 		return err
 	}
 }
 
+// Why a connection ends, beside what is wrong with it.
+var (
+	errStranger = errors.New("this node doesn't know you")                           // all that a stranger learns
+	errAdmitted = errors.New("the newcomer has its certificate and must dial again") // nothing is wrong
+)
+
+// refusalLog bounds what strangers can have a node log. Its zero value is ready.
+type refusalLog struct {
+	mu     sync.Mutex
+	minute time.Time // when the current one began
+	told   int
+	untold int // since the last that was told
+}
+
+const refusalsPerMinute = 20
+
+// note says whether to tell of a refusal now, and of how many before it nobody was told.
+func (l *refusalLog) note(now time.Time) (untold int, tell bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now.Sub(l.minute) >= time.Minute {
+		l.minute, l.told = now, 0
+	}
+	if l.told == refusalsPerMinute {
+		l.untold++
+		return 0, false
+	}
+	l.told++
+	untold, l.untold = l.untold, 0
+	return untold, true
+}
+
 // greet is the dialler's side.
 func (m *membership) greet(ctx context.Context, conn transport.CapableConn) error {
+	if err := m.bars(conn.RemotePeer().String()); err != nil {
+		return err // it isn't shown a member's certificate either
+	}
 	hello := &wire.Hello{ListSeq: m.listSeq(), Certificate: m.certificate()}
 	reply, err := exchange(ctx, conn, hello, wire.MaxJoin)
 	if err != nil {
@@ -256,25 +299,27 @@ func (m *membership) receive(ctx context.Context, conn transport.CapableConn) er
 	switch r := request.(type) {
 	case *wire.Hello:
 		if err := m.admit(&r.Certificate, peer, r.ListSeq); err != nil {
-			return refuse(s, err)
+			if m.proven(&r.Certificate, peer) {
+				return refuse(s, err, err)
+			}
+			return refuse(s, errStranger, err)
 		}
 		return wire.WriteFrame(s, &wire.Welcome{
 			ListSeq: m.listSeq(), Certificate: m.certificate(), Renewed: m.renewal(&r.Certificate)})
 	case *wire.Redeem:
-		admitted, err := m.redeem(r, peer)
+		admitted, told, err := m.redeem(r, peer)
 		if err != nil {
-			m.log.Warn("invite refused", "peer", peer, "error", err)
-			return refuse(s, err)
+			return refuse(s, told, fmt.Errorf("invite: %w", err))
 		}
 		m.log.Info("peer joined", "peer", peer, "swarm", m.info.ID, "role", admitted.Certificate.Role)
-		return farewell(s, admitted, fmt.Errorf("%s has its certificate and must dial again", peer))
+		return farewell(s, admitted, errAdmitted)
 	}
 	return fmt.Errorf("%s: frame of type %d before it is a member", peer, request.Type())
 }
 
-// refuse tells the dialler why and returns that as the exchange's error.
-func refuse(s network.MuxedStream, why error) error {
-	return farewell(s, &wire.JoinRefused{Text: why.Error()}, why)
+// refuse tells the dialler what it may know and returns why as the exchange's error.
+func refuse(s network.MuxedStream, told, why error) error {
+	return farewell(s, &wire.JoinRefused{Text: told.Error()}, why)
 }
 
 // farewell sends the last message on a connection that closes when this

@@ -172,13 +172,16 @@ func (b *offerBook) expireLocked(now time.Time) {
 	}
 }
 
-// age shortens the lives of all offers by d.
-func (b *offerBook) age(d time.Duration) {
+// age shortens the lives of all offers by d. Those that end so may be heard
+// again: their makers may be there still, and have nothing new to say.
+func (b *offerBook) age(d time.Duration, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, p := range b.peers {
-		for _, h := range p.offers {
-			h.expires = h.expires.Add(-d)
+		for model, h := range p.offers {
+			if h.expires = h.expires.Add(-d); !h.expires.After(now) {
+				delete(p.offers, model)
+			}
 		}
 	}
 }

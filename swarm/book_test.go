@@ -96,6 +96,16 @@ func TestBook(t *testing.T) {
 		t.Errorf("hearsay after withdrawal: %v", err)
 	}
 	want(at(64*time.Second), "C 1 2 59s; ")
+
+	// What has ended in a sleep counts no longer, unless somebody still says it.
+	b.age(58*time.Second, at(64*time.Second))
+	want(at(64*time.Second), "C 1 2 1s; ")
+	b.age(time.Second, at(64*time.Second))
+	want(at(64*time.Second), "")
+	if err := hear(at(64*time.Second), bookOffer("C", 1, 2, time.Minute), 9*time.Second, "U"); err != nil {
+		t.Error(err)
+	}
+	want(at(64*time.Second), "C 1 2 9s; ")
 }
 
 func TestBookSeesTwoNodesWithOneKey(t *testing.T) {

@@ -43,6 +43,9 @@ func CreateSwarm(dir, name string, public bool, bootstrap []string) (*Info, erro
 	if err := store.put(i.ID, certificateFile, cert.Data()); err != nil {
 		return nil, err
 	}
+	if err := store.record(cert); err != nil {
+		return nil, err
+	}
 	return i, store.saveNew(i)
 }
 

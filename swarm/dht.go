@@ -24,7 +24,7 @@ const (
 	announceLimit = 30 * time.Second // for one record
 	meetSoon      = time.Second      // doubles up to meetEvery
 	meetEvery     = time.Minute
-	meetEnough    = 16 // connections at which looking for more ends
+	meetEnough    = smallSwarm // connections at which looking for more ends: who tells everyone must know everyone
 	lookupLimit   = 10 * time.Second
 )
 
@@ -148,6 +148,9 @@ func (h *Host) announcements() [][32]byte {
 	keys := [][32]byte{memberKey}
 	if h.cfg.Tracker {
 		keys = append(keys, trackerKey)
+	}
+	if h.Serves() != nil {
+		return keys
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

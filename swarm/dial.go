@@ -84,6 +84,9 @@ func (h *Host) connect(ctx context.Context, id peer.ID) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if err := h.members.bars(id.String()); err != nil {
+		return err
+	}
 	h.awaitContact(ctx)
 	err := h.dialKnown(ctx, id)
 	if err == nil && h.lp.Network().Connectedness(id) == network.Limited {

@@ -123,6 +123,45 @@ func TestRememberedPeers(t *testing.T) {
 	startNode(t, info, node{dir: dir})
 }
 
+// A node that has lost everybody, and has no bootstrap node, goes on trying those that it remembers.
+func TestLostPeersAreTriedAgain(t *testing.T) {
+	t.Parallel()
+	info := publicSwarm(t)
+	id := Ephemeral()
+	a := startNode(t, info, node{id: id, listen: []string{"/ip4/" + ownLoopback() + "/tcp/0"}})
+	listen := strings.Split(a.Addrs()[0], "/p2p/")[:1]
+	dir := t.TempDir()
+	if err := os.MkdirAll(dir+"/swarms", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(dir+"/swarms/"+info.ID+".peers", []byte(a.Addrs()[0]+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := startNode(t, info, node{dir: dir})
+	for range 2 {
+		eventually(t, func() string {
+			if !slices.Contains(b.Connected(), id.ID()) {
+				return "not connected"
+			}
+			return ""
+		})
+		a.Close()
+		eventually(t, func() string {
+			if len(b.Connected()) > 0 {
+				return "still connected"
+			}
+			return ""
+		})
+		a = startNode(t, info, node{id: id, listen: listen}) // it knows of nobody
+	}
+	eventually(t, func() string {
+		if !slices.Contains(b.Connected(), id.ID()) {
+			return "not connected"
+		}
+		return ""
+	})
+}
+
 // A private swarm's node that nobody told of others talks to nobody: no mDNS,
 // no addresses but its own. What it serves beside Starling's protocols is for
 // members: where they can be dialled, and what it takes to punch holes.

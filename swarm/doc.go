@@ -9,10 +9,11 @@
 //	swarms.go      swarms that this data folder knows; create.go makes one
 //	invite.go      invites: make, redeem; join.go uses one
 //	revoke.go      the owner's list of peers that are no longer members
-//	member.go      who is a member, by certificate
+//	member.go      who is a member, by certificate; roster.go lists them
 //	admit.go       the exchange that every connection of a private swarm starts with
+//	gate.go        who isn't dialled
 //	host.go        Start and Close; the only file that calls libp2p.New
-//	limits.go      windows, dial order, resource limits
+//	limits.go      windows, dial order, resource limits; flood.go cuts off who opens streams without end
 //	reach.go       whether others can dial this node
 //	relay.go       connections through members, until a direct one comes about
 //	stream.go      Stream, Handle, Listener

@@ -122,7 +122,8 @@ type Host struct {
 	mu           sync.Mutex
 	wg           sync.WaitGroup // adds under mu while !closed
 	closed       bool
-	own          []Offer
+	own          []Offer // as they are published under seq
+	latest       []Offer // as they will be next time
 	listings     ownListings
 	seq          uint64               // of the latest push
 	sent         map[PeerID]uint64    // seq that the peer has acknowledged
@@ -184,6 +185,9 @@ func Start(ctx context.Context, cfg Config) (*Host, error) {
 	if h.members != nil {
 		admit = h.members.admission(cfg.admitTimeout)
 	}
+	if !h.members.mayTrack(h.cfg.Identity.ID()) {
+		h.cfg.Tracker = false // nobody would believe it
+	}
 	if h.lp, err = newLibp2p(cfg.Identity, cfg.Listen, admit, h.traversal()...); err != nil {
 		return nil, err
 	}
@@ -228,7 +232,7 @@ func Start(ctx context.Context, cfg Config) (*Host, error) {
 
 // traversal is what a member's host has beside what newLibp2p gives everyone.
 func (h *Host) traversal() []libp2p.Option {
-	opts := []libp2p.Option{h.cfg.Reachability.option()}
+	opts := []libp2p.Option{h.cfg.Reachability.option(), libp2p.ConnectionGater(dialGate{h.members})}
 	if h.cfg.Reachability != ReachPrivate { // libp2p would make the service's dialler and never close it
 		opts = append(opts, libp2p.EnableNATService())
 	}
@@ -255,7 +259,8 @@ func newLibp2p(id *Identity, listen []string, admit admission, traversal ...libp
 		}
 		addrs = append(addrs, a)
 	}
-	limits, err := newResourceManager()
+	var h host.Host
+	limits, err := newResourceManager(newFlood(func(p peer.ID) { h.Network().ClosePeer(p) })) // h is there before any peer is
 	if err != nil {
 		return nil, err
 	}
@@ -271,7 +276,7 @@ func newLibp2p(id *Identity, listen []string, admit admission, traversal ...libp
 		}
 		return &gatedTransport{t, admit}, nil
 	}
-	h, err := libp2p.New(append([]libp2p.Option{
+	h, err = libp2p.New(append([]libp2p.Option{
 		libp2p.Identity(key),
 		libp2p.NoListenAddrs,  // below, where failure leaves nothing behind
 		libp2p.DisableRelay(), // below, where it can be gated

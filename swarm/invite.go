@@ -20,9 +20,21 @@ type Role = wire.Role
 
 // The roles.
 const (
-	RoleMember = wire.RoleMember // serve and use
-	RoleClient = wire.RoleClient // use only
+	RoleMember    = wire.RoleMember    // everything
+	RoleClient    = wire.RoleClient    // use the swarm
+	RoleVolunteer = wire.RoleVolunteer // use it and serve models
+	RoleTracker   = wire.RoleTracker   // use it and collect what others offer
 )
+
+// ParseRole returns the role of a name.
+func ParseRole(name string) (Role, error) {
+	for _, r := range wire.Roles {
+		if name == r.String() {
+			return r, nil
+		}
+	}
+	return 0, fmt.Errorf("%q is not a role: use member, volunteer, tracker or client", name)
+}
 
 // errInvite is all that a stranger learns about an invite that isn't open.
 var errInvite = errors.New("this invite is unknown here, used up or expired; ask for a new one")
@@ -59,7 +71,7 @@ func (s *Swarms) CreateInvite(id string, role Role, ttl time.Duration, addrs []s
 	if info.Public {
 		return token.String(), nil
 	}
-	if role != RoleMember && role != RoleClient {
+	if !role.Known() {
 		return "", fmt.Errorf("invite: %v is not a role", role)
 	}
 	if ttl <= 0 {
@@ -88,35 +100,36 @@ func inviteName(secret [wire.SecretBytes]byte) string {
 }
 
 // redeem turns a secret into peer's certificate. Only the first peer succeeds;
-// it may ask again while the invite lives, in case the answer got lost.
-func (m *membership) redeem(r *wire.Redeem, peer PeerID) (*wire.Admitted, error) {
+// it may ask again while the invite lives, in case the answer got lost. Where it
+// fails, told is what the peer may know, err is why.
+func (m *membership) redeem(r *wire.Redeem, peer PeerID) (a *wire.Admitted, told, err error) {
 	if r.Swarm != m.info.ID {
-		return nil, errInvite
+		return nil, errInvite, fmt.Errorf("%s has one of another swarm", peer)
 	}
 	owner, err := m.store.ownerKey(m.info.ID)
 	if err != nil {
-		return nil, errors.New("this node doesn't admit new members; ask the node that made the invite")
+		return nil, errors.New("this node doesn't admit new members; ask the node that made the invite"), err
 	}
-	m.mu.Lock()
-	revoked := m.revoked[peer]
-	m.mu.Unlock()
-	if revoked {
-		return nil, errors.New("your peer ID was revoked; join with another identity")
+	if err := m.bars(peer); err != nil {
+		return nil, errors.New("your peer ID was revoked; join with another identity"), err
 	}
 	m.redeeming.Lock()
 	invite, err := m.store.useInvite(m.info.ID, r.Secret, peer, time.Now())
 	m.redeeming.Unlock()
 	if err != nil {
-		return nil, err
+		return nil, errInvite, fmt.Errorf("of %s: %w", peer, err)
 	}
-	a := &wire.Admitted{
+	c := issue(owner, peer, invite.Role, time.Now())
+	if err := m.store.record(c); err != nil {
+		return nil, errors.New("this node can't admit you now; ask again later"), err
+	}
+	return &wire.Admitted{
 		Name:        m.info.Name,
 		Owner:       m.info.Owner,
 		Bootstrap:   m.info.Bootstrap[:min(len(m.info.Bootstrap), wire.MaxAddrs)],
-		Certificate: *issue(owner, peer, invite.Role, time.Now()),
+		Certificate: *c,
 		List:        m.revocations(),
-	}
-	return a, nil
+	}, nil, nil
 }
 
 // useInvite marks the invite as peer's.
@@ -133,20 +146,20 @@ func (s *Swarms) useInvite(id string, secret [wire.SecretBytes]byte, peer PeerID
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, errInvite
+		return nil, errors.New("its secret is of no invite made here")
 	case err != nil:
 		return nil, err
 	case invite.Expires <= now.Unix():
-		return nil, errInvite
+		return nil, fmt.Errorf("it ran out at %s", time.Unix(invite.Expires, 0).UTC().Format(time.RFC3339))
 	case !first && invite.Peer != peer:
-		return nil, errInvite
+		return nil, fmt.Errorf("it was spent by %s", invite.Peer)
 	case !first:
 		return invite, nil
 	}
 	// Claim it: of several that try at once, one rename succeeds.
 	claim := open + "." + peer
 	if err := os.Rename(open, claim); err != nil {
-		return nil, errInvite
+		return nil, errors.New("it has just been spent by another peer")
 	}
 	invite.Peer = peer
 	b, err := json.Marshal(invite)

@@ -37,8 +37,8 @@ func newMuxer() network.Multiplexer {
 // newResourceManager bounds what all peers together, and each alone, can make
 // this process hold. libp2p's defaults are for small messages; windows as large
 // as ours, and a busy peer's many short streams, need more per peer. The limits
-// grow with the machine's memory.
-func newResourceManager() (network.ResourceManager, error) {
+// grow with the machine's memory. streams hears of each that is opened.
+func newResourceManager(streams *flood) (network.ResourceManager, error) {
 	limits := rcmgr.DefaultLimits
 	libp2p.SetDefaultServiceLimits(&limits)
 	limits.SystemBaseLimit.Memory = 512 << 20
@@ -49,7 +49,7 @@ func newResourceManager() (network.ResourceManager, error) {
 	limits.ProtocolPeerBaseLimit.Streams = 512
 	limits.ProtocolPeerBaseLimit.StreamsInbound = 256
 	limits.ProtocolPeerBaseLimit.StreamsOutbound = 256
-	return rcmgr.NewResourceManager(rcmgr.NewFixedLimiter(limits.AutoScale()))
+	return rcmgr.NewResourceManager(rcmgr.NewFixedLimiter(limits.AutoScale()), rcmgr.WithMetrics(streams))
 }
 
 // Local addresses are tried by TCP first, then QUIC; all others in libp2p's

@@ -25,6 +25,8 @@ type membership struct {
 	// both must find that the invite is its own. Taken without mu.
 	redeeming sync.Mutex
 
+	turnedAway refusalLog
+
 	mu      sync.Mutex
 	own     *wire.Certificate
 	list    *wire.RevocationList // nil until someone is revoked
@@ -72,6 +74,12 @@ func (m *membership) checkLocked(cert *wire.Certificate, peer PeerID, now time.T
 		return fmt.Errorf("%s is no longer a member of swarm %s: its certificate was revoked", peer, m.info.ID)
 	}
 	return nil
+}
+
+// proven reports whether cert is one that the swarm's owner once gave to peer.
+func (m *membership) proven(cert *wire.Certificate, peer PeerID) bool {
+	return cert.Swarm == m.info.ID && cert.Peer == peer &&
+		VerifySignature(m.info.Owner, wire.DomainCertificate, cert.SigningBytes(), cert.Signature[:]) == nil
 }
 
 func checkCertificate(cert *wire.Certificate, swarm string, owner, peer PeerID, now time.Time) error {
@@ -145,9 +153,9 @@ func (m *membership) refusal(peer PeerID) error {
 	return m.refused[peer]
 }
 
-// mayServe reports why offers of peer don't count.
+// mayServe reports why offers and listings of peer don't count.
 func (m *membership) mayServe(peer PeerID) error {
-	if m == nil || peer == m.self {
+	if m == nil {
 		return nil
 	}
 	m.mu.Lock()
@@ -155,8 +163,48 @@ func (m *membership) mayServe(peer PeerID) error {
 	if m.revoked[peer] {
 		return fmt.Errorf("%s was revoked", peer)
 	}
-	if c := m.members[peer]; c != nil && c.Role == wire.RoleClient {
-		return fmt.Errorf("%s may use the swarm, not serve it", peer)
+	if c := m.shownLocked(peer); c != nil && !c.Role.Serves() {
+		return fmt.Errorf("%s may use the swarm, not serve it: its role is %v", peer, c.Role)
+	}
+	return nil
+}
+
+// mayTrack reports whether peer is believed to be a tracker.
+func (m *membership) mayTrack(peer PeerID) bool {
+	if m == nil {
+		return true
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.shownLocked(peer)
+	return c != nil && c.Role.Tracks()
+}
+
+// shownLocked returns the certificate that peer has shown, or nil.
+func (m *membership) shownLocked(peer PeerID) *wire.Certificate {
+	if peer == m.self {
+		return m.own
+	}
+	return m.members[peer]
+}
+
+// Member reports why peer, which is connected, isn't a member of this host's private swarm.
+func (h *Host) Member(peer PeerID) error {
+	if h.members == nil {
+		return fmt.Errorf("swarm %s is public, so nobody is a member", h.info.Name)
+	}
+	return h.members.admits(peer)
+}
+
+// bars reports why peer isn't even dialled.
+func (m *membership) bars(peer PeerID) error {
+	if m == nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.revoked[peer] {
+		return fmt.Errorf("%s is no longer a member of swarm %s: its certificate was revoked", peer, m.info.ID)
 	}
 	return nil
 }
@@ -257,7 +305,11 @@ func (m *membership) renewal(cert *wire.Certificate) *wire.Certificate {
 	if err != nil {
 		return nil
 	}
-	return issue(owner, cert.Peer, cert.Role, now)
+	c := issue(owner, cert.Peer, cert.Role, now)
+	if err := m.store.record(c); err != nil {
+		m.log.Warn("a renewed certificate is not on record", "error", err)
+	}
+	return c
 }
 
 // renew takes over a certificate that an owner node sent unasked.

@@ -370,7 +370,7 @@ func TestRedeemAtOnce(t *testing.T) {
 		for range 4 {
 			wg.Go(func() {
 				<-start
-				if _, err := m.redeem(&wire.Redeem{Swarm: token.Swarm, Secret: token.Secret}, newcomer.ID()); err != nil {
+				if _, _, err := m.redeem(&wire.Redeem{Swarm: token.Swarm, Secret: token.Secret}, newcomer.ID()); err != nil {
 					t.Error(err)
 				}
 			})

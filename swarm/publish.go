@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -13,9 +14,10 @@ import (
 	"github.com/starling-swarm/starling/swarm/wire"
 )
 
-// SetOffers replaces this node's offers: it signs and publishes them now and
-// every 30 seconds. Peer, Seq, empty Addrs and TTL are filled in. An offer
-// that makes no sense is left out and logged.
+// SetOffers replaces this node's offers: it signs and publishes them, twice in
+// the life of an offer and now if there is news in them; that measurements have
+// got older is none. Peer, Seq, empty Addrs and TTL are filled in. An offer that
+// makes no sense is left out and logged.
 func (h *Host) SetOffers(offers []Offer) {
 	if h.cfg.Client && len(offers) > 0 {
 		h.log.Error("offers of a client are dropped", "offers", len(offers))
@@ -26,10 +28,28 @@ func (h *Host) SetOffers(offers []Offer) {
 		offers = offers[:wire.MaxOwnOffers]
 	}
 	h.mu.Lock()
-	h.own = slices.Clone(offers)
-	h.nextSeqLocked(0)
+	h.latest = slices.Clone(offers)
+	news := !slices.EqualFunc(h.latest, h.own, sameOffer)
+	if news {
+		h.own = h.latest
+		h.nextSeqLocked(0)
+	}
 	h.mu.Unlock()
-	h.kickPublisher()
+	if news {
+		h.kickPublisher()
+	}
+}
+
+// sameOffer reports whether two offers differ in the age of their links' measurements at most.
+func sameOffer(a, b Offer) bool {
+	ageless := func(o Offer) Offer {
+		o.Links = slices.Clone(o.Links)
+		for i := range o.Links {
+			o.Links[i].Age = 0
+		}
+		return o
+	}
+	return reflect.DeepEqual(ageless(a), ageless(b))
 }
 
 // nextSeqLocked numbers the next push: above all before, in this run and, as
@@ -65,6 +85,18 @@ func (h *Host) signedOffers() ([]wire.Offer, uint64, error) {
 	return signed, seq, errors.Join(errs...)
 }
 
+// offered returns what others may know of this node's own offers: all, unless the role that its certificate gives it is not to serve.
+func (h *Host) offered() ([]wire.Offer, uint64, error) {
+	signed, seq, err := h.signedOffers()
+	if h.Serves() != nil {
+		signed = nil
+	}
+	return signed, seq, err
+}
+
+// Serves reports why nobody but this node itself takes notice of its offers and listings; nil if others do.
+func (h *Host) Serves() error { return h.members.mayServe(h.ID()) }
+
 func (h *Host) kickPublisher() {
 	select {
 	case h.kick <- struct{}{}:
@@ -86,6 +118,7 @@ func (h *Host) publishLoop(ctx context.Context) {
 			return
 		case <-tick.C:
 			h.mu.Lock()
+			h.own = h.latest
 			h.nextSeqLocked(0)
 			h.renewListingsLocked()
 			h.mu.Unlock()
@@ -122,7 +155,8 @@ func (h *Host) numbersLocked() numbers { return numbers{h.seq, h.listings.seq} }
 // pushAll pushes to one peer, and once more if there has been news meanwhile.
 func (h *Host) pushAll(ctx context.Context, p PeerID, began numbers) {
 	if err := errors.Join(h.pushTo(ctx, p), h.pushListings(ctx, p)); err != nil && ctx.Err() == nil {
-		h.log.Info("offers or listings not delivered", "peer", p, "error", err)
+		h.log.Info("offers or listings not delivered, trying on", "peer", p, "error", err)
+		time.AfterFunc(publishRetry, h.kickPublisher)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -172,6 +206,7 @@ func (h *Host) nearest(peers []PeerID, n int) []PeerID {
 }
 
 func (h *Host) noteTracker(p PeerID, is bool) {
+	is = is && h.members.mayTrack(p)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if is {
@@ -183,7 +218,7 @@ func (h *Host) noteTracker(p PeerID, is bool) {
 
 // pushTo sends this node's offers to one peer and learns from the answer.
 func (h *Host) pushTo(ctx context.Context, p PeerID) error {
-	offers, seq, err := h.signedOffers()
+	offers, seq, err := h.offered()
 	if err != nil {
 		h.log.Warn("offer left out", "error", err)
 	}
@@ -217,7 +252,7 @@ func (h *Host) pushTo(ctx context.Context, p PeerID) error {
 // withdraw says goodbye to those who hold this node's offers.
 func (h *Host) withdraw() {
 	h.mu.Lock()
-	h.own = nil
+	h.own, h.latest = nil, nil
 	h.nextSeqLocked(0)
 	var holders []PeerID
 	for p := range h.sent {

@@ -28,8 +28,10 @@ func (h *Host) peersFile() string {
 	return filepath.Join(h.store.dir, h.info.ID+".peers")
 }
 
-// rememberLoop first tries the remembered peers, until one answers or another
-// way into the swarm was found, then keeps the file up to date.
+// rememberLoop keeps the file up to date, and tries the peers in it whenever
+// nobody is connected: at the start, and when the network was gone for so long
+// that all have given each other up. Until one answers, or another way into
+// the swarm is found.
 func (h *Host) rememberLoop(ctx context.Context) {
 	if h.cfg.Dir == "" {
 		return
@@ -38,21 +40,36 @@ func (h *Host) rememberLoop(ctx context.Context) {
 	if err != nil {
 		h.log.Warn("starting without remembered peers", "error", err)
 	}
-	for retry := recallAfter; len(peers) > 0 && sleep(ctx, retry) && len(h.Connected()) == 0; retry = min(2*retry, lastRetry) {
-		for _, p := range peers {
-			if p.ID == h.lp.ID() {
-				continue
+	var written time.Time
+	for retry := recallAfter; sleep(ctx, retry); {
+		switch {
+		case len(h.Connected()) == 0:
+			h.recall(peers)
+			retry = min(2*retry, lastRetry)
+			continue
+		case time.Since(written) >= rememberEvery:
+			h.remember()
+			if known, err := readPeers(h.peersFile()); err == nil {
+				peers = known
 			}
-			h.goDo(func(ctx context.Context) {
-				if h.dialOnce(ctx, p) == nil {
-					h.log.Info("connected to a peer of an earlier run", "peer", p.ID.String())
-					h.joinedDHT()
-				}
-			})
+			written = time.Now()
 		}
+		retry = lastRetry
 	}
-	for sleep(ctx, rememberEvery) {
-		h.remember()
+}
+
+// recall dials peers of earlier.
+func (h *Host) recall(peers []peer.AddrInfo) {
+	for _, p := range peers {
+		if p.ID == h.lp.ID() {
+			continue
+		}
+		h.goDo(func(ctx context.Context) {
+			if h.dialOnce(ctx, p) == nil {
+				h.log.Info("connected to a peer of an earlier time", "peer", p.ID.String())
+				h.joinedDHT()
+			}
+		})
 	}
 }
 

@@ -56,6 +56,9 @@ func (h *Host) Revoke(peer PeerID) error {
 	if h.members == nil {
 		return errors.New("revoke: this swarm is public")
 	}
+	if peer == h.ID() {
+		return errors.New("revoke: that is this node itself")
+	}
 	l, err := h.store.revoke(h.info.ID, peer)
 	if err != nil {
 		return err

@@ -91,8 +91,8 @@ func checkName(name string) error {
 
 // Swarms is what a data folder knows of swarms: descriptions in
 // <dir>/swarms/<id>.json, and for private ones a folder <dir>/swarms/<id>
-// with this node's certificate, the revocation list, and with the owner key
-// and open invites on the node that has them. Its methods may be called
+// with this node's certificate, the revocation list, and on the node that has
+// it the owner key, the invites and the certificates that were issued. Its methods may be called
 // concurrently, also by several processes.
 type Swarms struct{ dir string }
 
@@ -187,6 +187,7 @@ const (
 	certificateFile = "certificate" // wire.Certificate of this node
 	listFile        = "revoked"     // newest wire.RevocationList
 	inviteDir       = "invites"
+	issuedDir       = "members" // on the owner's node: the newest certificate that each peer got
 )
 
 // path returns a file in a private swarm's folder. IDs come from the network:

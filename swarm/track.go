@@ -15,10 +15,11 @@ import (
 const (
 	trackProtocol = "/starling/track/5"
 	trackTimeout  = 5 * time.Second
-	publishEvery  = 30 * time.Second
+	publishEvery  = DefaultOfferTTL / 2
+	publishRetry  = 10 * time.Second
 	publishGap    = 100 * time.Millisecond // collects events that come together
 	maxTrackers   = 3                      // that a node pushes to or pulls from
-	smallSwarm    = 32                     // up to here everyone tells everyone
+	smallSwarm    = 32                     // connections: up to here everyone tells everyone
 	maxProbes     = 16                     // peers asked or contacted at once
 	answerWait    = time.Second            // that others have to answer once one has
 	probeTimeout  = 5 * time.Second        // for contact with a signer
@@ -178,7 +179,7 @@ func (h *Host) offersFor(m *wire.OffersPull, from PeerID, now time.Time) *wire.O
 		size += n
 		r.Offers = append(r.Offers, wire.HeldOffer{Remaining: left, Offer: o})
 	}
-	own, _, _ := h.signedOffers()
+	own, _, _ := h.offered()
 	for _, o := range own {
 		add(o, o.TTL)
 	}

@@ -9,7 +9,7 @@ import (
 // has ended meanwhile count no longer, those of the others are pulled anew, and this node's own are pushed under a new number. missed is
 // what the monotonic clock, by which offers live, doesn't know of the sleep. It returns when that is done or ctx ends.
 func (h *Host) Wake(ctx context.Context, missed time.Duration) {
-	h.book.age(missed)
+	h.book.age(missed, time.Now())
 	h.mu.Lock()
 	h.nextSeqLocked(0)
 	h.mu.Unlock()

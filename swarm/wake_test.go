@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 )
 
 const (
 	childEnv     = "STARLING_SWARM_TEST_CHILD"
+	childListen  = "STARLING_SWARM_TEST_LISTEN" // addresses
 	childTTL     = 4 * time.Second
 	childPublish = time.Second
 )
@@ -28,7 +30,7 @@ func childNode(args []string) {
 	fail(err)
 	list, err := OpenSwarms(args[1]).List()
 	fail(err)
-	h, err := Start(context.Background(), Config{Identity: id, Dir: args[0], Swarm: list[0], Listen: tcpOnly, Bootstrap: args[2:], publishEvery: childPublish})
+	h, err := Start(context.Background(), Config{Identity: id, Dir: args[0], Swarm: list[0], Listen: strings.Fields(os.Getenv(childListen)), Bootstrap: args[2:], publishEvery: childPublish})
 	fail(err)
 	h.SetOffers([]Offer{{Model: [32]byte{1}, ModelName: "sleepy", Last: 3, TTL: childTTL, Context: 64}})
 	fmt.Println(h.ID())

@@ -5,6 +5,7 @@ package swarm
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -14,20 +15,14 @@ import (
 	"time"
 )
 
-// TestSleep stops the process of a node for longer than its offers live. Nobody counts on it meanwhile, its dead connection is noticed by
-// whoever asks, and when it wakes it is back under the same peer ID with newer offers.
-func TestSleep(t *testing.T) {
-	dir := t.TempDir()
-	info, err := CreateSwarm(dir, "test", true, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	awake := startNode(t, info, node{listen: tcpOnly})
-	third := startNode(t, info, node{listen: tcpOnly, boot: awake.Addrs()})
-	child := exec.Command(os.Args[0])
-	child.Env = append(os.Environ(), childEnv+"="+strings.Join([]string{t.TempDir(), dir, awake.Addrs()[0]}, "|"))
+// startChild starts a node of the swarm in folder dir in a process of its own. It writes to in and reads lines, of which the first was the
+// child's peer ID and still is lines.Text.
+func startChild(t *testing.T, dir string, listen []string, boot string) (child *exec.Cmd, in io.Writer, lines *bufio.Scanner) {
+	t.Helper()
+	child = exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), childEnv+"="+strings.Join([]string{t.TempDir(), dir, boot}, "|"), childListen+"="+strings.Join(listen, " "))
 	child.Stderr = os.Stderr
-	in, err := child.StdinPipe()
+	input, err := child.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,15 +35,29 @@ func TestSleep(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		_ = child.Process.Signal(syscall.SIGCONT) // it may be awake
-		in.Close()
+		input.Close()
 		if err := child.Wait(); err != nil {
 			t.Errorf("the child ended with %v", err)
 		}
 	})
-	lines := bufio.NewScanner(out)
+	lines = bufio.NewScanner(out)
 	if !lines.Scan() || strings.HasPrefix(lines.Text(), "error") {
 		t.Fatalf("the child said %q", lines.Text())
 	}
+	return child, input, lines
+}
+
+// TestSleep stops the process of a node for longer than its offers live. Nobody counts on it meanwhile, its dead connection is noticed by
+// whoever asks, and when it wakes it is back under the same peer ID with newer offers.
+func TestSleep(t *testing.T) {
+	dir := t.TempDir()
+	info, err := CreateSwarm(dir, "test", true, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	awake := startNode(t, info, node{listen: tcpOnly})
+	third := startNode(t, info, node{listen: tcpOnly, boot: awake.Addrs()})
+	child, in, lines := startChild(t, dir, tcpOnly, awake.Addrs()[0])
 	id := lines.Text()
 	seq := func(h *Host) uint64 {
 		for _, o := range h.Offers() {
@@ -107,8 +116,7 @@ func TestSleep(t *testing.T) {
 	}
 }
 
-// TestWake lets the monotonic clock miss a sleep: offers that have ended meanwhile count no longer, those of peers that live are pulled
-// anew, and one's own have a new number everywhere.
+// TestWake lets the monotonic clock miss a sleep: offers of peers that live are pulled anew, and one's own have a new number everywhere.
 func TestWake(t *testing.T) {
 	info := publicSwarm(t)
 	a := startNode(t, info, node{})
@@ -133,21 +141,17 @@ func TestWake(t *testing.T) {
 		return ""
 	}
 	eventually(t, known)
-	was, wasB := seqOf(b, a), seqOf(a, b)
+	was := seqOf(b, a)
 	a.Wake(testCtx(t), DefaultOfferTTL+time.Second)
-	if seqOf(a, b) == wasB {
-		t.Error("an offer that has ended while this node slept still counts")
-	}
+	eventually(t, known) // one who lives says so
 	eventually(t, func() string {
 		if seqOf(b, a) <= was {
 			return "no newer offer of the node that woke"
 		}
 		return ""
 	})
-	b.SetOffers([]Offer{offer(b)}) // as its next push would be
-	eventually(t, known)
 	eventually(t, func() string {
-		if c := a.Connected(); !slices.Equal(c, []PeerID{b.ID()}) {
+		if c := a.Connected(); !slices.Contains(c, b.ID()) {
 			return fmt.Sprintf("connected to %v", c)
 		}
 		return ""

@@ -16,6 +16,7 @@ type answer struct {
 	json, verbose bool
 	progress      *progress
 	trace         bool   // draw the timeline
+	sees          string // who sees what, as last told
 	written       string // the end of what was printed
 }
 
@@ -34,6 +35,12 @@ func (a *answer) event(ev control.Event) {
 	case "plan":
 		if a.verbose {
 			fmt.Fprint(os.Stderr, printableLines(ev.Plan.Explain), "\n")
+		}
+		if text := seesText(ev.Plan.Sees); text != a.sees { // the route may change
+			a.progress.done()
+			a.endLine()
+			fmt.Fprintln(os.Stderr, text)
+			a.sees = text
 		}
 	case "text":
 		a.write(ev.Text)

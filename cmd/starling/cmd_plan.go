@@ -15,6 +15,7 @@ type routeFlags struct {
 	Cuts    []int    `placeholder:"A" help:"Force where the layers are cut: 10,20 makes layers 0–9, 10–19 and, at the decoder, the rest."`
 	Assign  []string `placeholder:"PEER" help:"Force the peers of the ranges, in layer order."`
 	Decoder string   `placeholder:"PEER" help:"Force the peer that decodes."`
+	Trust   string   `enum:",members,listed,any" default:"" env:"STARLING_TRUST" placeholder:"members|listed|any" help:"Who may see anything of the prompt, beside this node: members of a private swarm, the peers that you list with \"starling swarm trust\", or any peer. Default: any."`
 	Chunk   int      `placeholder:"N" help:"Tokens that travel together at most; a prompt's first and last chunks are smaller. Default: the planner's choice."`
 	roundingFlags
 }
@@ -26,7 +27,7 @@ type roundingFlags struct {
 }
 
 func (f *routeFlags) constraints() control.Constraints {
-	return control.Constraints{Shape: f.Shape, Cuts: f.Cuts, Assign: f.Assign, Decoder: f.Decoder, Decode: f.Decode, Chunk: f.Chunk, Seam: f.Seam, KV: f.KV}
+	return control.Constraints{Shape: f.Shape, Cuts: f.Cuts, Assign: f.Assign, Decoder: f.Decoder, Decode: f.Decode, Chunk: f.Chunk, Seam: f.Seam, KV: f.KV, Trust: f.Trust}
 }
 
 type planCmd struct {
@@ -69,7 +70,24 @@ func (c *planCmd) Run(ctx context.Context, g *globals) error {
 		return printJSON(p)
 	}
 	fmt.Print(printableLines(p.Explain))
+	fmt.Printf("\n%s\n", seesText(p.Sees))
 	return nil
+}
+
+// seesText says in a sentence who sees what of a prompt.
+func seesText(list []control.Sight) string {
+	if len(list) == 1 && list[0].Self {
+		return "nobody but this node sees anything of the prompt"
+	}
+	var parts []string
+	for _, s := range list {
+		who := shortPeer(s.Peer)
+		if s.Self {
+			who = "this node"
+		}
+		parts = append(parts, fmt.Sprintf("%s sees %s", who, printable(s.What)))
+	}
+	return strings.Join(parts, "; ") + ": each of them can recover the prompt"
 }
 
 // printableLines is printable for texts of several lines.

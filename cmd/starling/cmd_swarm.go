@@ -18,6 +18,10 @@ type swarmCmd struct {
 	Invite swarmInviteCmd `cmd:"" help:"Print an invitation to the swarm."`
 	Join   swarmJoinCmd   `cmd:"" help:"Join a swarm with an invitation, or a public one by its ID."`
 	List   swarmListCmd   `cmd:"" help:"List the swarms that the data folder knows."`
+
+	Members swarmMembersCmd `cmd:"" help:"List the members of a private swarm."`
+	Revoke  swarmRevokeCmd  `cmd:"" help:"End a peer's membership of a private swarm."`
+	Trust   swarmTrustCmd   `cmd:"" help:"List the peers that --trust listed lets see a prompt."`
 }
 
 // Help implements kong.HelpProvider.
@@ -73,7 +77,7 @@ func kind(i *swarm.Info) string {
 }
 
 type swarmInviteCmd struct {
-	Role string        `enum:"member,client" default:"member" help:"What the newcomer may do: member serves and uses, client only uses."`
+	Role string        `enum:"member,volunteer,tracker,client" default:"member" help:"What the newcomer may do: client uses the swarm; volunteer serves models, too; tracker collects what others offer, and serves none; member does all."`
 	TTL  time.Duration `name:"ttl" default:"24h" placeholder:"TIME" help:"How long the invitation can be redeemed, such as 30m or 24h."`
 }
 
@@ -86,7 +90,8 @@ password. An invitation to a public swarm is its ID and addresses; it serves any
 Examples:
 
   starling swarm invite
-  starling swarm invite --role client --ttl 30m`
+  starling swarm invite --role client --ttl 30m
+  starling swarm invite --role volunteer`
 }
 
 // Run prints an invitation.

@@ -99,6 +99,17 @@ func (c *Client) Invite(ctx context.Context, q InviteRequest) (r InviteReply, er
 	return r, err
 }
 
+// Members lists the members of the node's private swarm.
+func (c *Client) Members(ctx context.Context) (r MembersReply, err error) {
+	err = c.call(ctx, "GET", "/v1/members", nil, &r)
+	return r, err
+}
+
+// Revoke ends a peer's membership of the node's private swarm.
+func (c *Client) Revoke(ctx context.Context, q RevokeRequest) error {
+	return c.call(ctx, "POST", "/v1/revoke", q, nil)
+}
+
 // Pause makes the node take no new work of others; it returns when none is left.
 func (c *Client) Pause(ctx context.Context, q DrainRequest) (r DrainReply, err error) {
 	err = c.call(ctx, "POST", "/v1/pause", q, &r)

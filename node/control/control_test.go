@@ -66,6 +66,14 @@ func (e *engine) Invite(_ context.Context, q InviteRequest) (*InviteReply, error
 	return &InviteReply{Invite: "come in"}, e.err
 }
 
+func (e *engine) Members(context.Context) (*MembersReply, error) {
+	return &MembersReply{Members: []Member{{Peer: "p", Role: "client"}}, All: true}, e.err
+}
+func (e *engine) Revoke(_ context.Context, q RevokeRequest) error {
+	e.asked = q
+	return e.err
+}
+
 func (e *engine) Collect(_ context.Context, q CollectRequest) (*CollectReply, error) {
 	e.asked = q
 	return &CollectReply{Models: []Collected{{ID: "m", Free: 5}}, Bytes: 5}, e.err
@@ -187,6 +195,12 @@ func TestCalls(t *testing.T) {
 			p, err := c.Plan(ctx, q)
 			if err != nil || p.Plan.Shape != route.Across || p.Explain != "words\n" || !reflect.DeepEqual(e.asked, q) {
 				t.Errorf("Plan: %+v, %v; asked %+v", p, err, e.asked)
+			}
+			if r, err := c.Members(ctx); err != nil || !r.All || len(r.Members) != 1 || r.Members[0].Role != "client" {
+				t.Errorf("Members: %+v, %v", r, err)
+			}
+			if err := c.Revoke(ctx, RevokeRequest{Peer: "p"}); err != nil || e.asked.(RevokeRequest).Peer != "p" {
+				t.Errorf("Revoke: %+v, %v", e.asked, err)
 			}
 			if r, err := c.Invite(ctx, InviteRequest{TTL: time.Hour}); err != nil || r.Invite != "come in" || e.asked.(InviteRequest).TTL != time.Hour {
 				t.Errorf("Invite: %+v, %v", r, err)

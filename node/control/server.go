@@ -24,6 +24,8 @@ type Engine interface {
 	Plan(ctx context.Context, r PlanRequest) (*PlanReply, error)
 	Tokenize(ctx context.Context, r TokenizeRequest) ([]int32, error)
 	Invite(ctx context.Context, r InviteRequest) (*InviteReply, error)
+	Members(ctx context.Context) (*MembersReply, error)
+	Revoke(ctx context.Context, r RevokeRequest) error
 	Collect(ctx context.Context, r CollectRequest) (*CollectReply, error)
 	Pin(ctx context.Context, r PinRequest) (*Model, error)
 	Pause(ctx context.Context, r DrainRequest) (*DrainReply, error)
@@ -53,6 +55,8 @@ func Handler(e Engine, stop func(DrainRequest)) http.Handler {
 	post(mux, "/v1/search", func(ctx context.Context, q SearchRequest) (any, error) { return e.Search(ctx, q) })
 	post(mux, "/v1/plan", func(ctx context.Context, q PlanRequest) (any, error) { return e.Plan(ctx, q) })
 	post(mux, "/v1/invite", func(ctx context.Context, q InviteRequest) (any, error) { return e.Invite(ctx, q) })
+	get(mux, "/v1/members", func(r *http.Request) (any, error) { return e.Members(r.Context()) })
+	post(mux, "/v1/revoke", func(ctx context.Context, q RevokeRequest) (any, error) { return struct{}{}, e.Revoke(ctx, q) })
 	post(mux, "/v1/gc", func(ctx context.Context, q CollectRequest) (any, error) { return e.Collect(ctx, q) })
 	post(mux, "/v1/pin", func(ctx context.Context, q PinRequest) (any, error) { return e.Pin(ctx, q) })
 	post(mux, "/v1/tokenize", func(ctx context.Context, q TokenizeRequest) (any, error) { return e.Tokenize(ctx, q) })

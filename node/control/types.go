@@ -271,6 +271,11 @@ type Constraints struct {
 	Draft    string            `json:"draft,omitempty"`    // model that is to guess ahead where the answer is decoded, named like a model; it changes no token
 	Chunk    int               `json:"chunk,omitempty"`    // tokens per chunk, 0: the planner's choice
 	Excluded map[string]string `json:"excluded,omitempty"` // peer → why
+	Only     []string          `json:"only,omitempty"`     // no other peers; empty: all that Trust lets in
+
+	// Trust says who may see anything of the prompt beside this node: "any", also where empty, everybody in the swarm; "members" of a
+	// private swarm; "listed", those that the user lists as trusted.
+	Trust string `json:"trust,omitempty"`
 
 	// How everybody rounds, which changes the numbers, and so perhaps the answer (docs/numerics.md, section 11).
 	KV string `json:"kv,omitempty"` // cache rows: "f16", also where empty, or "q8_0"; "auto": as for seams
@@ -293,7 +298,15 @@ type PlanReply struct {
 	Model   string     `json:"model"`
 	Plan    route.Plan `json:"plan"`
 	Explain string     `json:"explain"`
+	Sees    []Sight    `json:"sees"`
 	Effect  *Effect    `json:"effect,omitempty"` // of the rounding that was asked for, where the plan has any; not of a run
+}
+
+// Sight is what a peer of a plan sees of the prompt. From any of it the prompt can be recovered, wholly or nearly so.
+type Sight struct {
+	Peer string `json:"peer"`
+	Self bool   `json:"self"` // the asked node
+	What string `json:"what"` // such as "token IDs, hidden states and KV of layers 0–9 (10)"
 }
 
 // Effect says what the rounding of a plan saves and what it changes, against the same plan with KV in f16 and seams in f32.
@@ -522,6 +535,28 @@ type DrainReply struct {
 type InviteRequest struct {
 	Role string        `json:"role,omitempty"`
 	TTL  time.Duration `json:"ttl_ns,omitempty"`
+}
+
+// MembersReply lists the members of the node's private swarm.
+type MembersReply struct {
+	Members []Member `json:"members"` // by peer
+	All     bool     `json:"all"`     // there are no others: the data folder has the owner's key. Else: those that the node has met, and the revoked
+}
+
+// Member is one member of a private swarm.
+type Member struct {
+	Peer      string    `json:"peer"`
+	Role      string    `json:"role,omitempty"` // "": revoked, and its certificate was never seen here
+	Issued    time.Time `json:"issued,omitzero"`
+	Expires   time.Time `json:"expires,omitzero"`
+	Revoked   bool      `json:"revoked"`
+	Connected bool      `json:"connected"`
+	Self      bool      `json:"self"`
+}
+
+// RevokeRequest ends a peer's membership, on the node with the owner's key.
+type RevokeRequest struct {
+	Peer string `json:"peer"`
 }
 
 // InviteReply carries the invitation's text.

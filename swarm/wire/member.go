@@ -39,9 +39,14 @@ type Role uint8
 
 // The roles.
 const (
-	RoleMember Role = 1 // serve and use
-	RoleClient Role = 2 // use only: its offers are refused
+	RoleMember    Role = 1 // everything
+	RoleClient    Role = 2 // use the swarm
+	RoleVolunteer Role = 3 // use it and serve models
+	RoleTracker   Role = 4 // use it and collect what others offer
 )
+
+// Roles are all of them, from the one that may do most.
+var Roles = []Role{RoleMember, RoleVolunteer, RoleTracker, RoleClient}
 
 // String returns the role's name.
 func (r Role) String() string {
@@ -50,9 +55,22 @@ func (r Role) String() string {
 		return "member"
 	case RoleClient:
 		return "client"
+	case RoleVolunteer:
+		return "volunteer"
+	case RoleTracker:
+		return "tracker"
 	}
 	return fmt.Sprintf("role %d", uint8(r))
 }
+
+// Known reports whether r is a role.
+func (r Role) Known() bool { return r >= RoleMember && r <= RoleTracker }
+
+// Serves reports whether offers and listings of r count.
+func (r Role) Serves() bool { return r == RoleMember || r == RoleVolunteer }
+
+// Tracks reports whether r is believed to be a tracker.
+func (r Role) Tracks() bool { return r == RoleMember || r == RoleTracker }
 
 // Certificate makes Peer a member of a private swarm. The swarm's owner key
 // signs SigningBytes. Times are Unix seconds.
@@ -89,7 +107,7 @@ func (c *Certificate) decode(d *Decoder) {
 	c.Swarm = d.String(MaxSwarmID)
 	c.Peer = d.String(MaxPeerID)
 	c.Role = Role(d.U8())
-	if c.Role != RoleMember && c.Role != RoleClient {
+	if !c.Role.Known() {
 		d.Fail("unknown role %d", c.Role)
 	}
 	c.Issued = d.I64()
