@@ -54,6 +54,11 @@ func (p *private) invite(t *testing.T, role Role, ttl time.Duration) string {
 // join makes a member and starts its node.
 func (p *private) join(t *testing.T, role Role) *Host {
 	t.Helper()
+	return p.joinWith(t, role, nil)
+}
+
+func (p *private) joinWith(t *testing.T, role Role, change func(*Config)) *Host {
+	t.Helper()
 	dir := t.TempDir()
 	id, err := LoadIdentity(dir)
 	if err != nil {
@@ -63,7 +68,7 @@ func (p *private) join(t *testing.T, role Role) *Host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return startNode(t, info, node{dir: dir, id: id})
+	return startNode(t, info, node{dir: dir, id: id, change: change})
 }
 
 // joins is Join, and again where the issuer's word didn't come in time. A refusal is final.

@@ -172,7 +172,7 @@ func TestRoles(t *testing.T) {
 		if parsed, err := ParseRole(c.role.String()); err != nil || parsed != c.role {
 			t.Errorf("%v is parsed as %v, %v", c.role, parsed, err)
 		}
-		h := p.join(t, c.role)
+		h := p.joinWith(t, c.role, func(c *Config) { c.Tracker = true })
 		mustEcho(t, h, p.owner.ID(), "x") // all may use the swarm
 		if (h.Serves() == nil) != c.serves {
 			t.Errorf("%v: it serves: %v", c.role, h.Serves())
@@ -196,11 +196,14 @@ func TestRoles(t *testing.T) {
 		if (err == nil) != c.serves {
 			t.Errorf("%v: its offer is taken: %v", c.role, err)
 		}
-		p.owner.mu.Lock()
-		if p.owner.trackers[h.ID()] != c.tracks {
-			t.Errorf("%v: believed to be a tracker: %v", c.role, !c.tracks)
-		}
-		p.owner.mu.Unlock()
+		eventually(t, func() string {
+			p.owner.mu.Lock()
+			defer p.owner.mu.Unlock()
+			if p.owner.trackers[h.ID()] != c.tracks {
+				return fmt.Sprintf("%v: believed to be a tracker: %v", c.role, !c.tracks)
+			}
+			return ""
+		})
 	}
 	if _, err := ParseRole("boss"); err == nil {
 		t.Error("there is a role boss")

@@ -6,4 +6,9 @@
 //	nat_linux_test.go        two nodes behind two NATs, and one that both can reach
 //	child_linux_test.go      what such a node does
 //	volunteer_linux_test.go  whole nodes there, and a session whose link changes
+//	talk_linux_test.go       a process of this binary in one
+//	member_linux_test.go     that is a whole node
+//	sniff_linux_test.go      that captures every packet
+//	private_linux_test.go    a private swarm, its captures, and a stranger
+//	idle_linux_test.go       a node among fifty that does nothing; one whose network goes away (make soak)
 package test

@@ -75,7 +75,7 @@ var foreign = []struct {
 	{path: "github.com/prometheus", by: []string{"node/metrics"}, why: "figures are counted in one package"},
 	{path: "golang.org/x/time", by: []string{"artifacts"}, why: "rate limits, in the torrent library's terms"},
 	{path: "golang.org/x/sys/cpu", by: []string{"kernels"}, why: "CPU features"},
-	{path: "golang.org/x/sys", by: []string{"runtime", "cmd/starling"}, why: "memory mapping, file system facts, the priority of the process"},
+	{path: "golang.org/x/sys", by: []string{"runtime", "cmd/starling"}, tests: "test", why: "memory mapping, file system facts, the priority of the process; packets, in tests"},
 	{path: "lukechampine.com/blake3", by: []string{"runtime", "runtime/runtimetest", "node", "cmd/starling"}, why: "digests of KV, logits and seams"},
 	{path: "github.com/alecthomas/kong", by: []string{"cmd/starling"}, why: "only the command has a command line"},
 	{path: "github.com/schollz/progressbar", by: []string{"cmd/starling"}, why: "only the command draws"},
