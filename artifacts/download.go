@@ -58,8 +58,8 @@ func (s *Store) download(ctx context.Context, r *Remote, fetched, hashed func(do
 			done += fi.Size()
 		}
 	}
-	if free, known := FreeBytes(dir); known && total-done > free {
-		return nil, fmt.Errorf("%d MB are needed in %s and %d MB are free: make room, or use another data folder", (total-done)/1e6+1, s.dir, free/1e6)
+	if err := s.checkRoom(dir, total-done); err != nil {
+		return nil, err
 	}
 	count := newCounter(total, fetched)
 	for i, p := range r.parts {

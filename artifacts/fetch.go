@@ -68,7 +68,7 @@ func (t *Torrents) fetch(ctx context.Context, m *Model, spans []Span, peers func
 	if m.clearProblem() {
 		sm.refresh(missing)
 	}
-	if err := checkSpace(m, SpanBytes(missing)); err != nil {
+	if err := m.store.checkRoom(m.dir, SpanBytes(missing)); err != nil {
 		return err
 	}
 	if len(missing) > 0 && m.Published() {
@@ -237,13 +237,4 @@ func (t *Torrents) addPeers(sm *swarmModel, runs []pieceRun, ids []string) {
 			last = r.part
 		}
 	}
-}
-
-// checkSpace refuses a fetch that can't fit on the disk, before it begins.
-func checkSpace(m *Model, need int64) error {
-	free, known := FreeBytes(m.dir)
-	if !known || need <= free {
-		return nil
-	}
-	return fmt.Errorf("%d MB are needed in %s and %d MB are free: make room, take fewer layers, or use another data folder", need/1e6+1, m.store.dir, free/1e6)
 }

@@ -51,8 +51,8 @@ const publicPatience = 10 * time.Second
 // not whole is in memory at most.
 const publicClaim = 64 << 20
 
-// newPublic opens the client and its port. upload, if not nil, is the limit that it shares with the swarm's client.
-func newPublic(c *PublicConfig, upload *rate.Limiter, log *slog.Logger) (*public, error) {
+// newPublic opens the client and its port. upload and download, if not nil, are limits that it shares with the swarm's client.
+func newPublic(c *PublicConfig, upload, download *rate.Limiter, log *slog.Logger) (*public, error) {
 	p := &public{}
 	for _, text := range c.Peers {
 		a, err := net.ResolveTCPAddr("tcp", text)
@@ -80,6 +80,9 @@ func newPublic(c *PublicConfig, upload *rate.Limiter, log *slog.Logger) (*public
 	cfg.ExtendedHandshakeClientVersion, cfg.HTTPUserAgent = "starling", "starling"
 	if upload != nil {
 		cfg.UploadRateLimiter = upload
+	}
+	if download != nil {
+		cfg.DownloadRateLimiter = download
 	}
 	cfg.Slogger = log
 	if c.Listen != "" {

@@ -27,6 +27,7 @@ type Store struct {
 	dir      string
 	lock     *os.File
 	hashed   atomic.Int64
+	limit    atomic.Int64 // see SetLimit
 	problems []error
 
 	mu       sync.Mutex
@@ -112,6 +113,34 @@ func (s *Store) Problems() []error { return slices.Clone(s.problems) }
 
 // Dir returns the store's folder.
 func (s *Store) Dir() string { return s.dir }
+
+// SetLimit bounds the disk that fetched models may take, in bytes; 0 is no bound. It stops fetches from beginning; what is here
+// stays.
+func (s *Store) SetLimit(bytes int64) { s.limit.Store(bytes) }
+
+// FetchedBytes returns the disk that fetched models take, in bytes.
+func (s *Store) FetchedBytes() (n int64) {
+	for _, m := range s.Models() {
+		if !m.Published() {
+			n += m.AllocatedBytes()
+		}
+	}
+	return n
+}
+
+// checkRoom reports why need bytes more don't go into dir, a folder of the store.
+func (s *Store) checkRoom(dir string, need int64) error {
+	if limit := s.limit.Load(); limit > 0 {
+		if used := s.FetchedBytes(); need > limit-used {
+			return fmt.Errorf("%d MB are needed, and of the %d MB that models may take on this disk %d MB are used: raise --max-disk, free some with 'starling gc', or take fewer layers", need/1e6+1, limit/1e6, used/1e6)
+		}
+	}
+	free, known := FreeBytes(dir)
+	if !known || need <= free {
+		return nil
+	}
+	return fmt.Errorf("%d MB are needed in %s and %d MB are free: make room, take fewer layers, or use another data folder", need/1e6+1, s.dir, free/1e6)
+}
 
 // HashedBytes returns how many bytes were hashed since the store was opened: by Publish, and for
 // files whose record could not be believed.

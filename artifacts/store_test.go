@@ -425,3 +425,29 @@ func TestUncleanEnd(t *testing.T) {
 		}
 	}
 }
+
+// A store keeps to its limit of disk: no fetch begins that would pass it, and what is published elsewhere doesn't count.
+func TestStoreLimit(t *testing.T) {
+	_, src, _ := publish(t, testModel{layers: 6, seed: 3})
+	src.store.SetLimit(1)
+	if n := src.store.FetchedBytes(); n != 0 {
+		t.Errorf("a published model counts %d bytes", n)
+	}
+	n := newTestNet()
+	if err := n.join(t, "whole", src.store).Seed(src); err != nil {
+		t.Fatal(err)
+	}
+	s := openStore(t, t.TempDir())
+	tor, m := n.join(t, "leecher", s), learn(t, s, src)
+	s.SetLimit(1000)
+	if err := tor.Fetch(testContext(t), m, m.Manifest().All(), peersOf("whole"), nil); err == nil || !strings.Contains(err.Error(), "--max-disk") || m.HeldBytes() != 0 {
+		t.Errorf("a fetch beyond the limit: %v, %d bytes held", err, m.HeldBytes())
+	}
+	s.SetLimit(2 * m.TotalBytes())
+	if err := tor.Fetch(testContext(t), m, m.Manifest().All(), peersOf("whole"), nil); err != nil {
+		t.Error(err)
+	}
+	if _, received := tor.Traffic(); received < m.TotalBytes() || s.FetchedBytes() == 0 {
+		t.Errorf("%d bytes received, %d on the disk, of a model of %d", received, s.FetchedBytes(), m.TotalBytes())
+	}
+}

@@ -44,6 +44,9 @@ type TorrentConfig struct {
 	// MaxUpload bounds what all peers together are sent, in bytes per second; 0 is no bound.
 	MaxUpload int64
 
+	// MaxDownload bounds what all peers together send, likewise. What comes from web servers is not counted.
+	MaxDownload int64
+
 	// Log receives the BitTorrent library's messages; nil drops them.
 	Log *slog.Logger
 }
@@ -113,10 +116,12 @@ func NewTorrents(c TorrentConfig) (*Torrents, error) {
 	// At its default of 1 MiB an uploader can wait for ever on a reservation (v1.59.1; not seen
 	// with v1.62.0, but the margin costs nothing until it is used): 1024 requests of 16 KiB.
 	cfg.MaxAllocPeerRequestDataPerConn = 16 << 20
-	var upload *rate.Limiter
-	if c.MaxUpload > 0 {
-		upload = rate.NewLimiter(rate.Limit(c.MaxUpload), int(max(c.MaxUpload/4, 256<<10)))
+	upload, download := newLimiter(c.MaxUpload), newLimiter(c.MaxDownload)
+	if upload != nil {
 		cfg.UploadRateLimiter = upload
+	}
+	if download != nil {
+		cfg.DownloadRateLimiter = download
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -139,7 +144,7 @@ func NewTorrents(c TorrentConfig) (*Torrents, error) {
 		banned: make(map[string]bool),
 	}
 	if c.Public != nil {
-		if t.public, err = newPublic(c.Public, upload, c.Log); err != nil {
+		if t.public, err = newPublic(c.Public, upload, download, c.Log); err != nil {
 			stop()
 			return nil, errors.Join(append(client.Close(), err)...)
 		}
@@ -154,6 +159,27 @@ func NewTorrents(c TorrentConfig) (*Torrents, error) {
 	}
 	go t.syncLoop(ctx)
 	return t, nil
+}
+
+// newLimiter returns what keeps to so many bytes per second, or nil for 0.
+func newLimiter(most int64) *rate.Limiter {
+	if most <= 0 {
+		return nil
+	}
+	return rate.NewLimiter(rate.Limit(most), int(max(most/4, 256<<10)))
+}
+
+// Traffic returns the bytes that BitTorrent peers have been sent and have sent since the start.
+func (t *Torrents) Traffic() (sent, received int64) {
+	clients := []*torrent.Client{t.client}
+	if t.public != nil {
+		clients = append(clients, t.public.client)
+	}
+	for _, c := range clients {
+		s := c.ConnStats()
+		sent, received = sent+s.BytesWritten.Int64(), received+s.BytesRead.Int64()
+	}
+	return sent, received
 }
 
 // syncLoop writes the record of what was verified to the disk from time to time. An error shows

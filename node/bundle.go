@@ -26,7 +26,7 @@ func (n *Node) serveBundle(s *swarm.Stream) {
 			return
 		}
 		var reply wire.Message = wire.Refuse(wire.CodeUnknownModel, "model %s is not here", artifacts.ID(q.Model).Short())
-		if m, ok := n.store.Get(artifacts.ID(q.Model)); ok {
+		if m, ok := n.store.Get(artifacts.ID(q.Model)); ok && !n.isBlocked(m.ID().String()) {
 			reply = &wire.Bundle{Data: m.Bundle().Marshal()}
 		}
 		if writeFrame(s, reply) != nil {

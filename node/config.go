@@ -86,6 +86,14 @@ type Config struct {
 	// Terms say when the node works for others; else it is as if paused.
 	Terms Terms
 
+	// MaxUpload and MaxDownload bound what torrents send and fetch, in bytes per
+	// second, and MaxDisk the bytes of disk that fetched models may take; 0: any.
+	// Sessions' own traffic is not held up.
+	MaxUpload, MaxDownload, MaxDisk int64
+
+	// Shares bound what one client may have of the node.
+	Shares Shares
+
 	// Grow says for whose sessions a decoder gets the layers that it lacks.
 	Grow Growth
 
@@ -124,11 +132,16 @@ func (c *Config) validate() error {
 		return errors.New("no swarm given: make one with 'starling swarm create' or join one with 'starling swarm join'")
 	case c.KVDisk < 0:
 		return fmt.Errorf("kv-disk %d: write 0 or more bytes", c.KVDisk)
+	case c.MaxUpload < 0 || c.MaxDownload < 0 || c.MaxDisk < 0:
+		return fmt.Errorf("caps of %d and %d bytes per second and %d bytes of disk: write 0 or more", c.MaxUpload, c.MaxDownload, c.MaxDisk)
 	case c.SeedSpare < 0:
 		return fmt.Errorf("seed-spare %d: write 0 or more bytes", c.SeedSpare)
 	case c.Silence < 0 || c.Engine.MaxKVBytes < 0 || c.Engine.Threads < 0 || c.Engine.DecodeThreads < 0:
 		return fmt.Errorf("negative limit in the configuration (silence %v, KV bytes %d, threads %d and %d)",
 			c.Silence, c.Engine.MaxKVBytes, c.Engine.Threads, c.Engine.DecodeThreads)
+	}
+	if err := c.Shares.validate(); err != nil {
+		return err
 	}
 	if c.Silence == 0 {
 		c.Silence = DefaultSilence

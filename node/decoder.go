@@ -184,7 +184,7 @@ func (n *Node) admitSession(client string, open *wire.SessionOpen, conn sessionC
 		return nil, wire.Refuse(wire.CodeBadGrant, "%d tokens asked for, the grant allows %d", need, g.Budget)
 	}
 	s := n.served(artifacts.ID(g.Model))
-	if s == nil {
+	if s == nil || n.isBlocked(s.id.String()) {
 		return nil, wire.Refuse(wire.CodeUnknownModel, "this node doesn't serve model %s", artifacts.ID(g.Model).Short())
 	}
 	how, err := readSampling(&open.Sampling, s.exec.Tokenizer())

@@ -71,7 +71,7 @@ func (n *Node) servedList() (list []*served) {
 // servedFor returns the loaded model if it has all of layers.
 func (n *Node) servedFor(id [32]byte, layers runtime.Range) (*served, *wire.Refusal) {
 	s := n.served(artifacts.ID(id))
-	if s == nil {
+	if s == nil || n.isBlocked(s.id.String()) {
 		return nil, wire.Refuse(wire.CodeUnknownModel, "this node doesn't serve model %s", artifacts.ID(id).Short())
 	}
 	if !s.exec.Layers().Covers(layers) || layers.Len() <= 0 {
@@ -290,6 +290,7 @@ func (n *Node) offer() {
 	if n.standing() != accepting {
 		serving = nil
 	}
+	serving = slices.DeleteFunc(serving, func(s *served) bool { return n.isBlocked(s.id.String()) })
 	var offers []swarm.Offer
 	for _, s := range serving {
 		r := s.asked
@@ -308,7 +309,7 @@ func (n *Node) offer() {
 	}
 	for _, m := range n.store.Models() {
 		computes := slices.ContainsFunc(serving, func(s *served) bool { return s.id == m.ID() })
-		if !computes && m.HeldBytes() > 0 {
+		if !computes && m.HeldBytes() > 0 && !n.isBlocked(m.ID().String()) {
 			offers = append(offers, swarm.Offer{Model: m.ID(), ModelName: clip(n.name(m), wire.MaxModelName), Held: portionsOf(m), NoDecode: true})
 		}
 	}

@@ -36,6 +36,15 @@ const listLimit = 10
 // or a name) into a model ID. A name must be that of one model among those held
 // here, offered and listed; otherwise the error lists the IDs.
 func (n *Node) resolve(ctx context.Context, want string) (artifacts.ID, error) {
+	id, err := n.resolveAny(ctx, want)
+	if err == nil && n.isBlocked(id.String()) {
+		return artifacts.ID{}, bad(fmt.Errorf("model %s is blocked on this node: 'starling block --undo %s' ends that", id.Short(), id))
+	}
+	return id, err
+}
+
+// resolveAny is resolve for models that are blocked, too.
+func (n *Node) resolveAny(ctx context.Context, want string) (artifacts.ID, error) {
 	if id, err := artifacts.ParseID(want); err == nil {
 		return id, nil
 	}

@@ -35,7 +35,8 @@ type Node struct {
 	links    *links
 	metrics  *metrics.Metrics
 	seeding  seeding
-	spill    *spill // nil: there is no disk for caches
+	blocking sync.Mutex // held while the block list changes
+	spill    *spill     // nil: there is no disk for caches
 	reuse    struct{ hits, positions atomic.Int64 }
 	began    time.Time
 
@@ -48,9 +49,11 @@ type Node struct {
 		sync.Mutex
 		closed   bool
 		standing standing
-		away     string        // why the terms forbid work for others now
-		silent   []string      // what the terms ask for and the system doesn't tell
-		idle     chan struct{} // closed when the last session has gone; nil: nobody waits
+		away     string          // why the terms forbid work for others now
+		silent   []string        // what the terms ask for and the system doesn't tell
+		blocked  map[string]bool // IDs of peers and models that the owner wants nothing to do with
+		taken    taken           // by clients, of their shares
+		idle     chan struct{}   // closed when the last session has gone; nil: nobody waits
 		stages   map[wire.SessionID]*stageSession
 		decoders map[wire.SessionID]*decoderSession
 		clients  map[wire.SessionID]*clientSession
@@ -92,6 +95,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	n.sessions.decoders = map[wire.SessionID]*decoderSession{}
 	n.sessions.clients = map[wire.SessionID]*clientSession{}
 	n.sessions.bequests = map[wire.SessionID]*bequest{}
+	n.sessions.taken.shares = cfg.Shares
 	n.models.served = map[artifacts.ID]*served{}
 	n.models.loading = map[artifacts.ID]bool{}
 	n.live.peers = map[string]*signs{}
@@ -118,6 +122,7 @@ func (n *Node) start(ctx context.Context) (err error) {
 			n.log.Warn("the usual port is in use, others are taken: who knows this node's address must learn it again", "port", DefaultPort)
 		}
 	}
+	n.store.SetLimit(n.cfg.MaxDisk)
 	n.host, err = swarm.Start(ctx, swarm.Config{Identity: n.identity, Dir: n.cfg.DataDir, Swarm: n.cfg.Swarm, Listen: listen,
 		Bootstrap: n.cfg.Bootstrap, Reachability: n.cfg.Reachability, Relay: n.cfg.Relay, LAN: n.cfg.LAN, Tracker: n.cfg.Tracker, Client: n.cfg.Client,
 		Log: n.cfg.Log.With("pkg", "swarm")})
@@ -147,6 +152,7 @@ func (n *Node) start(ctx context.Context) (err error) {
 	}
 	n.torrents, err = artifacts.NewTorrents(artifacts.TorrentConfig{Store: n.store, Listener: ledbat.Listener{Listener: n.host.Listener(protoTorrent), Busy: n.inSession},
 		Log: n.cfg.Log.With("pkg", "artifacts"), Public: n.cfg.public(), WebSeeds: n.cfg.WebSeeds,
+		MaxUpload: n.cfg.MaxUpload, MaxDownload: n.cfg.MaxDownload,
 		Dial: func(ctx context.Context, peer string) (net.Conn, error) {
 			s, err := n.host.Open(ctx, peer, protoTorrent)
 			if err != nil {
@@ -157,11 +163,11 @@ func (n *Node) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, m := range n.store.Models() {
-		if err := n.torrents.Seed(m); err != nil {
-			n.log.Warn("can't seed", "model", m.ID().Short(), "error", err)
-		}
+	blocked, err := readBlocked(n.cfg.DataDir)
+	if err != nil {
+		return err
 	}
+	n.obeyBlocked(&blocked)
 	if n.spill != nil {
 		n.wg.Go(n.routineSpill)
 	}
@@ -321,6 +327,9 @@ func (n *Node) addStage(id wire.SessionID, s *stageSession) *wire.Refusal {
 	if r := n.probeRefusalLocked(s.m.probeBytes()); r != nil {
 		return r
 	}
+	if r := n.shareRefusalLocked(s.client, int(s.m.plan.Capacity)); r != nil {
+		return r
+	}
 	n.sessions.stages[id] = s
 	n.turned()
 	return nil
@@ -395,6 +404,9 @@ func (n *Node) addDecoder(id wire.SessionID, d *decoderSession) *wire.Refusal {
 		return wire.Refuse(wire.CodeBusy, "this node decodes %d sessions already", maxSessions)
 	}
 	if r := n.probeRefusalLocked(d.m.probed.bytes()); r != nil {
+		return r
+	}
+	if r := n.shareRefusalLocked(d.client, len(d.m.open.Tokens)+int(d.m.open.MaxNew)); r != nil {
 		return r
 	}
 	n.sessions.decoders[id] = d

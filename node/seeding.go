@@ -171,9 +171,9 @@ func (n *Node) spareView() (view []spareModel) {
 
 // seeds reports whether the node's owner lets spare disk go to a model: any, or those named by ID, its start, or one of their names.
 func (n *Node) seeds(id artifacts.ID, names []naming) bool {
-	return len(n.cfg.SeedModels) == 0 || slices.ContainsFunc(n.cfg.SeedModels, func(want string) bool {
+	return !n.isBlocked(id.String()) && (len(n.cfg.SeedModels) == 0 || slices.ContainsFunc(n.cfg.SeedModels, func(want string) bool {
 		return slices.Contains(modelsOf(matchModels(names, want)), id)
-	})
+	}))
 }
 
 // spareOf returns the portions of a model that are spare copies: none that is served, pinned or a draft's, which stay whatever the swarm has.

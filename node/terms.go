@@ -99,13 +99,19 @@ func (n *Node) routineTerms() {
 	}
 }
 
-// termsStatus shows the terms; nil if there are none.
+// termsStatus shows what the owner gives, and what of it is used; nil for a client, which gives nothing.
 func (n *Node) termsStatus() *control.Terms {
-	t := &n.cfg.Terms
-	if len(t.Hours) == 0 && !t.Battery && !t.Metered {
+	if n.cfg.Client {
 		return nil
 	}
+	t := &n.cfg.Terms
+	v := &control.Terms{Hours: t.Hours.String(), Battery: t.Battery, Metered: t.Metered, MaxUpload: n.cfg.MaxUpload, MaxDownload: n.cfg.MaxDownload,
+		MaxDisk: n.cfg.MaxDisk, Disk: n.store.FetchedBytes(), SessionsPerPeer: n.cfg.Shares.Sessions, TokensPerMinute: n.cfg.Shares.Tokens}
+	v.Sent, v.Received = n.torrents.Traffic()
+	sent, received := n.metrics.Traffic()
+	v.Sent, v.Received = v.Sent+sent, v.Received+received
 	n.sessions.Lock()
 	defer n.sessions.Unlock()
-	return &control.Terms{Hours: t.Hours.String(), Battery: t.Battery, Metered: t.Metered, Away: n.sessions.away}
+	v.Away, v.Blocked = n.sessions.away, len(n.sessions.blocked)
+	return v
 }

@@ -42,6 +42,9 @@ func (h *Host) Open(ctx context.Context, peer PeerID, protocolID string) (*Strea
 	if id == h.lp.ID() {
 		return nil, fmt.Errorf("open %s: %s is this node itself", protocolID, peer)
 	}
+	if err := h.blockedPeer(peer); err != nil {
+		return nil, fmt.Errorf("open %s: %w", protocolID, err)
+	}
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, openTimeout)

@@ -12,6 +12,7 @@
 //	member.go      who is a member, by certificate; roster.go lists them
 //	admit.go       the exchange that every connection of a private swarm starts with
 //	gate.go        who isn't dialled
+//	block.go       peers that this node's owner wants nothing to do with
 //	host.go        Start and Close; the only file that calls libp2p.New
 //	limits.go      windows, dial order, resource limits; flood.go cuts off who opens streams without end
 //	reach.go       whether others can dial this node

@@ -131,6 +131,7 @@ type Host struct {
 	trackers     map[PeerID]bool      // said so themselves
 	contacts     map[PeerID]time.Time // peers whose last connection stands, since
 	bootstrap    map[PeerID]contact   // as of the latest attempt
+	blocked      map[PeerID]bool      // by this node's owner; replaced, never changed
 	probing      map[PeerID]bool      // signers that are being contacted
 	rtts         map[PeerID]time.Duration
 	announced    map[[32]byte]bool
@@ -416,7 +417,11 @@ func (h *Host) IdentityConflict() error {
 // shown a certificate, which may have been revoked since.
 func (h *Host) connected(_ network.Network, c network.Conn) {
 	p := c.RemotePeer().String()
-	if err := h.members.admits(p); err != nil {
+	err := h.members.admits(p)
+	if err == nil {
+		err = h.blockedPeer(p)
+	}
+	if err != nil {
 		h.goDo(func(context.Context) { c.Close() })
 		return
 	}

@@ -112,6 +112,12 @@ func domainBytes(domain string, msg []byte) []byte {
 	return append(b, msg...)
 }
 
+// CheckPeer reports why a text is no peer ID.
+func CheckPeer(p PeerID) error {
+	_, err := publicKey(p)
+	return err
+}
+
 // publicKey extracts the Ed25519 key from a peer ID.
 func publicKey(peerID string) (ed25519.PublicKey, error) {
 	id, err := peer.Decode(peerID)

@@ -88,8 +88,13 @@ func (a peerAddr) String() string { return string(a) }
 // stream.
 func (h *Host) Handle(protocolID string, f func(*Stream)) {
 	h.lp.SetStreamHandler(protocol.ID(protocolID), func(s network.Stream) {
-		if err := h.members.admits(s.Conn().RemotePeer().String()); err != nil {
-			h.log.Warn("stream refused", "peer", s.Conn().RemotePeer().String(), "error", err)
+		p := s.Conn().RemotePeer().String()
+		err := h.members.admits(p)
+		if err == nil {
+			err = h.blockedPeer(p)
+		}
+		if err != nil {
+			h.log.Warn("stream refused", "peer", p, "error", err)
 			s.Reset()
 			h.disconnect(s.Conn().RemotePeer())
 			return

@@ -20,6 +20,7 @@ type cli struct {
 	Status   statusCmd   `cmd:"" help:"Show what the node on this data folder does."`
 	Pause    pauseCmd    `cmd:"" help:"Make the node take no new work of others, until resume."`
 	Resume   resumeCmd   `cmd:"" help:"End a pause."`
+	Block    blockCmd    `cmd:"" help:"Have nothing to do with a peer or a model any longer."`
 	Stop     stopCmd     `cmd:"" help:"End the node, once its sessions have ended or are handed over."`
 	Swarm    swarmCmd    `cmd:"" help:"Create, join, list swarms and invite others."`
 	Demo     demoCmd     `cmd:"" help:"Show everything at work: a private swarm of processes on this machine."`

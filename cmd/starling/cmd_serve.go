@@ -29,6 +29,11 @@ type serveCmd struct {
 	OnBattery  bool          `name:"pause-on-battery" env:"STARLING_PAUSE_ON_BATTERY" help:"Work for nobody else while this machine runs on its battery, where the system tells (Linux)."`
 	OnMetered  bool          `name:"pause-on-metered" env:"STARLING_PAUSE_ON_METERED" help:"Work for nobody else while the way to the internet costs by the byte, where the system tells (NetworkManager)."`
 	Relay      string        `enum:"auto,all,off" default:"auto" env:"STARLING_RELAY" help:"What to relay for peers behind NATs while others can dial this node: all, whatever they send; auto, all for the members of a private swarm, and in a public one what it takes to find a direct way; or off. Default: auto."`
+	MaxUpload  size          `env:"STARLING_MAX_UPLOAD" placeholder:"SIZE" help:"Bytes per second that torrents may send, such as 5MB; sessions are not held up. Default: any."`
+	MaxDown    size          `name:"max-download" env:"STARLING_MAX_DOWNLOAD" placeholder:"SIZE" help:"Bytes per second that torrents may fetch. Default: any."`
+	MaxDisk    size          `env:"STARLING_MAX_DISK" placeholder:"SIZE" help:"Disk that fetched models may take, such as 100GB; spare copies count, --kv-disk comes on top. Default: any."`
+	PeerSess   int           `name:"sessions-per-peer" default:"-1" env:"STARLING_SESSIONS_PER_PEER" placeholder:"N" help:"How many sessions one client may have here at once, on this node as decoder and as stage; 0: any. Default: 64 in a public swarm, else any."`
+	PeerTokens int           `name:"tokens-per-minute" env:"STARLING_TOKENS_PER_MINUTE" placeholder:"N" help:"How many tokens, of prompts and answers, one client may ask of this node in a minute; a longer request is admitted, and the next one later. Default: any."`
 	Metrics    string        `env:"STARLING_METRICS" placeholder:"HOST:PORT" help:"Serve /metrics for Prometheus over HTTP there, too, such as 127.0.0.1:9464; whoever reaches the port can read them."`
 	Pprof      bool          `help:"With --metrics: serve Go's profiles there, under /debug/pprof/."`
 	JSON       bool          `name:"json" help:"Print events, one JSON object per line."`
@@ -58,6 +63,10 @@ Examples:
   starling serve --reachability public --relay all # a meeting point that also carries what peers behind NATs send
   starling serve --model SmolLM2 --kv-disk 4GiB    # ended sessions' KV state goes to the disk when memory is short`
 }
+
+// publicSessions is how many sessions a client may have on a node of a public swarm when its owner doesn't say: enough for a
+// busy program, and far from all that a node has room for (maxSessions in package node).
+const publicSessions = 64
 
 // serveEvent is a line of "serve --json".
 type serveEvent struct {
@@ -106,6 +115,14 @@ func (c *serveCmd) Run(ctx context.Context, g *globals) (err error) {
 		cfg.Tracker, cfg.Drain, cfg.Grow = c.Model == "", c.Drain, c.Grow.Growth
 		cfg.Relay = swarm.RelayMode(c.Relay)
 		cfg.SeedSpare, cfg.SeedModels = int64(c.SeedSpare), c.SeedModels
+		cfg.MaxUpload, cfg.MaxDownload, cfg.MaxDisk = int64(c.MaxUpload), int64(c.MaxDown), int64(c.MaxDisk)
+		cfg.Shares = node.Shares{Sessions: c.PeerSess, Tokens: c.PeerTokens}
+		if c.PeerSess < 0 {
+			cfg.Shares.Sessions = 0
+			if cfg.Swarm.Public {
+				cfg.Shares.Sessions = publicSessions
+			}
+		}
 		cfg.Terms = node.Terms{Hours: c.Hours.Hours, Battery: c.OnBattery, Metered: c.OnMetered}
 	})
 	if err != nil {

@@ -55,6 +55,7 @@ func printStatus(w io.Writer, st *control.Status) error {
 		fmt.Fprintf(w, "kept\t%s of KV in memory, %s on disk; %d times used for %d positions\n", bytesText(st.Kept.Memory), bytesText(st.Kept.Disk), st.Kept.Hits, st.Kept.Positions)
 		if t := st.Terms; t != nil {
 			fmt.Fprintf(w, "terms\t%s\n", termsText(t))
+			fmt.Fprintf(w, "given\t%s\n", givenText(t))
 		}
 		if s := st.Spare; s != nil {
 			fmt.Fprintf(w, "spare disk\t%s of %s is seeded for the swarm\n", bytesText(s.Used), bytesText(s.Limit))
@@ -81,15 +82,24 @@ func printStatus(w io.Writer, st *control.Status) error {
 
 // termsText says when a node works for others, and why it doesn't now.
 func termsText(t *control.Terms) string {
-	var parts []string
+	parts := []string{"works always"}
 	if t.Hours != "" {
-		parts = append(parts, "works at "+t.Hours)
+		parts[0] = "works at " + t.Hours
 	}
 	if t.Battery {
 		parts = append(parts, "not on battery")
 	}
 	if t.Metered {
 		parts = append(parts, "not on a metered link")
+	}
+	if t.SessionsPerPeer > 0 {
+		parts = append(parts, fmt.Sprintf("%d sessions a client", t.SessionsPerPeer))
+	}
+	if t.TokensPerMinute > 0 {
+		parts = append(parts, fmt.Sprintf("%d tokens a minute and client", t.TokensPerMinute))
+	}
+	if t.Blocked > 0 {
+		parts = append(parts, fmt.Sprintf("%d blocked", t.Blocked))
 	}
 	text := strings.Join(parts, ", ")
 	if t.Away != "" {
@@ -107,6 +117,22 @@ func reachableText(r string) string {
 		return "through relays and punched holes (private)"
 	}
 	return "from its own network; elsewhere unknown, nobody has dialled back"
+}
+
+// givenText says how much of what a node's owner gives is used.
+func givenText(t *control.Terms) string {
+	rate := func(most int64) string {
+		if most == 0 {
+			return ""
+		}
+		return fmt.Sprintf(" (torrents at most %s/s)", bytesText(most))
+	}
+	disk := ""
+	if t.MaxDisk > 0 {
+		disk = " of " + bytesText(t.MaxDisk)
+	}
+	return fmt.Sprintf("%s sent%s, %s received%s, %s%s of disk for fetched models", bytesText(t.Sent), rate(t.MaxUpload),
+		bytesText(t.Received), rate(t.MaxDownload), bytesText(t.Disk), disk)
 }
 
 // spareText says which portions of a model are spare copies: "layers 3, 7–9 and what no layer owns".

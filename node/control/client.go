@@ -121,6 +121,12 @@ func (c *Client) Resume(ctx context.Context) error {
 	return c.call(ctx, "POST", "/v1/resume", struct{}{}, nil)
 }
 
+// Block changes, and returns, what the node has nothing to do with.
+func (c *Client) Block(ctx context.Context, q BlockRequest) (b Blocked, err error) {
+	err = c.call(ctx, "POST", "/v1/block", q, &b)
+	return b, err
+}
+
 // Shutdown tells the daemon to end, and doesn't wait for it.
 func (c *Client) Shutdown(ctx context.Context, q DrainRequest) error {
 	return c.call(ctx, "POST", "/v1/shutdown", q, nil)

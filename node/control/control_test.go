@@ -87,6 +87,10 @@ func (e *engine) Pause(_ context.Context, q DrainRequest) (*DrainReply, error) {
 	e.asked = q
 	return &DrainReply{HandedOver: 3}, e.err
 }
+func (e *engine) Block(_ context.Context, q BlockRequest) (*Blocked, error) {
+	e.asked = q
+	return &Blocked{Peers: []string{q.What}}, e.err
+}
 func (e *engine) Resume(context.Context) error {
 	e.asked = "resume"
 	return e.err
@@ -207,6 +211,9 @@ func TestCalls(t *testing.T) {
 			}
 			if r, err := c.Pause(ctx, DrainRequest{}); err != nil || r.HandedOver != 3 || e.asked.(DrainRequest).Limit != nil {
 				t.Errorf("Pause: %+v, %v; asked %+v", r, err, e.asked)
+			}
+			if b, err := c.Block(ctx, BlockRequest{What: "x", Unblock: true}); err != nil || b.Peers[0] != "x" || !e.asked.(BlockRequest).Unblock {
+				t.Errorf("Block: %+v, %v; asked %+v", b, err, e.asked)
 			}
 			if err := c.Resume(ctx); err != nil || e.asked != "resume" {
 				t.Errorf("Resume: %v; asked %+v", err, e.asked)

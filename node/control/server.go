@@ -30,6 +30,7 @@ type Engine interface {
 	Pin(ctx context.Context, r PinRequest) (*Model, error)
 	Pause(ctx context.Context, r DrainRequest) (*DrainReply, error)
 	Resume(ctx context.Context) error
+	Block(ctx context.Context, r BlockRequest) (*Blocked, error)
 	Model(ctx context.Context, r ModelRequest, emit func(Event) error) (*Model, error)
 	Publish(ctx context.Context, r PublishRequest, emit func(Event) error) (*Model, error)
 	Pull(ctx context.Context, r PullRequest, emit func(Event) error) (*Model, error)
@@ -82,6 +83,7 @@ func Handler(e Engine, stop func(DrainRequest)) http.Handler {
 	})
 	post(mux, "/v1/pause", func(ctx context.Context, q DrainRequest) (any, error) { return e.Pause(ctx, q) })
 	post(mux, "/v1/resume", func(ctx context.Context, _ struct{}) (any, error) { return struct{}{}, e.Resume(ctx) })
+	post(mux, "/v1/block", func(ctx context.Context, q BlockRequest) (any, error) { return e.Block(ctx, q) })
 	post(mux, "/v1/shutdown", func(_ context.Context, q DrainRequest) (any, error) {
 		go stop(q)
 		return struct{}{}, nil

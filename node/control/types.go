@@ -39,7 +39,7 @@ type Status struct {
 	Sessions  []Session     `json:"sessions"`
 	Kept      Kept          `json:"kept"`
 	Spare     *Spare        `json:"spare,omitempty"` // nil: no disk is given
-	Terms     *Terms        `json:"terms,omitempty"` // nil: it works for others always
+	Terms     *Terms        `json:"terms,omitempty"` // nil: it is a client
 	Profile   string        `json:"numerics_profile"`
 	Problems  []string      `json:"problems,omitempty"` // what a person should look at
 }
@@ -63,12 +63,34 @@ type Contact struct {
 	Error     string   `json:"error,omitempty"`     // of the latest attempt
 }
 
-// Terms are when a node works for others.
+// BlockRequest asks to have nothing to do with a peer or a model any longer.
+type BlockRequest struct {
+	What    string `json:"what,omitempty"`    // a peer's ID, or a model, named as in PullRequest; "": change nothing
+	Unblock bool   `json:"unblock,omitempty"` // instead: deal with it again
+}
+
+// Blocked is what a node has nothing to do with.
+type Blocked struct {
+	Peers  []string `json:"peers"`
+	Models []string `json:"models"` // whole IDs
+}
+
+// Terms are what a node's owner gives, and what of it is used.
 type Terms struct {
-	Hours   string `json:"hours,omitempty"` // of the day, such as "22:00-07:00"
+	Hours   string `json:"hours,omitempty"` // of the day at which the node works for others, such as "22:00-07:00"; "": always
 	Battery bool   `json:"pause_on_battery,omitempty"`
 	Metered bool   `json:"pause_on_metered,omitempty"`
-	Away    string `json:"away,omitempty"` // why it doesn't now
+	Away    string `json:"away,omitempty"` // why by these it works for nobody now
+
+	MaxUpload       int64 `json:"max_upload,omitempty"`   // bytes per second, of torrents; 0: any
+	MaxDownload     int64 `json:"max_download,omitempty"` // likewise
+	Sent            int64 `json:"sent"`                   // bytes since the start, of torrents and sessions
+	Received        int64 `json:"received"`
+	MaxDisk         int64 `json:"max_disk,omitempty"` // bytes, for fetched models; 0: any
+	Disk            int64 `json:"disk"`               // … that they take
+	SessionsPerPeer int   `json:"sessions_per_peer,omitempty"`
+	TokensPerMinute int   `json:"tokens_per_minute,omitempty"`
+	Blocked         int   `json:"blocked,omitempty"` // peers and models
 }
 
 // Relayed says through whom a peer is reached.

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,6 +35,7 @@ var purposeNames = [numPurposes]string{"seam", "kv", "control", "session"}
 type Metrics struct {
 	registry       *prometheus.Registry
 	sent, received [numPurposes]prometheus.Counter
+	total          struct{ sent, received atomic.Int64 }
 	tokens         *prometheus.CounterVec
 	chunks         *prometheus.HistogramVec
 	refusals       *prometheus.CounterVec
@@ -75,10 +77,21 @@ func New(version string, read func() State) *Metrics {
 }
 
 // Sent counts bytes that went to another node.
-func (m *Metrics) Sent(p Purpose, bytes int) { m.sent[p].Add(float64(bytes)) }
+func (m *Metrics) Sent(p Purpose, bytes int) {
+	m.sent[p].Add(float64(bytes))
+	m.total.sent.Add(int64(bytes))
+}
 
 // Received counts bytes that came from another node.
-func (m *Metrics) Received(p Purpose, bytes int) { m.received[p].Add(float64(bytes)) }
+func (m *Metrics) Received(p Purpose, bytes int) {
+	m.received[p].Add(float64(bytes))
+	m.total.received.Add(int64(bytes))
+}
+
+// Traffic returns the bytes of all purposes that went to and came from other nodes.
+func (m *Metrics) Traffic() (sent, received int64) {
+	return m.total.sent.Load(), m.total.received.Load()
+}
 
 // Computed counts a chunk that took so long and had so many positions of a
 // prompt and so many after it.
