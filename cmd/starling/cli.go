@@ -23,6 +23,7 @@ type cli struct {
 	Block    blockCmd    `cmd:"" help:"Have nothing to do with a peer or a model any longer."`
 	Stop     stopCmd     `cmd:"" help:"End the node, once its sessions have ended or are handed over."`
 	Swarm    swarmCmd    `cmd:"" help:"Create, join, list swarms and invite others."`
+	Key      keyCmd      `cmd:"" help:"Back up and restore the keys of this machine."`
 	Demo     demoCmd     `cmd:"" help:"Show everything at work: a private swarm of processes on this machine."`
 	Doctor   doctorCmd   `cmd:"" help:"Find what keeps this machine from being of use, and say what to do."`
 	Bench    benchCmd    `cmd:"" help:"Measure how fast this machine runs a model, and how near to its limits."`
