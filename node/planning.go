@@ -38,7 +38,9 @@ func (n *Node) plan(ctx context.Context, id artifacts.ID, c *artifacts.Card, pro
 		if req.Exclude, err = n.excluded(k, peers); err != nil {
 			return route.Plan{}, err
 		}
-		return w.plan(c, n.offersOf(id), peers, links, req)
+		p, err := w.plan(c, n.offersOf(id), peers, links, req)
+		n.tellApart(id, &p, err)
+		return p, err
 	}
 	p, err := make()
 	if err != nil {
@@ -154,7 +156,7 @@ func (n *Node) planPeers(id artifacts.ID) (peers []route.Peer, links []route.Lin
 	profile := planProfile(id, offers)
 	near, names := map[string]bool{}, n.knownModels()
 	for _, o := range offers {
-		if artifacts.ID(o.Model) != id || !computes(o) || o.Profile != profile {
+		if artifacts.ID(o.Model) != id || !computes(o) || n.apart(o, profile) != "" {
 			continue
 		}
 		if o.Peer == n.ID() { // the offer may be some sessions old, and less than what this node does for itself
