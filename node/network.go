@@ -2,6 +2,8 @@ package node
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"github.com/starling-swarm/starling/artifacts"
 	"github.com/starling-swarm/starling/node/control"
@@ -10,7 +12,9 @@ import (
 // Network says what the node has found out about its place in the swarm.
 func (e engine) Network(ctx context.Context) (*control.Network, error) {
 	h := e.n.host
-	w := &control.Network{Connected: len(h.Connected()), DHT: h.DHTPeers(), Bootstrap: []control.Contact{}, Clocks: h.Clocks(ctx), Listen: h.Addrs()}
+	w := &control.Network{Connected: len(h.Connected()), DHT: h.DHTPeers(), Bootstrap: []control.Contact{}, Clocks: h.Clocks(ctx), Listen: h.Addrs(),
+		Reachable: string(h.Reachability()), NAT: h.NAT()}
+	w.Relayed = slices.ContainsFunc(w.Listen, func(a string) bool { return strings.Contains(a, "/p2p-circuit") })
 	for _, c := range h.Contacts() {
 		w.Bootstrap = append(w.Bootstrap, control.Contact(c))
 	}

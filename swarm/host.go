@@ -138,7 +138,8 @@ type Host struct {
 	onDisconnect []func(PeerID)
 	onDirect     []func(PeerID)
 	reach        Reachability
-	seen         map[network.Conn]ma.Multiaddr // this node's address as the peer sees it
+	nat          map[network.NATTransportProtocol]string // see noteNAT
+	seen         map[network.Conn]ma.Multiaddr           // this node's address as the peer sees it
 	conflict     error
 	untried      int  // bootstrap nodes whose first attempt isn't over
 	hasMet       bool // met is closed
@@ -176,7 +177,7 @@ func Start(ctx context.Context, cfg Config) (*Host, error) {
 		seq:  uint64(time.Now().UnixNano()),
 		sent: map[PeerID]uint64{}, pushing: map[PeerID]bool{}, trackers: map[PeerID]bool{}, contacts: map[PeerID]time.Time{},
 		rtts: map[PeerID]time.Duration{}, announced: map[[32]byte]bool{},
-		probing: map[PeerID]bool{}, bootstrap: map[PeerID]contact{}, reach: ReachUnknown, seen: map[network.Conn]ma.Multiaddr{},
+		probing: map[PeerID]bool{}, bootstrap: map[PeerID]contact{}, nat: map[network.NATTransportProtocol]string{}, reach: ReachUnknown, seen: map[network.Conn]ma.Multiaddr{},
 	}
 	h.listings.sent = map[PeerID]uint64{}
 	if h.members, err = loadMembership(h.store, h.info, cfg.Identity.ID(), h.log); err != nil {

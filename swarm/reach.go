@@ -51,7 +51,7 @@ func (r Reachability) option() libp2p.Option {
 // if the router lets others in, the peers' word soon corrects that.
 func (h *Host) reachLoop(ctx context.Context) {
 	changes, err := h.lp.EventBus().Subscribe([]any{new(event.EvtLocalReachabilityChanged), new(event.EvtLocalAddressesUpdated),
-		new(event.EvtPeerIdentificationCompleted)}, eventbus.Name("starling"), eventbus.BufSize(256))
+		new(event.EvtPeerIdentificationCompleted), new(event.EvtNATDeviceTypeChanged)}, eventbus.Name("starling"), eventbus.BufSize(256))
 	if err != nil {
 		h.log.Warn("reachability isn't followed", "error", err)
 		return
@@ -77,6 +77,9 @@ func (h *Host) reachLoop(ctx context.Context) {
 				if h.Reachability() == ReachUnknown && translated(e, h.lp.Addrs()) {
 					presume.Emit(event.EvtLocalReachabilityChanged{Reachability: network.ReachabilityPrivate})
 				}
+				continue
+			case event.EvtNATDeviceTypeChanged:
+				h.noteNAT(e)
 				continue
 			case event.EvtLocalReachabilityChanged:
 				h.setReachability(e.Reachability)
@@ -121,4 +124,35 @@ func (h *Host) Reachability() Reachability {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.reach
+}
+
+// The kinds of NAT, as peers' views of this node's addresses tell them apart.
+const (
+	NATCone      = "cone"      // every peer sees the same port: direct ways can be made
+	NATSymmetric = "symmetric" // each peer sees another one: they can't
+)
+
+// noteNAT keeps what peers' views tell of the router before this node, for each transport.
+func (h *Host) noteNAT(e event.EvtNATDeviceTypeChanged) {
+	kind := map[network.NATDeviceType]string{network.NATDeviceTypeEndpointIndependent: NATCone, network.NATDeviceTypeEndpointDependent: NATSymmetric}[e.NatDeviceType]
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.nat[e.TransportProtocol] = kind
+}
+
+// NAT returns the kind of the NAT that this node is behind, "" where it isn't known or there is none. Where TCP and UDP fare
+// differently it is the better one, since one direct way is enough.
+func (h *Host) NAT() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.reach != ReachPrivate {
+		return ""
+	}
+	best := ""
+	for _, kind := range h.nat {
+		if best == "" || kind == NATCone {
+			best = kind
+		}
+	}
+	return best
 }

@@ -9,9 +9,11 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,7 +28,7 @@ import (
 const (
 	probeBytes  = 16 << 20         // written to measure the disk, where it has room for many more
 	probeLimit  = 3 * time.Second  // for writing them
-	settleLimit = 15 * time.Second // for the node to find others
+	settleLimit = 20 * time.Second // for the node to find others, and for them to dial back (17 s where they fail)
 )
 
 // measure gathers the facts, as far as they can be had.
@@ -152,7 +154,10 @@ func (f *facts) node(ctx context.Context, g *globals) {
 			f.NodeErr = err
 			return
 		}
-		cfg.Client = true
+		cfg.Client = true // which offers nothing, but listens here, so that peers can try to dial it
+		if len(cfg.Listen) == 0 {
+			cfg.Listen, _ = node.DefaultListen()
+		}
 		if f.PortErr != nil {
 			cfg.Listen = nil
 		}
@@ -186,7 +191,8 @@ func (f *facts) node(ctx context.Context, g *globals) {
 			return
 		}
 		f.Network = &w
-		if settled(&w) {
+		f.Reach = reach{Known: w.Reachable == "public" || w.Reachable == "private", Public: w.Reachable == "public", Relayed: w.Relayed, NAT: w.NAT, HasIPs: publicAddress()}
+		if settled(&w) && (f.Reach.Known || !metFar(&w)) {
 			return
 		}
 		select {
@@ -212,6 +218,31 @@ func settled(w *control.Network) bool {
 		}
 	}
 	return met == 0 && w.Connected <= elsewhere || w.DHT > 0 && len(w.Clocks) > 0
+}
+
+// metFar says whether a node with a public address is connected: only those dial back to tell who is reachable.
+func metFar(w *control.Network) bool {
+	return slices.ContainsFunc(w.Bootstrap, func(c control.Contact) bool {
+		return c.Connected && slices.ContainsFunc(c.Addrs, func(a string) bool {
+			parts := strings.Split(a, "/")
+			return len(parts) > 2 && (strings.HasPrefix(parts[1], "dns") || public(parts[2]))
+		})
+	})
+}
+
+// public says whether a text is an IP address of the public internet.
+func public(text string) bool {
+	ip, err := netip.ParseAddr(text)
+	return err == nil && ip.IsGlobalUnicast() && !ip.IsPrivate()
+}
+
+// publicAddress says whether an interface of this machine has a public address.
+func publicAddress() bool {
+	addrs, _ := net.InterfaceAddrs() // without any it has none
+	return slices.ContainsFunc(addrs, func(a net.Addr) bool {
+		ip, _, _ := strings.Cut(a.String(), "/")
+		return public(ip)
+	})
 }
 
 // ports tries to listen where a node would.

@@ -114,7 +114,7 @@ func TestRollingUpgrade(t *testing.T) {
 					left := regexp.MustCompile(`(?m)^– ` + side.other + `  ` + next.why).MatchString(plan)
 					return used && left
 				})
-				if out := run(side.bin, "run", "-m", now.Models[0].ID, "--max-new", "4", "--data", side.data, smokePrompt); out == "" {
+				if out := run(side.bin, "run", "-m", now.Models[0].ID, "-n", "4", "--data", side.data, smokePrompt); out == "" {
 					t.Error("no answer")
 				}
 			}

@@ -46,11 +46,14 @@ type Status struct {
 
 // Network is what a node has found out about its place in the swarm.
 type Network struct {
-	Connected int             `json:"connected"` // peers
-	DHT       int             `json:"dht_peers"` // in this node's table of the swarm's DHT
-	Bootstrap []Contact       `json:"bootstrap"` // those that it was told to meet the swarm through
-	Clocks    []time.Duration `json:"clocks_ns"` // by how much peers' clocks are ahead of this node's, ascending
-	Listen    []string        `json:"listen"`    // addresses of this machine, each with /p2p/PEER
+	Connected int             `json:"connected"`     // peers
+	DHT       int             `json:"dht_peers"`     // in this node's table of the swarm's DHT
+	Bootstrap []Contact       `json:"bootstrap"`     // those that it was told to meet the swarm through
+	Clocks    []time.Duration `json:"clocks_ns"`     // by how much peers' clocks are ahead of this node's, ascending
+	Listen    []string        `json:"listen"`        // addresses of this machine, each with /p2p/PEER
+	Reachable string          `json:"reachable"`     // as in Status
+	NAT       string          `json:"nat,omitempty"` // "cone", "symmetric", or not known
+	Relayed   bool            `json:"relayed"`       // it has addresses at relays
 }
 
 // Contact is how a node stands with a peer that it was told to meet the swarm through.
