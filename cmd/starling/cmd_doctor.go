@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 )
 
 type doctorCmd struct {
-	JSON bool `name:"json" help:"Print a JSON object."`
+	Wait time.Duration `default:"20s" placeholder:"TIME" help:"How long to look for others, and to wait for them to dial back, at most. Default: 20s."`
+	JSON bool          `name:"json" help:"Print a JSON object."`
 }
 
 // Help implements kong.HelpProvider.
@@ -34,7 +36,10 @@ type doctorReport struct {
 
 // Run examines the machine.
 func (c *doctorCmd) Run(ctx context.Context, g *globals) error {
-	r := doctorReport{Version: version(), OK: true, Findings: judge(measure(ctx, g))}
+	if c.Wait <= 0 {
+		return usageError(fmt.Errorf("--wait %v: write a time such as 20s", c.Wait))
+	}
+	r := doctorReport{Version: version(), OK: true, Findings: judge(measure(ctx, g, c.Wait))}
 	fails := 0
 	for _, f := range r.Findings {
 		if f.Verdict == failure {

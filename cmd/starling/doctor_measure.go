@@ -26,18 +26,18 @@ import (
 )
 
 const (
-	probeBytes  = 16 << 20         // written to measure the disk, where it has room for many more
-	probeLimit  = 3 * time.Second  // for writing them
-	settleLimit = 20 * time.Second // for the node to find others, and for them to dial back (17 s where they fail)
+	probeBytes = 16 << 20        // written to measure the disk, where it has room for many more
+	probeLimit = 3 * time.Second // for writing them
 )
 
-// measure gathers the facts, as far as they can be had.
-func measure(ctx context.Context, g *globals) *facts {
+// measure gathers the facts, as far as they can be had; wait is how long the node may look for others, who take 17 s to say
+// that they can't dial it.
+func measure(ctx context.Context, g *globals, wait time.Duration) *facts {
 	f := &facts{Data: g.Data, Now: time.Now(), Unsynced: clockUnsynced(), Memory: runtime.AvailableMemory()}
 	f.processor()
 	f.disk()
 	f.place(g)
-	f.node(ctx, g)
+	f.node(ctx, g, wait)
 	return f
 }
 
@@ -134,7 +134,7 @@ func (f *facts) place(g *globals) {
 }
 
 // node asks the data folder's node what it knows, or one that is started for a moment.
-func (f *facts) node(ctx context.Context, g *globals) {
+func (f *facts) node(ctx context.Context, g *globals, wait time.Duration) {
 	client, err := control.Dial(ctx, g.Data)
 	switch {
 	case err == nil:
@@ -180,7 +180,7 @@ func (f *facts) node(ctx context.Context, g *globals) {
 			}
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, settleLimit)
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	for {
 		w, err := client.Network(ctx)
