@@ -27,6 +27,11 @@ const (
 	highConns = 384
 )
 
+// connsPerAddress is how many connections may come from one IPv4 address, or one
+// IPv6 site (/56): a firm or a laboratory behind one NAT. libp2p's 8 would keep
+// its ninth node out.
+const connsPerAddress = 64
+
 func newMuxer() network.Multiplexer {
 	t := *yamux.DefaultTransport
 	t.InitialStreamWindowSize = initialWindow
@@ -49,7 +54,9 @@ func newResourceManager(streams *flood) (network.ResourceManager, error) {
 	limits.ProtocolPeerBaseLimit.Streams = 512
 	limits.ProtocolPeerBaseLimit.StreamsInbound = 256
 	limits.ProtocolPeerBaseLimit.StreamsOutbound = 256
-	return rcmgr.NewResourceManager(rcmgr.NewFixedLimiter(limits.AutoScale()), rcmgr.WithMetrics(streams))
+	return rcmgr.NewResourceManager(rcmgr.NewFixedLimiter(limits.AutoScale()), rcmgr.WithMetrics(streams), rcmgr.WithLimitPerSubnet(
+		[]rcmgr.ConnLimitPerSubnet{{PrefixLength: 32, ConnCount: connsPerAddress}},
+		[]rcmgr.ConnLimitPerSubnet{{PrefixLength: 56, ConnCount: connsPerAddress}, {PrefixLength: 48, ConnCount: highConns}}))
 }
 
 // Local addresses are tried by TCP first, then QUIC; all others in libp2p's

@@ -31,7 +31,7 @@ const crowdEnv = "STARLING_TEST_CROWD"
 
 type crowdConfig struct {
 	Nodes     int
-	Net       string // the first three numbers of their addresses: libp2p takes eight connections from one
+	Net       string // the first three numbers of their addresses
 	Info      *swarm.Info
 	Bootstrap []string // of the first
 }
