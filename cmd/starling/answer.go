@@ -37,10 +37,12 @@ func (a *answer) event(ev control.Event) {
 			fmt.Fprint(os.Stderr, printableLines(ev.Plan.Explain), "\n")
 		}
 		if text := seesText(ev.Plan.Sees); text != a.sees { // the route may change
-			a.progress.done()
-			a.endLine()
-			fmt.Fprintln(os.Stderr, text)
 			a.sees = text
+			a.progress.done()
+			if a.inLine() {
+				fmt.Fprintln(os.Stderr) // not on standard output: the answer goes on
+			}
+			fmt.Fprintln(os.Stderr, text)
 		}
 	case "text":
 		a.write(ev.Text)
@@ -89,8 +91,11 @@ func (a *answer) finish(r *control.Account) error {
 	return nil
 }
 
+// inLine reports whether the answer stands in the middle of a line.
+func (a *answer) inLine() bool { return a.written != "" && !strings.HasSuffix(a.written, "\n") }
+
 func (a *answer) endLine() {
-	if a.written != "" && !strings.HasSuffix(a.written, "\n") {
+	if a.inLine() {
 		fmt.Println()
 	}
 	a.written = ""
