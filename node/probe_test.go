@@ -13,6 +13,7 @@ import (
 	"github.com/starling-swarm/starling/node/control"
 	"github.com/starling-swarm/starling/runtime"
 	"github.com/starling-swarm/starling/runtime/runtimetest"
+	"github.com/starling-swarm/starling/swarm"
 	"github.com/starling-swarm/starling/swarm/wire"
 )
 
@@ -245,7 +246,7 @@ func TestInboxOfRows(t *testing.T) {
 
 // Rows of many sessions don't fill a node's memory: it is busy for more of them, and only for such.
 func TestProbesHaveRoom(t *testing.T) {
-	n := &Node{}
+	n := &Node{identity: swarm.Ephemeral()}
 	n.sessions.decoders, n.turnover = map[wire.SessionID]*decoderSession{}, make(chan struct{}, 1)
 	add := func(id byte, bytes uint32) *wire.Refusal {
 		m := newMachine(t, runtimetest.FakeConfig(), wire.Route{Chunk: 4}, 10)

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -93,9 +94,11 @@ func TestStoredMembership(t *testing.T) {
 			t.Errorf("list cut to %d bytes: %v", n, err)
 		}
 	}
-	c.Role = 3
-	if _, err := ParseCertificate(c.Data()); !errors.Is(err, ErrFormat) {
-		t.Errorf("an unknown role: %v", err)
+	for role := range Role(8) {
+		c.Role = role
+		if _, err := ParseCertificate(c.Data()); slices.Contains(Roles, role) != (err == nil) || err != nil && !errors.Is(err, ErrFormat) {
+			t.Errorf("role %d: %v", role, err)
+		}
 	}
 	if got, want := hex.EncodeToString(sampleCertPtr().SigningBytes()), "0500"+"7072762d78"+"0100"+"50"+"02"+"0100000000000000"+"0200000000000000"; got != want {
 		t.Errorf("a certificate's signature covers %s, want %s", got, want)
