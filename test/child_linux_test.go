@@ -4,32 +4,19 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"slices"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/starling-swarm/starling/node/control"
 	"github.com/starling-swarm/starling/swarm"
 )
 
-// TestMain runs the tests, or a node if a test started this binary for that.
-func TestMain(m *testing.M) {
-	if text := os.Getenv(childEnv); text != "" {
-		if err := child(text); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
-
+// childEnv makes this binary a node, or its place in the swarm.
 const childEnv = "STARLING_TEST_NODE"
 
 // childConfig says what a node is.
@@ -169,25 +156,15 @@ func (w *watch) sudden(p swarm.PeerID) time.Duration {
 	return max(w.direct[p].Sub(w.first[p]), 0)
 }
 
-// serve carries out the test's orders until there are no more. The first is the child's own: its state.
+// serve carries out the test's orders. The first is the child's own: its state.
 func serve(obey func(order, *report) error) error {
-	in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
-	for o := (order{Do: "state"}); ; {
-		var r report
+	do := func(o order) (r report) {
 		if err := obey(o, &r); err != nil {
 			r.Error = err.Error()
 		}
-		if err := out.Encode(r); err != nil {
-			return err
-		}
-		o = order{}
-		if err := in.Decode(&o); err != nil {
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			return err
-		}
+		return r
 	}
+	return listen(do(order{Do: "state"}), do)
 }
 
 func obey(ctx context.Context, h *swarm.Host, cfg *childConfig, o order, r *report) (err error) {

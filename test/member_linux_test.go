@@ -3,9 +3,7 @@ package test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"time"
@@ -77,26 +75,13 @@ func member(text string) error {
 	defer n.Close()
 	c := control.InProcess(n.Control())
 	defer c.Close()
-	out, in := json.NewEncoder(os.Stdout), json.NewDecoder(os.Stdin)
-	if err := out.Encode(outcome{Peer: n.ID()}); err != nil {
-		return err
-	}
-	for {
-		var w wish
-		if err := in.Decode(&w); err != nil {
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			return err
-		}
+	return listen(outcome{Peer: n.ID()}, func(w wish) outcome {
 		o := outcome{Peer: n.ID()}
 		if err := grant(ctx, c, id, w, &o); err != nil {
 			o.Error = err.Error()
 		}
-		if err := out.Encode(o); err != nil {
-			return err
-		}
-	}
+		return o
+	})
 }
 
 // grant does what is wished.

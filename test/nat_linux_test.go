@@ -1,10 +1,7 @@
 package test
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -69,10 +66,7 @@ END`, n, nat)
 
 // process is a node in a namespace.
 type process struct {
-	t    *testing.T
-	name string
-	in   io.WriteCloser
-	out  *json.Decoder
+	*talk
 	report
 }
 
@@ -80,53 +74,16 @@ type process struct {
 func (s *space) start(name string, cfg childConfig) *process {
 	s.t.Helper()
 	cfg.Dir = s.t.TempDir()
-	text, err := json.Marshal(cfg)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	self, err := os.Executable()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	cmd := s.command(self)
-	cmd.Env = append(os.Environ(), childEnv+"="+string(text))
-	cmd.Stderr = tail{s.t, name}
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() {
-		in.Close() // ends it
-		late := time.AfterFunc(patience, func() { cmd.Process.Kill() })
-		defer late.Stop()
-		if err := cmd.Wait(); err != nil {
-			s.t.Errorf("%s: %v", name, err)
-		}
-	})
-	p := &process{t: s.t, name: name, in: in, out: json.NewDecoder(out)}
-	if err := p.out.Decode(&p.report); err != nil {
-		s.t.Fatalf("%s doesn't start: %v", name, err)
-	}
+	p := &process{talk: newTalk(s, name, childEnv, cfg)}
+	p.hear(&p.report)
 	return p
 }
 
 // do has a node do something and returns what came of it.
-func (p *process) do(o order) report {
+func (p *process) do(o order) (r report) {
 	p.t.Helper()
-	var r report
-	if err := json.NewEncoder(p.in).Encode(o); err != nil {
-		p.t.Fatalf("%s: %v", p.name, err)
-	}
-	if err := p.out.Decode(&r); err != nil {
-		p.t.Fatalf("%s: %v", p.name, err)
-	}
+	p.say(o)
+	p.hear(&r)
 	return r
 }
 

@@ -2,14 +2,17 @@ package test
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"testing"
+	"time"
 )
 
 // init makes this binary what a test started it as.
 func init() {
-	for env, run := range map[string]func(string) error{memberEnv: member, crowdEnv: crowd, joinEnv: joinOnce, sniffEnv: func(string) error { return sniff() }} {
+	for env, run := range map[string]func(string) error{childEnv: child, memberEnv: member, crowdEnv: crowd, joinEnv: joinOnce, sniffEnv: func(string) error { return sniff() }} {
 		if text := os.Getenv(env); text != "" {
 			if err := run(text); err != nil {
 				os.Stderr.WriteString(err.Error() + "\n")
@@ -17,6 +20,24 @@ func init() {
 			}
 			os.Exit(0)
 		}
+	}
+}
+
+// listen says a first word to the test that started this process, and answers what it is told, until there is no more.
+func listen[Q, A any](first A, answer func(Q) A) error {
+	in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
+	for say := first; ; {
+		if err := out.Encode(say); err != nil {
+			return err
+		}
+		var q Q
+		if err := in.Decode(&q); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		say = answer(q)
 	}
 }
 
@@ -68,6 +89,8 @@ func (k *talk) end() {
 	}
 	k.over = true
 	k.in.Close()
+	late := time.AfterFunc(patience, func() { k.cmd.Process.Kill() })
+	defer late.Stop()
 	if err := k.cmd.Wait(); err != nil {
 		k.t.Errorf("%s ended with %v", k.name, err)
 	}
