@@ -21,10 +21,10 @@ type breadth struct {
 // assumed is how short periods are that a try for longer ones still looks for, as a part of these.
 const assumed = 0.7
 
-// swift is what 1,000 offers in 2 ms leave room for.
+// swift is for many peers, where what is read of them takes long already.
 var swift = breadth{pool: 28, near: 224, decoders: 3, paths: 2, arrivals: 8, coarse: 5, fine: 5}
 
-// thorough is for few peers, where it takes no longer.
+// thorough is for few peers, of whom all are tried in little time.
 var thorough = breadth{pool: 64, near: 64, decoders: 8, paths: 3, arrivals: 12, coarse: 7, fine: 6, chunks: true}
 
 // fewPeers is up to how many usable ones are planned for thoroughly.

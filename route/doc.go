@@ -67,7 +67,7 @@
 //
 // With more: the likeliest decoders each get a pool of the peers by whom a layer costs least. Within a given period every peer has a longest
 // range from each position, and what remains is a shortest path over positions and peers, with several paths kept to each. The period is
-// swept by golden section. Small crowds are swept for every decoder and chunk size, large ones near what was best for the first decoder;
-// that takes as long for 1,000 offers as for 200, but for reading them. A request that forces peers or cuts is planned by labels,
-// a bounded number per position and peer, over a pool, and local search over all peers improves what they find.
+// swept by golden section. Small crowds are swept for every decoder and chunk size, large ones near what was best for the first decoder.
+// A request that forces peers or cuts is planned by labels, a bounded number per position and peer, over a pool, and local search over all
+// peers improves what they find.
 package route
