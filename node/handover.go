@@ -100,16 +100,9 @@ func (a give) write(seq runtime.Sequence, size int, write func(wire.Message) err
 // hands reports whether another route would go on from the checkpoint: the decoder can't absorb what is lost, but has everybody's rows.
 func (d *decoding) hands() bool { return !d.local && d.plan != nil && d.plan.PushKV }
 
-// mayHand reports whether the session wants the rows of layers that its model lacks here. What a layer keeps beside rows would be too
-// much with each token.
-func (s *decoderSession) mayHand() bool {
-	return s.m.open.Route.PushKV && !hasTails(s.exec.Config())
-}
-
-// hasTails reports whether any layer keeps something beside rows.
-func hasTails(c runtime.Config) bool {
-	return slices.ContainsFunc(c.Cache, func(l runtime.LayerCache) bool { return l.State > 0 })
-}
+// mayHand reports whether the session wants the rows of layers that its model lacks here. What a layer keeps beside rows comes with the prompt's
+// chunks, and of decoded tokens at snapshots (chunks.go): from the latest of these on a lost stage's successor computes.
+func (s *decoderSession) mayHand() bool { return s.m.open.Route.PushKV }
 
 // survives reports whether a stage of the old plan has the same part in a route.
 func (d *decoding) survives(s wire.PlanStage, r *wire.Route) bool {

@@ -347,18 +347,19 @@ func planModel(c *artifacts.Card, prompt, tokens int, kv runtime.KVType, seam ru
 			positions[l] = int64(runtime.LayerCache{Window: int(n)}.Positions(c.Context))
 		}
 	}
+	kept := snapshots(c, tokens)
 	return route.Model{Layers: c.Layers, LayerWeightBytes: c.LayerBytes, HeadBytes: c.HeadBytes, EmbedBytes: c.EmbedBytes,
-		LayerFlops: flops, HeadFlops: c.HeadFlops, KVBytesPerToken: c.KVBytesPerToken, KVSentBytes: sent, KVPositions: positions, TailBytes: c.TailBytes, HeldTails: heldTails(c, tokens), SeamBytes: int64(seam.Bytes(c.Width)),
+		LayerFlops: flops, HeadFlops: c.HeadFlops, KVBytesPerToken: c.KVBytesPerToken, KVSentBytes: sent, KVPositions: positions, TailBytes: c.TailBytes, TailEvery: kept.Every, HeldTails: kept.Tails(), SeamBytes: int64(seam.Bytes(c.Width)),
 		Cuts: c.Cuts, Context: c.Context}
 }
 
-// heldTails returns of how many positions a session of so many tokens holds what a model's layers keep beside rows.
-func heldTails(c *artifacts.Card, tokens int) int {
+// snapshots returns at which positions a session of so many tokens keeps what a model's layers have beside rows.
+func snapshots(c *artifacts.Card, tokens int) runtime.Snapshots {
 	rows, tails := int64(0), int64(0)
 	for l, n := range c.KVBytesPerToken {
 		if tails += c.TailBytes[l]; c.KVWindow[l] == 0 {
 			rows += n
 		}
 	}
-	return runtime.SnapshotsOf(rows, tails, tokens).Tails()
+	return runtime.SnapshotsOf(rows, tails, tokens)
 }

@@ -86,15 +86,14 @@ func (n *Node) offersOf(id artifacts.ID) (offers []swarm.Offer) {
 	return offers
 }
 
-// planRequest leaves rows where they are made if what goes with them would be too much with each token.
+// planRequest turns what a user asks for into what the planner does.
 func (n *Node) planRequest(ctx context.Context, c *artifacts.Card, prompt, newTokens int, k control.Constraints) (route.Request, error) {
 	shape, err := route.ParseShape(k.Shape)
 	if err != nil {
 		return route.Request{}, err
 	}
 	req := route.Request{PromptTokens: prompt, NewTokens: newTokens, Chunk: k.Chunk, Shape: shape, Cuts: k.Cuts,
-		Assign: k.Assign, Decoder: k.Decoder, PreferSelf: true, Reasons: true,
-		LeaveKV: slices.ContainsFunc(c.TailBytes, func(n int64) bool { return n > 0 })}
+		Assign: k.Assign, Decoder: k.Decoder, PreferSelf: true, Reasons: true}
 	if k.Draft != "" {
 		id, err := n.resolve(ctx, k.Draft)
 		if err != nil {

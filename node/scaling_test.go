@@ -177,7 +177,7 @@ type simFrame struct {
 func (c *chunkTimes) read(t *testing.T, n, prompt, chunk int) *reading {
 	t.Helper()
 	r := &reading{t: t, c: c, stages: map[string]*staging{}, up: map[string]*simUplink{}, down: map[string]time.Duration{}}
-	req := route.Request{PromptTokens: prompt, NewTokens: 1, Decoder: simDecoder, LeaveKV: true, Shape: route.Local, Chunk: chunk}
+	req := route.Request{PromptTokens: prompt, NewTokens: 1, Decoder: simDecoder, Shape: route.Local, Chunk: chunk}
 	var peers []route.Peer
 	var links []route.Link
 	for i := range n {

@@ -170,7 +170,7 @@ func cardView(c *artifacts.Card) *control.Card {
 	v := &control.Card{Name: c.Name, Arch: c.Architecture, Quant: c.Quant, License: c.License, Parameters: c.Parameters, NumLayers: c.Layers,
 		Context: c.Context, Parts: len(c.PartSizes), Bytes: c.TotalBytes, LayerBytes: c.LayerBytes}
 	for _, tokens := range append(slices.DeleteFunc(slices.Clone(cacheLengths), func(n int) bool { return n >= c.Context }), c.Context) {
-		bytes, tails := int64(0), int64(heldTails(c, tokens))
+		bytes, tails := int64(0), int64(snapshots(c, tokens).Tails())
 		for l, n := range c.KVBytesPerToken {
 			kept := int64(tokens)
 			if w := int64(c.KVWindow[l]); w > 0 {

@@ -106,13 +106,21 @@ func (in *instance) waitTime(s *setting, a, b int, compute float64, decoder line
 	return (compute + s.chunk*rows/decoder.rate + decoder.rtt) / 2
 }
 
-// rowBytes returns the cache bytes per token that the owner of [a, b) sends, its tails spread over a chunk's tokens: 0 where
+// rowBytes returns the cache bytes per prompt token that the owner of [a, b) sends, its tails spread over a chunk's tokens: 0 where
 // none are handed over.
 func (in *instance) rowBytes(s *setting, a, b int) float64 {
 	if !s.kv {
 		return 0
 	}
 	return in.kv[b] - in.kv[a] + (in.tail[b]-in.tail[a])/s.chunk
+}
+
+// tokenBytes returns the cache bytes that the owner of [a, b) sends of a decoded token, its tails spread over all that go once.
+func (in *instance) tokenBytes(s *setting, a, b int) float64 {
+	if !s.kv {
+		return 0
+	}
+	return in.kv[b] - in.kv[a] + (in.tail[b]-in.tail[a])/float64(max(in.model.TailEvery, 1))
 }
 
 // leastChunk is the smallest last chunk that the planner chooses. For as few rows the decoder needs, in its own layers, about the time
@@ -145,7 +153,7 @@ func (in *instance) hopTime(s *setting, next line) float64 {
 func (in *instance) walkTime(s *setting, p, a, b int, next, decoder line) float64 {
 	pass := in.readTime(p, in.weight[b]-in.weight[a], in.read[b]-in.read[a]) + PassOverhead
 	hop := next.rtt/2 + float64(in.model.SeamBytes)/next.rate
-	return max(pass+hop, in.rowBytes(s, a, b)/decoder.rate)
+	return max(pass+hop, in.tokenBytes(s, a, b)/decoder.rate)
 }
 
 // readTime returns seconds for peer p to read weights and the cache of the average decoded token.
@@ -214,9 +222,9 @@ func (in *instance) price(r route, detail func(RangePrediction)) Prediction {
 			step += trip
 		}
 	}
-	moved := int64(in.req.PromptTokens)
+	prompt, walked := int64(in.req.PromptTokens), int64(0)
 	if s.pipelined {
-		moved += int64(in.steps)
+		walked = int64(in.steps)
 	}
 	for i, p := range r.peers {
 		a, b := r.span(i)
@@ -233,8 +241,9 @@ func (in *instance) price(r route, detail func(RangePrediction)) Prediction {
 		if detail != nil {
 			detail(RangePrediction{
 				Peer: in.peers[p].ID, Layers: Range{a, b}, ComputeSeconds: compute, SendSeconds: send, WaitSeconds: wait,
-				SeamBytes: in.model.SeamBytes * moved, KVBytes: int64(in.rowBytes(&s, a, b)) * moved,
-				Hop: &Link{From: in.peers[p].ID, To: in.peers[n].ID, RTT: next.rtt, BytesPerSec: next.rate, Basis: in.net.basis(p, n)},
+				SeamBytes: in.model.SeamBytes * (prompt + walked),
+				KVBytes:   int64(in.rowBytes(&s, a, b))*prompt + int64(in.tokenBytes(&s, a, b))*walked,
+				Hop:       &Link{From: in.peers[p].ID, To: in.peers[n].ID, RTT: next.rtt, BytesPerSec: next.rate, Basis: in.net.basis(p, n)},
 			})
 		}
 	}

@@ -39,7 +39,8 @@
 // R(r) is the cache that a decoded token reads, each layer's K times T + N/2 or its KVPositions.
 // K counts in sending, tail and walk only where cache rows go to the decoder: always in the across shape; in the
 // pipelined one when the decoder has memory for them and they cost little (see Choice; without them, losing a stage means
-// replaying the prompt). [Plan.PushSeconds] is the difference that they make.
+// replaying the prompt). [Plan.PushSeconds] is the difference that they make. What a layer keeps beside rows is in K, spread over the tokens
+// that it goes with: a chunk's, and in walk [Model.TailEvery].
 // A decoder with no layers of its own has C(d,r) = 0. The asking user's link to the decoder is not part of the cost.
 //
 // Chunks: c is the size of most. Decoders make a prompt's first and last ones smaller; [Plan.LastChunk] is how small. So that the

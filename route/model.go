@@ -27,8 +27,10 @@ type Model struct {
 	// everywhere.
 	KVPositions []int64 `json:"kv_positions,omitempty"`
 	// TailBytes is what each layer's cache has beside that, whatever the tokens: every token changes it, so it goes to the
-	// decoder anew with every chunk. Length Layers, or 0 where every layer's cache is append-only.
+	// decoder anew with every chunk of the prompt. Length Layers, or 0 where every layer's cache is append-only.
 	TailBytes []int64 `json:"tail_bytes,omitempty"`
+	// TailEvery is how many decoded tokens' tails go to the decoder once; 0 is 1.
+	TailEvery int `json:"tail_every,omitempty"`
 	// HeldTails is of how many positions a session holds tails.
 	HeldTails int `json:"held_tails,omitempty"`
 	// SeamBytes is one token's hidden state between two layers, in bytes.
@@ -71,6 +73,9 @@ func (m *Model) check() error {
 	}
 	if n := len(m.TailBytes); n != 0 && n != m.Layers {
 		return bad("%d tails for %d layers", n, m.Layers)
+	}
+	if m.TailEvery < 0 || m.TailEvery > maxTokens {
+		return bad("tails every %d tokens; 0 to %d are possible", m.TailEvery, maxTokens)
 	}
 	if m.HeldTails < 0 || m.HeldTails > maxHeldTails {
 		return bad("tails of %d positions; 0 to %d are possible", m.HeldTails, maxHeldTails)

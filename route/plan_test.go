@@ -217,20 +217,30 @@ func TestWords(t *testing.T) {
 	}
 }
 
-func TestLeaveKV(t *testing.T) {
-	m := Model{Layers: 2, LayerWeightBytes: []int64{1e6, 1e6}, LayerFlops: []float64{1e6, 1e6}, KVBytesPerToken: []int64{100, 100}, SeamBytes: 100, Cuts: []int{1}}
+// TestTailsOnTheWay has stages leave with the decoder what they keep beside rows where it is little, or seldom goes.
+func TestTailsOnTheWay(t *testing.T) {
+	m := Model{Layers: 2, LayerWeightBytes: []int64{1e6, 1e6}, LayerFlops: []float64{1e6, 1e6}, KVBytesPerToken: []int64{0, 100}, SeamBytes: 100, Cuts: []int{1}}
 	peers := []Peer{
-		{ID: "a", Holds: Range{0, 1}, Embed: true, KVFreeBytes: 1 << 20},
-		{ID: "b", Holds: Range{1, 2}, Head: true, KVFreeBytes: 1 << 20},
+		{ID: "a", Holds: Range{0, 1}, Embed: true, KVFreeBytes: 1 << 30},
+		{ID: "b", Holds: Range{1, 2}, Head: true, KVFreeBytes: 1 << 30},
 	}
-	for _, leave := range []bool{false, true} {
-		p, err := Make(m, peers, nil, Request{PromptTokens: 10, NewTokens: 2, LeaveKV: leave})
+	for _, c := range []struct {
+		tail  int64
+		every int
+		push  bool
+	}{{1e3, 1, true}, {1e6, 1, false}, {1e6, 256, true}, {1e8, 256, false}} {
+		m.TailBytes, m.TailEvery, m.HeldTails = []int64{c.tail, 0}, c.every, 3
+		p, err := Make(m, peers, nil, Request{PromptTokens: 10, NewTokens: 1000})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.Shape != Pipelined || p.KVToDecoder == leave {
-			t.Errorf("leave %v: plan %v sends cache rows to the decoder: %v", leave, p, p.KVToDecoder)
+		if p.Shape != Pipelined || p.KVToDecoder != c.push {
+			t.Errorf("%d bytes every %d tokens: plan %v sends the cache to the decoder: %v (%+v)", c.tail, c.every, p, p.KVToDecoder, p.Predicted)
 		}
+	}
+	m.TailEvery = -1
+	if _, err := Make(m, peers, nil, Request{PromptTokens: 10, NewTokens: 2}); !errors.Is(err, ErrModel) {
+		t.Errorf("tails every -1 tokens: %v", err)
 	}
 }
 

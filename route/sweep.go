@@ -176,7 +176,7 @@ func (s *sweep) span(k int8, a, b int) span {
 		v.busy = max(v.busy, v.rows, (seam+kv)*e.sent, (v.compute+v.rows+s.lines[k][0].rtt)/2)
 	}
 	if set.pipelined {
-		v.pass, v.row = e.weight*(in.weight[b]-in.weight[a]+in.read[b]-in.read[a])+PassOverhead, v.rows/set.chunk
+		v.pass, v.row = e.weight*(in.weight[b]-in.weight[a]+in.read[b]-in.read[a])+PassOverhead, in.tokenBytes(set, a, b)*e.row/set.chunk
 	}
 	return v
 }
