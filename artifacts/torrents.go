@@ -41,7 +41,7 @@ type TorrentConfig struct {
 	// BitTorrent v1 on connections of its own.
 	Public *PublicConfig
 
-	// MaxUpload bounds what all peers together are sent, in bytes per second; 0 is no bound.
+	// MaxUpload bounds what all peers together are sent, in bytes per second; 0 is no bound. What Yield hears of counts.
 	MaxUpload int64
 
 	// MaxDownload bounds what all peers together send, likewise. What comes from web servers is not counted.
@@ -69,6 +69,8 @@ type Torrents struct {
 	done   chan struct{} // closed when the sync loop has ended
 	log    *slog.Logger
 	public *public // nil: ordinary clients are not met
+
+	upload, download *rate.Limiter // nil: no bound
 
 	hintWeb *webClient // for web seeds of bundles; nil: they are not used
 
@@ -136,6 +138,7 @@ func NewTorrents(c TorrentConfig) (*Torrents, error) {
 		store:  c.Store,
 		client: client,
 		peers:  newPeerBook(),
+		upload: upload, download: download,
 		stop:   stop,
 		done:   make(chan struct{}),
 		log:    c.Log,
@@ -167,6 +170,19 @@ func newLimiter(most int64) *rate.Limiter {
 		return nil
 	}
 	return rate.NewLimiter(rate.Limit(most), int(max(most/4, 256<<10)))
+}
+
+// Yield counts bytes that something else has sent and received towards what torrents may send and fetch:
+// they get the rest.
+func (t *Torrents) Yield(sent, received int) {
+	yield(t.upload, sent)
+	yield(t.download, received)
+}
+
+func yield(l *rate.Limiter, n int) {
+	for ; l != nil && n > 0; n -= l.Burst() {
+		l.ReserveN(time.Now(), min(n, l.Burst()))
+	}
 }
 
 // Traffic returns the bytes that BitTorrent peers have been sent and have sent since the start.

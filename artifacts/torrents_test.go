@@ -489,3 +489,16 @@ func (n *testNet) seeder(t testing.TB, name string, src *Model, maxUpload int64)
 		t.Fatal(err)
 	}
 }
+
+// What something else sends and receives is taken from what torrents may.
+func TestYield(t *testing.T) {
+	tor := &Torrents{upload: newLimiter(1 << 20), download: newLimiter(1 << 20)}
+	tor.Yield(100<<20, 0)
+	if left := tor.upload.Tokens(); left > -90<<20 {
+		t.Errorf("%.0f bytes may be sent at once", left)
+	}
+	if left := tor.download.Tokens(); left < float64(tor.download.Burst()) {
+		t.Errorf("%.0f bytes may be fetched at once", left)
+	}
+	new(Torrents).Yield(1<<20, 1<<20) // without a bound it is none
+}

@@ -7,13 +7,12 @@ import (
 
 	"github.com/starling-swarm/starling/artifacts"
 	"github.com/starling-swarm/starling/node/control"
-	"github.com/starling-swarm/starling/swarm"
 	"github.com/starling-swarm/starling/swarm/wire"
 )
 
 // serveBundle answers requests for the bundles of models in the store until
 // the stream ends.
-func (n *Node) serveBundle(s *swarm.Stream) {
+func (n *Node) serveBundle(s stream) {
 	defer s.Close()
 	for {
 		m, err := wire.Read(&patientReader{s: s})
@@ -62,7 +61,7 @@ func (n *Node) fetchBundle(ctx context.Context, id artifacts.ID) (*artifacts.Bun
 func (n *Node) askBundle(ctx context.Context, peer string, id artifacts.ID) (*artifacts.Bundle, error) {
 	dialling, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	s, err := n.host.Open(dialling, peer, protoBundle)
+	s, err := n.open(dialling, peer, protoBundle)
 	if err != nil {
 		return nil, err
 	}

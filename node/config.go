@@ -86,9 +86,9 @@ type Config struct {
 	// Terms say when the node works for others; else it is as if paused.
 	Terms Terms
 
-	// MaxUpload and MaxDownload bound what torrents send and fetch, in bytes per
-	// second, and MaxDisk the bytes of disk that fetched models may take; 0: any.
-	// Sessions' own traffic is not held up.
+	// MaxUpload and MaxDownload bound what sessions and torrents send and fetch,
+	// in bytes per second, sessions first, and MaxDisk the bytes of disk that
+	// fetched models may take; 0: any.
 	MaxUpload, MaxDownload, MaxDisk int64
 
 	// Shares bound what one client may have of the node.
@@ -134,6 +134,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("kv-disk %d: write 0 or more bytes", c.KVDisk)
 	case c.MaxUpload < 0 || c.MaxDownload < 0 || c.MaxDisk < 0:
 		return fmt.Errorf("caps of %d and %d bytes per second and %d bytes of disk: write 0 or more", c.MaxUpload, c.MaxDownload, c.MaxDisk)
+	case c.MaxUpload > 0 && c.MaxUpload < leastCap || c.MaxDownload > 0 && c.MaxDownload < leastCap:
+		return fmt.Errorf("caps of %d and %d bytes per second: write %d or more, with less no session would get on; or 0, for any", c.MaxUpload, c.MaxDownload, leastCap)
 	case c.SeedSpare < 0:
 		return fmt.Errorf("seed-spare %d: write 0 or more bytes", c.SeedSpare)
 	case c.Silence < 0 || c.Engine.MaxKVBytes < 0 || c.Engine.Threads < 0 || c.Engine.DecodeThreads < 0:

@@ -146,10 +146,11 @@ func newLinks(host *swarm.Host, open func(ctx context.Context, peer, protocol st
 	return &links{host: host, open: open, ctx: ctx, stop: stop, out: map[linkKey]*link{}, metrics: m, meter: newMeter()}
 }
 
-// listen takes other peers' streams from now on. The callbacks are set.
-func (l *links) listen() {
-	l.host.Handle(protoStage, l.receive)
-	l.host.Handle(protoKV, l.receive)
+// listen takes other peers' streams from now on, each through wrap. The callbacks are set.
+func (l *links) listen(wrap func(*swarm.Stream) stream) {
+	for _, protocol := range []string{protoStage, protoKV} {
+		l.host.Handle(protocol, func(s *swarm.Stream) { l.receive(wrap(s), protocol) })
+	}
 }
 
 // Close ends all links; no callback runs afterwards.
@@ -440,9 +441,9 @@ func endStream(s stream) error {
 	return err
 }
 
-// receive reads one incoming stream. Bytes that aren't a frame end it: its peer
+// receive reads one incoming stream of a protocol. Bytes that aren't a frame end it: its peer
 // is told why, and counts as lost.
-func (l *links) receive(s *swarm.Stream) {
+func (l *links) receive(s stream, protocol string) {
 	defer s.Close()
 	if !l.begin() {
 		s.Reset()
@@ -452,7 +453,7 @@ func (l *links) receive(s *swarm.Stream) {
 	defer context.AfterFunc(l.ctx, func() { s.Reset() })()
 	before, seen := 0, 0 // bytes of earlier frames, and of earlier pieces
 	head := make([]byte, 0, wire.FrameHead)
-	words := s.Protocol() == protoStage
+	words := protocol == protoStage
 	var first, last arrival
 	r := &patientReader{s: s, alive: func() bool { return l.alive(s.Peer()) }}
 	r.heard = func(b []byte) {

@@ -33,6 +33,7 @@ type Node struct {
 	store    *artifacts.Store
 	torrents *artifacts.Torrents
 	links    *links
+	caps     *caps
 	metrics  *metrics.Metrics
 	seeding  seeding
 	blocking sync.Mutex // held while the block list changes
@@ -134,19 +135,6 @@ func (n *Node) start(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	n.links = newLinks(n.host, n.open, n.metrics)
-	n.links.deliver, n.links.lost, n.links.heard, n.links.alive = n.deliver, n.peerGone, n.hear, n.heardLately
-	n.links.listen()
-	n.host.OnDisconnect(func(peer string) {
-		n.links.forget(peer)
-		n.peerGone(peer, errors.New("the connection is gone"))
-	})
-	n.host.OnDirect(func(peer string) {
-		n.links.meter.forget(peer)
-		n.links.reopen(peer)
-	})
-	n.host.Handle(protoSession, n.counted(func(s *swarm.Stream) { n.serveSession(s.Peer(), &meteredConn{n.wrapped(s), n.metrics}) }))
-	n.host.Handle(protoBundle, n.counted(n.serveBundle))
 	if public := n.cfg.public(); public != nil && !n.cfg.Swarm.Public {
 		n.log.Warn("ordinary BitTorrent clients get what this node holds of models, members of the private swarm or not")
 	}
@@ -163,6 +151,20 @@ func (n *Node) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	n.caps = newCaps(n.cfg.MaxUpload, n.cfg.MaxDownload, n.torrents.Yield)
+	n.links = newLinks(n.host, n.open, n.metrics)
+	n.links.deliver, n.links.lost, n.links.heard, n.links.alive = n.deliver, n.peerGone, n.hear, n.heardLately
+	n.links.listen(func(s *swarm.Stream) stream { return n.caps.capped(s) })
+	n.host.OnDisconnect(func(peer string) {
+		n.links.forget(peer)
+		n.peerGone(peer, errors.New("the connection is gone"))
+	})
+	n.host.OnDirect(func(peer string) {
+		n.links.meter.forget(peer)
+		n.links.reopen(peer)
+	})
+	n.host.Handle(protoSession, n.counted(func(s *swarm.Stream) { n.serveSession(s.Peer(), &meteredConn{n.wrapped(s), n.metrics}) }))
+	n.host.Handle(protoBundle, n.counted(func(s *swarm.Stream) { n.serveBundle(n.caps.capped(s)) }))
 	blocked, err := readBlocked(n.cfg.DataDir)
 	if err != nil {
 		return err
@@ -285,7 +287,9 @@ func (n *Node) open(ctx context.Context, peer, protocol string) (stream, error) 
 	return n.wrapped(s), nil
 }
 
+// wrapped puts between the node and a stream what it needs: the caps.
 func (n *Node) wrapped(s stream) stream {
+	s = n.caps.capped(s)
 	if n.cfg.wrap != nil {
 		return n.cfg.wrap(s)
 	}

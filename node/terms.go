@@ -108,8 +108,8 @@ func (n *Node) termsStatus() *control.Terms {
 	v := &control.Terms{Hours: t.Hours.String(), Battery: t.Battery, Metered: t.Metered, MaxUpload: n.cfg.MaxUpload, MaxDownload: n.cfg.MaxDownload,
 		MaxDisk: n.cfg.MaxDisk, Disk: n.store.FetchedBytes(), SessionsPerPeer: n.cfg.Shares.Sessions, TokensPerMinute: n.cfg.Shares.Tokens}
 	v.Sent, v.Received = n.torrents.Traffic()
-	sent, received := n.metrics.Traffic()
-	v.Sent, v.Received = v.Sent+sent, v.Received+received
+	v.SessionSent, v.SessionReceived = n.metrics.Traffic()
+	v.Sent, v.Received = v.Sent+v.SessionSent, v.Received+v.SessionReceived
 	n.sessions.Lock()
 	defer n.sessions.Unlock()
 	v.Away, v.Blocked = n.sessions.away, len(n.sessions.blocked)

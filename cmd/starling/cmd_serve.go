@@ -29,8 +29,8 @@ type serveCmd struct {
 	OnBattery  bool          `name:"pause-on-battery" env:"STARLING_PAUSE_ON_BATTERY" help:"Work for nobody else while this machine runs on its battery, where the system tells (Linux)."`
 	OnMetered  bool          `name:"pause-on-metered" env:"STARLING_PAUSE_ON_METERED" help:"Work for nobody else while the way to the internet costs by the byte, where the system tells (NetworkManager)."`
 	Relay      string        `enum:"auto,all,off" default:"auto" env:"STARLING_RELAY" help:"What to relay for peers behind NATs while others can dial this node: all, whatever they send; auto, all for the members of a private swarm, and in a public one what it takes to find a direct way; or off. Default: auto."`
-	MaxUpload  size          `env:"STARLING_MAX_UPLOAD" placeholder:"SIZE" help:"Bytes per second that torrents may send, such as 5MB; sessions are not held up. Default: any."`
-	MaxDown    size          `name:"max-download" env:"STARLING_MAX_DOWNLOAD" placeholder:"SIZE" help:"Bytes per second that torrents may fetch. Default: any."`
+	MaxUpload  size          `env:"STARLING_MAX_UPLOAD" placeholder:"SIZE" help:"Bytes per second that this node may send, such as 5MB: sessions first, torrents get the rest. Default: any."`
+	MaxDown    size          `name:"max-download" env:"STARLING_MAX_DOWNLOAD" placeholder:"SIZE" help:"Bytes per second that this node may receive, likewise; what web servers send isn't counted. Default: any."`
 	MaxDisk    size          `env:"STARLING_MAX_DISK" placeholder:"SIZE" help:"Disk that fetched models may take, such as 100GB; spare copies count, --kv-disk comes on top. Default: any."`
 	PeerSess   int           `name:"sessions-per-peer" default:"-1" env:"STARLING_SESSIONS_PER_PEER" placeholder:"N" help:"How many sessions one client may have here at once, on this node as decoder and as stage; 0: any. Default: 64 in a public swarm, else any."`
 	PeerTokens int           `name:"tokens-per-minute" env:"STARLING_TOKENS_PER_MINUTE" placeholder:"N" help:"How many tokens, of prompts and answers, one client may ask of this node in a minute; a longer request is admitted, and the next one later. Default: any."`

@@ -125,14 +125,14 @@ func givenText(t *control.Terms) string {
 		if most == 0 {
 			return ""
 		}
-		return fmt.Sprintf(" (torrents at most %s/s)", bytesText(most))
+		return fmt.Sprintf(", of at most %s/s", bytesText(most))
 	}
 	disk := ""
 	if t.MaxDisk > 0 {
 		disk = " of " + bytesText(t.MaxDisk)
 	}
-	return fmt.Sprintf("%s sent%s, %s received%s, %s%s of disk for fetched models", bytesText(t.Sent), rate(t.MaxUpload),
-		bytesText(t.Received), rate(t.MaxDownload), bytesText(t.Disk), disk)
+	return fmt.Sprintf("%s sent (sessions %s%s), %s received (sessions %s%s), %s%s of disk for fetched models", bytesText(t.Sent), bytesText(t.SessionSent),
+		rate(t.MaxUpload), bytesText(t.Received), bytesText(t.SessionReceived), rate(t.MaxDownload), bytesText(t.Disk), disk)
 }
 
 // spareText says which portions of a model are spare copies: "layers 3, 7–9 and what no layer owns".

@@ -85,10 +85,12 @@ type Terms struct {
 	Metered bool   `json:"pause_on_metered,omitempty"`
 	Away    string `json:"away,omitempty"` // why by these it works for nobody now
 
-	MaxUpload       int64 `json:"max_upload,omitempty"`   // bytes per second, of torrents; 0: any
+	MaxUpload       int64 `json:"max_upload,omitempty"`   // bytes per second, of torrents and sessions; 0: any
 	MaxDownload     int64 `json:"max_download,omitempty"` // likewise
 	Sent            int64 `json:"sent"`                   // bytes since the start, of torrents and sessions
 	Received        int64 `json:"received"`
+	SessionSent     int64 `json:"session_sent"` // … of sessions alone
+	SessionReceived int64 `json:"session_received"`
 	MaxDisk         int64 `json:"max_disk,omitempty"` // bytes, for fetched models; 0: any
 	Disk            int64 `json:"disk"`               // … that they take
 	SessionsPerPeer int   `json:"sessions_per_peer,omitempty"`
