@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -90,10 +91,15 @@ func (x *faults) muted(node string) bool {
 	return x.mute[node]
 }
 
-// wake ends what makes nodes and links mute. It returns the links whose streams nobody reads any more.
+// wake ends what makes nodes and links mute. It returns the links, each from and to a node, whose streams nobody reads any more: to "", those
+// to everybody.
 func (x *faults) wake() (broken [][2]string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	for link := range x.mute { // a stream opened meanwhile didn't say what it is for, and the peer gives such a one up
+		from, to, _ := strings.Cut(link, " ")
+		broken = append(broken, [2]string{from, to})
+	}
 	x.mute = map[string]bool{}
 	for _, f := range x.list {
 		if (f.kind == "truncate" || f.kind == "garble") && !f.at.IsZero() { // of the latter the word that it was none may not have come

@@ -269,6 +269,22 @@ func (s *killNet) close(id string) {
 	}
 }
 
+// wake lets mute nodes speak again, on new streams.
+func (s *killNet) wake() {
+	for _, link := range s.x.wake() {
+		for _, n := range s.byName {
+			if n.ID() != link[0] || n.links == nil {
+				continue
+			}
+			for _, to := range s.byName {
+				if link[1] == "" || link[1] == to.ID() {
+					n.links.renew(to.ID())
+				}
+			}
+		}
+	}
+}
+
 // name returns a node's name in the test.
 func (s *killNet) name(id string) string {
 	for name, n := range s.byName {
@@ -508,7 +524,7 @@ func (s *killNet) play(t *testing.T, seed uint64, report *killReport) {
 	// Nobody holds anything. A stalled node is waited for until it wakes: its lease is longer.
 	limit := s.slack
 	if wakeEarly {
-		s.x.wake()
+		s.wake()
 	}
 	if slices.ContainsFunc(fallen, func(f fault) bool { return slices.Contains([]string{"stall", "hole", "truncate"}, f.kind) }) {
 		limit += leaseTimeout // words of goodbye were lost
@@ -524,13 +540,7 @@ func (s *killNet) play(t *testing.T, seed uint64, report *killReport) {
 	if !clientAt.IsZero() && clientFault != "stall" && len(fallen) == 0 && wakeEarly {
 		report.add(func() { report.freed = append(report.freed, time.Since(clientAt)) })
 	}
-	for _, link := range s.x.wake() {
-		for _, n := range s.byName {
-			if n.ID() == link[0] && n.links != nil {
-				n.links.renew(link[1])
-			}
-		}
-	}
+	s.wake()
 	for id := range gone {
 		if gone[id] {
 			name := s.name(id)

@@ -333,6 +333,7 @@ func (l *links) serve(k *link) error {
 		return err
 	}
 	defer func() { stop() }()
+	broken := heed(stream)
 	counted := &tally{deadlineWriter: stream}
 	move := func() error {
 		k.mu.Lock()
@@ -342,7 +343,7 @@ func (l *links) serve(k *link) error {
 		if !wanted {
 			return nil
 		}
-		if err := endStream(stream); err != nil {
+		if err := endStream(stream, broken); err != nil {
 			return fmt.Errorf("moving to a direct connection: %w", err)
 		}
 		stop()
@@ -350,7 +351,7 @@ func (l *links) serve(k *link) error {
 		if err != nil {
 			return err
 		}
-		stream, stop, counted.deadlineWriter = next, end, next
+		stream, stop, broken, counted.deadlineWriter = next, end, heed(next), next
 		return nil
 	}
 	write := func(m wire.Message) error {
@@ -397,6 +398,9 @@ func (l *links) serve(k *link) error {
 		idle.Reset(idleTimeout)
 		select {
 		case <-k.wake:
+		case err := <-broken:
+			stream.Reset()
+			return err
 		case <-l.ctx.Done():
 			stream.Reset()
 			return l.ctx.Err()
@@ -427,18 +431,38 @@ func (l *links) reach(k *link) (s stream, stop func() bool, err error) {
 	return s, context.AfterFunc(l.ctx, func() { s.Reset() }), nil
 }
 
-// endStream ends a stream and returns when the peer has taken all that was written, as it shows by ending its side: what goes over another
-// stream from then on comes after that.
-func endStream(s stream) error {
+// heed waits for the end of what a peer sends on a stream that only this node has something to say on, and then says how it came. A peer
+// that gives the stream up, after a silence for example, is noticed by that before the next frame is lost on it.
+func heed(s stream) <-chan error {
+	ended := make(chan error, 1)
+	go func() {
+		n, err := s.Read(make([]byte, 1))
+		if n > 0 {
+			err = errors.New("it answers on a stream that has no answers")
+		}
+		ended <- err
+	}()
+	return ended
+}
+
+// endStream ends a stream and returns when the peer has taken all that was written, as it shows by ending its side, which ended tells: what
+// goes over another stream from then on comes after that.
+func endStream(s stream, ended <-chan error) error {
 	defer s.Reset() // nothing is left, or nobody takes it
 	if err := s.CloseWrite(); err != nil {
 		return err
 	}
-	if err := s.SetReadDeadline(time.Now().Add(leaseTimeout)); err != nil {
-		return err
+	late := time.NewTimer(leaseTimeout)
+	defer late.Stop()
+	select {
+	case err := <-ended:
+		if err != io.EOF {
+			return err
+		}
+		return nil
+	case <-late.C:
+		return errors.New("the peer doesn't end the relayed stream")
 	}
-	_, err := io.Copy(io.Discard, s)
-	return err
 }
 
 // receive reads one incoming stream of a protocol. Bytes that aren't a frame end it: its peer

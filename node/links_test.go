@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"slices"
@@ -267,7 +268,7 @@ func (nullStream) SetWriteDeadline(time.Time) error { return nil }
 func TestMovedLinks(t *testing.T) {
 	streams := make(chan *slowStream, 2)
 	l := newLinks(nil, func(ctx context.Context, _, _ string) (stream, error) {
-		s := &slowStream{ended: make(chan struct{}), taken: make(chan struct{})}
+		s := &slowStream{ended: make(chan struct{}), taken: make(chan struct{}), end: io.EOF}
 		streams <- s
 		return s, nil
 	}, metrics.New("test", nil))
@@ -293,12 +294,13 @@ func TestMovedLinks(t *testing.T) {
 	eventually(t, "the third frame", func() bool { return second.frames() == 2 })
 }
 
-// slowStream is a stream whose peer takes what was written only when taken is closed.
+// slowStream is a stream whose peer takes what was written, or does what else end says, only when taken is closed.
 type slowStream struct {
 	nullStream
 	mu           sync.Mutex
 	written      int
 	ended, taken chan struct{}
+	end          error
 }
 
 func (s *slowStream) frames() int {
@@ -321,7 +323,33 @@ func (s *slowStream) CloseWrite() error {
 
 func (s *slowStream) Read([]byte) (int, error) {
 	<-s.taken
-	return 0, io.EOF
+	return 0, s.end
+}
+
+// A stream that the peer gives up while nothing is on its way is noticed then: the next frame goes on a new one.
+func TestGivenUpLinks(t *testing.T) {
+	streams := make(chan *slowStream, 2)
+	l := newLinks(nil, func(ctx context.Context, _, _ string) (stream, error) {
+		s := &slowStream{taken: make(chan struct{}), end: errors.New("given up")}
+		streams <- s
+		return s, nil
+	}, metrics.New("test", nil))
+	defer l.Close()
+	lost := make(chan error, 2)
+	l.lost = func(_ string, err error) { lost <- err }
+	l.send("S", &wire.Ping{Nonce: 1})
+	first := <-streams
+	eventually(t, "the first frame", func() bool { return first.frames() == 1 && l.pending() == 0 })
+	close(first.taken)
+	if err := <-lost; err != first.end {
+		t.Errorf("the loss is %v", err)
+	}
+	l.send("S", &wire.Ping{Nonce: 2})
+	second := <-streams
+	eventually(t, "the second frame", func() bool { return second.frames() == 1 })
+	if n := first.frames(); n != 1 {
+		t.Errorf("%d frames went over the stream that was given up", n)
+	}
 }
 
 // A link through a relay is priced as measured, or low, and says so.
