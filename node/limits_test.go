@@ -144,6 +144,11 @@ func TestBlame(t *testing.T) {
 		if len(d.lost) != 1 || d.lost[0] != c.lost {
 			t.Errorf("%v from %s about %s: lost are %v, want %s", c.code, c.from, c.peer, d.lost, c.lost)
 		}
+		for peer := range d.closing {
+			if peer == c.lost || c.code == wire.CodeNonFinite {
+				t.Errorf("%v from %s about %s: an account of %s is waited for", c.code, c.from, c.peer, peer)
+			}
+		}
 	}
 }
 

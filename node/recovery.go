@@ -71,6 +71,9 @@ func (d *decoding) told(stage int) {
 // with the error as it came.
 func (d *decoding) onRefusal(from string, m *wire.Refusal) ([]action, *wire.Refusal) {
 	if m.Peer != from && d.stageOf(m.Peer) >= 0 && !blamesSender(m.Code) { // it reports a neighbour
+		if m.Code == wire.CodeNonFinite { // and has ended by that: no account of it will come
+			delete(d.closing, from)
+		}
 		return d.gone(m.Peer, m.Error()), nil
 	}
 	switch m.Code {
