@@ -8,11 +8,8 @@ import (
 	"github.com/starling-swarm/starling/swarm/wire"
 )
 
-// grantLife is how long a grant lasts; clockSkew is how far clocks may differ.
-const (
-	grantLife = 2 * time.Hour
-	clockSkew = 10 * time.Minute
-)
+// grantLife is how long a grant lasts.
+const grantLife = 2 * time.Hour
 
 // signGrant fills in the signature.
 func signGrant(id *swarm.Identity, g *wire.Grant) {
@@ -32,9 +29,9 @@ func checkGrant(g *wire.Grant, decoder string, now time.Time) *wire.Refusal {
 	if g.Decoder != decoder {
 		return wire.Refuse(wire.CodeBadGrant, "the grant names another decoder")
 	}
-	if exp := time.Unix(int64(min(g.Expires, 1<<40)), 0); now.After(exp.Add(clockSkew)) {
+	if exp := time.Unix(int64(min(g.Expires, 1<<40)), 0); now.After(exp.Add(wire.ClockSkew)) {
 		return wire.Refuse(wire.CodeBadGrant, "the grant expired at %s", exp.UTC().Format(time.RFC3339))
-	} else if exp.After(now.Add(grantLife + clockSkew)) {
+	} else if exp.After(now.Add(grantLife + wire.ClockSkew)) {
 		return wire.Refuse(wire.CodeBadGrant, "the grant is to last until %s, longer than any may", exp.UTC().Format(time.RFC3339))
 	}
 	return nil

@@ -48,7 +48,7 @@ func newCatalogue() *catalogue { return &catalogue{publishers: map[PeerID]*publi
 // lives reports whether a listing is to be believed at a time.
 func lives(l *wire.Listing, now time.Time) bool {
 	left := time.Unix(l.Expires, 0).Sub(now)
-	return left > 0 && left <= wire.MaxListingLife+wire.ListingSkew
+	return left > 0 && left <= wire.MaxListingLife+wire.ClockSkew
 }
 
 // push replaces everything held of peer by list, which it sent itself, all numbered seq.
@@ -62,7 +62,7 @@ func (c *catalogue) push(peer PeerID, seq uint64, list []wire.Listing, now time.
 	if seq < p.floor {
 		return fmt.Errorf("listings %d of %s: %w (%d)", seq, peer, errReplay, p.floor)
 	}
-	p.floor, p.replays = seq, now.Add(wire.MaxListingLife+wire.ListingSkew)
+	p.floor, p.replays = seq, now.Add(wire.MaxListingLife+wire.ClockSkew)
 	c.count -= len(p.listings)
 	clear(p.listings)
 	for i := range list {

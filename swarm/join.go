@@ -35,7 +35,7 @@ func Join(ctx context.Context, id *Identity, invite string, dir string) (*Info, 
 		}
 		return i, nil
 	}
-	if time.Unix(token.Expires, 0).Add(clockSkew).Before(time.Now()) { // by the issuer's clock, which has the last word
+	if time.Unix(token.Expires, 0).Add(wire.ClockSkew).Before(time.Now()) { // by the issuer's clock, which has the last word
 		return nil, fmt.Errorf("join: the invite ran out at %s; ask for a new one", time.Unix(token.Expires, 0).UTC().Format(time.RFC3339))
 	}
 	admitted, err := redeem(ctx, id, token)

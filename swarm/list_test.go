@@ -157,7 +157,7 @@ func TestBadListingsAreRefused(t *testing.T) {
 		"someone else's":       signedListing(t, peer, info.ID, func(l *Listing) { l.Publisher = Ephemeral().ID() }),
 		"with another number":  signedListing(t, peer, info.ID, func(l *Listing) { l.Seq = 99 }),
 		"that has expired":     signedListing(t, peer, info.ID, func(l *Listing) { l.Expires = time.Now().Add(-time.Second) }),
-		"that lives for years": signedListing(t, peer, info.ID, func(l *Listing) { l.Expires = time.Now().Add(wire.MaxListingLife + 2*wire.ListingSkew) }),
+		"that lives for years": signedListing(t, peer, info.ID, func(l *Listing) { l.Expires = time.Now().Add(wire.MaxListingLife + 2*wire.ClockSkew) }),
 	} {
 		if push(l) == nil {
 			t.Errorf("a listing %s is taken", name)

@@ -10,9 +10,6 @@ import (
 	"github.com/starling-swarm/starling/swarm/wire"
 )
 
-// clockSkew is how far two members' clocks may differ.
-const clockSkew = 10 * time.Minute
-
 // membership knows who is a member of a private swarm. A nil membership is a
 // public swarm's: everyone is.
 type membership struct {
@@ -89,7 +86,7 @@ func checkCertificate(cert *wire.Certificate, swarm string, owner, peer PeerID, 
 		return fmt.Errorf("the certificate of %s is for swarm %s, not %s", peer, cert.Swarm, swarm)
 	case cert.Peer != peer:
 		return fmt.Errorf("%s shows the certificate of %s", peer, cert.Peer)
-	case issued.After(now.Add(clockSkew)):
+	case issued.After(now.Add(wire.ClockSkew)):
 		return fmt.Errorf("the certificate of %s starts at %s, in the future; check the clocks", peer, issued.UTC().Format(time.RFC3339))
 	case !expires.After(now):
 		return fmt.Errorf("the certificate of %s ran out at %s", peer, expires.UTC().Format(time.RFC3339))

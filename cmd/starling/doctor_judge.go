@@ -81,7 +81,7 @@ type reach struct {
 // Limits of the judgements.
 const (
 	clockWarn = time.Minute      // below, nothing shows
-	clockFail = 10 * time.Minute // certificates and grants of others are refused beyond (clockSkew in packages swarm and node)
+	clockFail = 10 * time.Minute // certificates and grants may be refused beyond: two clocks so far off the other ways differ by wire.ClockSkew
 
 	diskFull = 64 << 20 // bytes: records of what is held can hardly be written
 	diskLow  = 2 << 30  // no model of use fits
@@ -113,9 +113,9 @@ func judgeClock(f *facts) finding {
 		r.Text = fmt.Sprintf("%s %s %s", roundTime(ahead.Abs()), where, whose)
 		switch {
 		case ahead.Abs() > clockFail:
-			r.Verdict, r.Next = failure, set+"; beyond "+clockFail.String()+" peers refuse what this node signs"
+			r.Verdict, r.Next = failure, set+"; beyond "+clockFail.String()+" peers may refuse what this node signs"
 		case ahead.Abs() > clockWarn:
-			r.Verdict, r.Next = warning, set+"; beyond "+clockFail.String()+" peers refuse what this node signs"
+			r.Verdict, r.Next = warning, set+"; beyond "+clockFail.String()+" peers may refuse what this node signs"
 		}
 		return r
 	}

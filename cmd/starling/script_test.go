@@ -17,7 +17,19 @@ import (
 	"github.com/starling-swarm/starling/swarm"
 )
 
+// clockEnv is by how much the commands' clocks are ahead of this machine's.
+const clockEnv = "STARLING_TEST_CLOCK"
+
 func TestMain(m *testing.M) {
+	if text := os.Getenv(clockEnv); text != "" {
+		ahead, err := time.ParseDuration(text)
+		if err == nil {
+			err = shiftClock(ahead)
+		}
+		if err != nil {
+			panic(err)
+		}
+	}
 	testscript.Main(m, map[string]func(){"starling": main})
 }
 
@@ -28,6 +40,7 @@ func TestMain(m *testing.M) {
 //	gone DIR               waits until none does
 //	busy DIR ROLE          waits until a node takes part in a session in a role
 //	standing DIR WHAT      waits until a node says that of the work it takes
+//	offers N DIR…          waits until each of these nodes sees the offers of N peers, itself included
 //	identify DIR PEER PID  sets PEER and PID to a node's peer ID and process ID
 //	locate DIR ADDR PORT ID sets ADDR and PORT to a node's first address and its TCP port, ID to its swarm
 //	revoke DIR PEER        ends a peer's membership, where no node runs on the owner's DIR
@@ -45,7 +58,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("STARLING_THREADS", "1")
 			return writeModels(e.WorkDir)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "gone": gone, "busy": busy, "standing": standing, "identify": identify, "locate": locate, "revoke": revoke, "keep": keep},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "gone": gone, "busy": busy, "standing": standing, "offers": offers, "identify": identify, "locate": locate, "revoke": revoke, "keep": keep},
 	})
 }
 
@@ -88,6 +101,27 @@ func standing(ts *testscript.TestScript, neg bool, args []string) {
 		st, err := status(ctx, ts.MkAbs(args[0]))
 		return err == nil && st.Standing == args[1]
 	})
+}
+
+func offers(ts *testscript.TestScript, neg bool, args []string) {
+	n := 0
+	if len(args) > 1 {
+		n, _ = strconv.Atoi(args[0])
+	}
+	if neg || n == 0 {
+		ts.Fatalf("usage: offers N DIR...")
+	}
+	for _, dir := range args[1:] {
+		poll(ts, func(ctx context.Context) bool {
+			c, err := control.Dial(ctx, ts.MkAbs(dir))
+			if err != nil {
+				return false
+			}
+			defer c.Close()
+			peers, err := c.Peers(ctx)
+			return err == nil && len(peers) == n
+		})
+	}
 }
 
 func identify(ts *testscript.TestScript, neg bool, args []string) {

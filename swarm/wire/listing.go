@@ -14,12 +14,11 @@ const (
 
 // Limits of listings and of the messages that carry them.
 const (
-	MaxListingLife   = 24 * time.Hour   // from now until Expires
-	ListingSkew      = 10 * time.Minute // by which clocks may differ
-	MaxOwnListings   = 64               // listings of one publisher
-	MaxListingsReply = 200              // listings in one reply
-	MaxFamily        = 64               // name of an architecture
-	MaxQuant         = 32               // name of a tensor type
+	MaxListingLife   = 24 * time.Hour // from now until Expires
+	MaxOwnListings   = 64             // listings of one publisher
+	MaxListingsReply = 200            // listings in one reply
+	MaxFamily        = 64             // name of an architecture
+	MaxQuant         = 32             // name of a tensor type
 	MaxLicence       = 128
 	MaxQuery         = 128 // words that are looked for
 	minListingBytes  = 136 // every field of a listing at its shortest
