@@ -29,6 +29,9 @@ func turnTokens(seed, n int) []int32 {
 func TestTurns(t *testing.T) {
 	for _, arch := range []string{"llama", "gemma3", "qwen35moe"} {
 		t.Run(arch, func(t *testing.T) {
+			if testing.Short() && arch != "qwen35moe" {
+				t.Skip("-short takes one family")
+			}
 			tn := newTestNet(t)
 			tn.model = filepath.Join(t.TempDir(), "turns.gguf")
 			if err := (runtimetest.TinyModel{Arch: arch, Layers: 4}).Write(tn.model); err != nil {
@@ -112,6 +115,9 @@ func TestLongTurn(t *testing.T) {
 	for _, arch := range []string{"llama", "gemma3", "qwen35moe"} {
 		for _, shape := range []string{"across", "pipelined"} {
 			t.Run(arch+" "+shape, func(t *testing.T) {
+				if testing.Short() && arch != "qwen35moe" {
+					t.Skip("-short takes one family")
+				}
 				tn := newTestNet(t)
 				tn.model = filepath.Join(t.TempDir(), "turns.gguf")
 				if err := (runtimetest.TinyModel{Arch: arch, Layers: 4}).Write(tn.model); err != nil {

@@ -239,6 +239,9 @@ func TestSpillFails(t *testing.T) {
 func TestSpill(t *testing.T) {
 	for _, arch := range []string{"llama", "gemma3", "qwen35moe"} {
 		t.Run(arch, func(t *testing.T) {
+			if testing.Short() && arch != "qwen35moe" {
+				t.Skip("-short takes one family")
+			}
 			tn := newTestNet(t)
 			tn.model = filepath.Join(t.TempDir(), "spill.gguf")
 			if err := (runtimetest.TinyModel{Arch: arch, Layers: 4}).Write(tn.model); err != nil {
