@@ -65,18 +65,20 @@ arm64-%:
 	(cd kernels && STARLING_KERNELS=$$variant qemu-aarch64-static -cpu max ../bin/kernels-arm64.test -variant $$variant -test.run Variants)
 
 # Minimizing an input of kilobytes may take a minute by default, in which a target whose seeds are files tried ten inputs.
-# A package's targets share one binary. Now and then it calls the end of its time itself a failure: that deadline, and no input that fails.
-FUZZ_ENDED = { grep -q '^    context deadline exceeded$$' bin/fuzz.log && ! grep -q 'Failing input\|panic\|hung' bin/fuzz.log; }
+# A package's targets share one binary. Two targets run at once, with a worker each. Now and then one calls the end of its time itself a failure:
+# that deadline, and no input that fails.
+FUZZ_ENDED = grep -q "^    context deadline exceeded$$" $$log && ! grep -q "Failing input\|panic\|hung" $$log
 fuzz: ## every fuzz target for FUZZTIME
-	@mkdir -p bin; set -e; cache=$$($(GO) env GOCACHE)/fuzz; \
-	grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u | while read -r dir; do \
-	  $(GO) test -c -vet=off -fuzz . -o bin/fuzz.test $$dir < /dev/null; \
-	  package=$$($(GO) list $$dir < /dev/null); \
-	  for f in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$dir/*_test.go); do \
-	    echo "$$dir $$f"; \
-	    (cd $$dir && $(CURDIR)/bin/fuzz.test -test.run '^$$' -test.fuzz "^$$f$$" -test.fuzztime $(FUZZTIME) -test.fuzzminimizetime 100x -test.fuzzcachedir $$cache/$$package) \
-	      > bin/fuzz.log 2>&1 < /dev/null || $(FUZZ_ENDED) || { cat bin/fuzz.log; exit 1; }; \
-	  done; done
+	@rm -rf bin/fuzz; mkdir -p bin/fuzz; set -e; cache=$$($(GO) env GOCACHE)/fuzz; \
+	for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u); do \
+	  package=$$($(GO) list $$dir); bin=$(CURDIR)/bin/fuzz/$$(echo $$package | tr / -).test; \
+	  $(GO) test -c -vet=off -fuzz . -o $$bin $$dir; \
+	  sed -n "s,^func \(Fuzz[A-Za-z0-9_]*\)(.*,$$dir \1 $$bin $$cache/$$package,p" $$dir/*_test.go >> bin/fuzz/targets; \
+	done; \
+	xargs -n 4 -P 2 sh -c 'cd $$0; log=$$2-$$1.log; \
+	  $$2 -test.run "^$$" -test.fuzz "^$$1$$" -test.fuzztime $(FUZZTIME) -test.fuzzminimizetime 100x -test.parallel 1 -test.fuzzcachedir $$3 > $$log 2>&1 < /dev/null \
+	    || { $(FUZZ_ENDED); } || { echo "$$0 $$1 fails:"; cat $$log; exit 1; }; \
+	  echo "$$0 $$1"' < bin/fuzz/targets
 
 PARIS = $(BIN) demo --model $(SMOLLM2) --prompt "What is the capital of France?" -n 8
 demo-smollm2: build ## a sample of cuts and chunks of a real model (the whole matrix: make soak)
