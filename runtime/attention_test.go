@@ -145,6 +145,9 @@ func TestAttention(t *testing.T) {
 	} {
 		for _, kv := range []KVType{KVF16, KVF32} {
 			t.Run(fmt.Sprintf("%dx%dx%d/window%d/threads%d/%v", c.kvHeads, c.group, c.dim, c.window, c.threads, kv), func(t *testing.T) {
+				if testing.Short() && kv != KVF16 {
+					t.Skip("-short takes one type of rows")
+				}
 				m := attentionModel(t, c.kvHeads*c.group, c.kvHeads, c.dim, c.threads, kv)
 				if c.group > 9 && c.kvHeads == 1 { // values are the first part of keys
 					m.cfg.Cache[0] = LayerCache{Heads: 1, Key: c.dim, Value: c.dim - 8, Latent: true}

@@ -35,6 +35,9 @@ func TestPacking(t *testing.T) {
 	} {
 		for _, tied := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%v/%v", typ, tied), func(t *testing.T) {
+				if testing.Short() && tied {
+					t.Skip("-short takes models with a head of their own")
+				}
 				path := tiny(t, runtimetest.TinyModel{Type: typ, Tied: tied, Layers: 4})
 				off := open(t, runtime.Options{Path: path, Threads: 1, Pack: runtime.PackOff})
 				if mem := off.Memory(); mem.Packed != 0 || mem.Mapped == 0 {

@@ -79,6 +79,9 @@ func TestRoundedExecutor(t *testing.T) {
 		path := tiny(t, runtimetest.TinyModel{Arch: arch, Seed: 3, Layers: 3})
 		for i := range 2 {
 			t.Run(fmt.Sprint(arch, "/", i), func(t *testing.T) {
+				if testing.Short() && i > 0 {
+					t.Skip("-short takes one rounding")
+				}
 				runtimetest.TestExecutor(t, func(r runtime.Range) runtime.Executor {
 					m, err := runtime.Open(runtime.Options{Path: path, Layers: r, Threads: 2})
 					if err != nil {
