@@ -89,7 +89,7 @@ demo-smollm2: build ## a sample of cuts and chunks of a real model (the whole ma
 
 soak: ## every cut of every golden model and of SmolLM2, five peers, all batches and chunk sizes, 240 kill schedules, 120 of real processes with each of two models, half of 40 nodes killed, an idle node and an outage, a minute for each fuzz target: hours
 	$(GO) test -timeout 30m -run TestHalfIsKilled -v ./swarm -soak
-	$(GO) test -timeout 30m -run 'TestIdleHour|TestOutage|TestPartition' -v ./test -soak
+	$(GO) test -timeout 1h -run 'TestIdleHour|TestOutage|TestPartition' -v ./test -soak
 	$(GO) test -timeout 30m -parallel 6 -run TestKillSchedule -v ./node -soak
 	$(GO) test -timeout 2h -run TestCuts -v ./runtime -soak
 	$(GO) test -timeout 1h -run TestLosses -v ./cmd/starling -soak

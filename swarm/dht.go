@@ -22,10 +22,18 @@ const (
 	announceEvery = 10 * time.Minute
 	announceRetry = time.Second      // when nobody could be told
 	announceLimit = 30 * time.Second // for one record
-	meetSoon      = time.Second      // doubles up to meetEvery
-	meetEvery     = time.Minute
-	meetEnough    = smallSwarm // connections at which looking for more ends: who tells everyone must know everyone
+	meetSoon      = time.Second      // after the start; doubles up to meetSeldom
+	meetEvery     = time.Minute      // while peers come and go
+	meetSeldom    = 10 * time.Minute // while nothing changes
+	meetEnough    = smallSwarm       // connections at which looking for more ends: who tells everyone must know everyone
 	lookupLimit   = 10 * time.Second
+)
+
+// What the DHT costs a node that does nothing goes with the square of the buckets' size: so many peers are asked, and each names so many.
+// Eight, as in BitTorrent's, are enough where everybody announces again every ten minutes.
+const (
+	bucketSize   = 8
+	refreshEvery = time.Hour // of the table's buckets that no look-up has gone through; connections fill it, too
 )
 
 // What nodes announce about themselves in the swarm's DHT.
@@ -46,6 +54,8 @@ func (h *Host) startDHT(boot []peer.AddrInfo) error {
 		dht.Mode(mode),
 		dht.DisableValues(),
 		dht.BootstrapPeers(boot...),
+		dht.BucketSize(bucketSize),
+		dht.RoutingTableRefreshPeriod(refreshEvery),
 	)
 	if err != nil {
 		return fmt.Errorf("DHT: %w", err)
@@ -180,20 +190,41 @@ func (h *Host) provide(ctx context.Context, key [32]byte) error {
 	return h.dht.Provide(ctx, recordKey(key), true)
 }
 
-// meetLoop finds trackers and, while few are connected, members.
+// meetLoop finds members while few are connected, and trackers where many are. It looks again soon when peers have come or gone, and
+// else the less often the longer nothing has changed: whoever is new looks, too.
 func (h *Host) meetLoop(ctx context.Context) {
-	for wait := meetSoon; sleep(ctx, wait); {
+	for last, wait := time.Now(), meetSoon; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.moved:
+			if wait = min(wait, meetEvery); time.Since(last) > wait {
+				last = time.Now().Add(meetSoon - wait) // let the newcomer say who it is
+			}
+			continue
+		case <-time.After(time.Until(last.Add(wait))):
+		}
+		last = time.Now()
 		if h.dht.RoutingTable().Size() == 0 {
 			wait = meetSoon
 			continue
 		}
-		wait = min(2*wait, meetEvery)
-		if len(h.Connected()) < meetEnough {
+		wait = min(2*wait, meetSeldom)
+		n := len(h.Connected())
+		if n < meetEnough {
 			h.meet(ctx, memberKey, meetEnough)
 		}
-		if len(h.knownTrackers()) < maxTrackers {
+		if n > h.cfg.smallSwarm && len(h.knownTrackers()) < maxTrackers {
 			h.meet(ctx, trackerKey, maxTrackers)
 		}
+	}
+}
+
+// peerMoved tells the routine that meets members that one has come or gone.
+func (h *Host) peerMoved() {
+	select {
+	case h.moved <- struct{}{}:
+	default:
 	}
 }
 

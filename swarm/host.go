@@ -114,6 +114,7 @@ type Host struct {
 	catalogue *catalogue
 	kick      chan struct{} // publish soon
 	found     chan struct{} // the DHT gained peers: announce soon
+	moved     chan struct{} // peers have come or gone: look for members soon
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -173,7 +174,7 @@ func Start(ctx context.Context, cfg Config) (*Host, error) {
 	}
 	h := &Host{
 		cfg: cfg, info: cfg.Swarm, store: OpenSwarms(cfg.Dir), instance: rand.Uint64(), log: cfg.Log,
-		book: newOfferBook(), catalogue: newCatalogue(), kick: make(chan struct{}, 1), found: make(chan struct{}, 1), met: make(chan struct{}),
+		book: newOfferBook(), catalogue: newCatalogue(), kick: make(chan struct{}, 1), found: make(chan struct{}, 1), moved: make(chan struct{}, 1), met: make(chan struct{}),
 		seq:  uint64(time.Now().UnixNano()),
 		sent: map[PeerID]uint64{}, pushing: map[PeerID]bool{}, trackers: map[PeerID]bool{}, contacts: map[PeerID]time.Time{},
 		rtts: map[PeerID]time.Duration{}, announced: map[[32]byte]bool{},
@@ -446,6 +447,7 @@ func (h *Host) connected(_ network.Network, c network.Conn) {
 	h.goDo(func(ctx context.Context) { h.measure(ctx, c.RemotePeer()) })
 	h.goDo(func(ctx context.Context) { h.pullList(ctx, p) })
 	h.kickPublisher()
+	h.peerMoved()
 }
 
 // disconnected runs when a connection is gone.
@@ -467,6 +469,7 @@ func (h *Host) disconnected(n network.Network, c network.Conn) {
 	if !known {
 		return
 	}
+	h.peerMoved()
 	for _, f := range fs {
 		h.goDo(func(context.Context) { f(p) })
 	}

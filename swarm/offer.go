@@ -8,8 +8,9 @@ import (
 	"github.com/starling-swarm/starling/swarm/wire"
 )
 
-// DefaultOfferTTL is an offer's life if its maker doesn't say.
-const DefaultOfferTTL = 3 * time.Minute
+// DefaultOfferTTL is an offer's life if its maker doesn't say. It isn't what keeps ghosts away: offers of peers whose last connection
+// is gone don't count.
+const DefaultOfferTTL = wire.MaxOfferTTL
 
 // Offer says what one peer holds of one model, how fast it is and how much
 // room it has. Offers are hints: speeds are for the reader to check.
