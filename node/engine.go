@@ -31,6 +31,9 @@ func (e engine) Status(context.Context) (*control.Status, error) {
 	st := &control.Status{Version: n.cfg.Version, PID: os.Getpid(), Peer: n.ID(), Addrs: n.Addrs(), Torrent: n.torrents.PublicAddr(), Role: n.role(), Standing: n.standing().String(), Uptime: time.Since(n.began),
 		Connected: n.host.Connected(), Reachable: string(n.host.Reachability()), Profile: runtime.NewProfile(runtime.KVF16).String(),
 		Swarm: control.Swarm{ID: info.ID, Name: info.Name, Public: info.Public, Bootstrap: info.Bootstrap, Owner: n.swarms.Owns(info.ID)}}
+	if len(st.Connected) == 0 {
+		st.Looking = n.contacts()
+	}
 	for _, p := range st.Connected {
 		if relay := n.host.Relay(p); relay != "" {
 			st.Relayed = append(st.Relayed, control.Relayed{Peer: p, Relay: relay})

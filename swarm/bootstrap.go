@@ -11,7 +11,7 @@ import (
 // Pauses between attempts to reach a bootstrap node.
 const (
 	firstRetry   = 500 * time.Millisecond
-	lastRetry    = 4 * time.Second // a node that comes up late is met within 5 s
+	lastRetry    = 4 * time.Second // from the beginning of one to that of the next: a node that comes up late is met within 5 s
 	checkConn    = 2 * time.Second
 	attemptLimit = 10 * time.Second
 	meetLimit    = 5 * time.Second // that a call made too early waits
@@ -24,6 +24,7 @@ func (h *Host) keepConnected(ctx context.Context, b peer.AddrInfo) {
 	h.lp.ConnManager().Protect(b.ID, "starling-bootstrap")
 	retry, told := firstRetry, false
 	for first := true; ; first = false {
+		began := time.Now()
 		err := h.dialOnce(ctx, b)
 		h.noteContact(b, err)
 		if first {
@@ -37,7 +38,7 @@ func (h *Host) keepConnected(ctx context.Context, b peer.AddrInfo) {
 				h.log.Info("bootstrap node not reached, trying on", "peer", b.ID.String(), "error", err)
 				told = true
 			}
-			if !sleep(ctx, retry) {
+			if !sleep(ctx, max(retry-time.Since(began), firstRetry)) { // what swallows packets has taken longer already
 				return
 			}
 			retry = min(2*retry, lastRetry)

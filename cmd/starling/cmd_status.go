@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,7 +48,7 @@ func printStatus(w io.Writer, st *control.Status) error {
 		}
 		fmt.Fprintf(w, "swarm\t%s (%s)\n", printable(st.Swarm.Name), st.Swarm.ID)
 		fmt.Fprintf(w, "reachable\t%s\n", reachableText(st.Reachable))
-		fmt.Fprintf(w, "connected\t%d peers\n", len(st.Connected))
+		fmt.Fprintf(w, "connected\t%d peers%s\n", len(st.Connected), lookingText(st.Looking))
 		for _, r := range st.Relayed {
 			fmt.Fprintf(w, "relayed\t%s, through %s\n", r.Peer, r.Relay)
 		}
@@ -78,6 +79,18 @@ func printStatus(w io.Writer, st *control.Status) error {
 				bytesText(s.KVBytes), s.Age.Round(time.Second))
 		}
 	})
+}
+
+// lookingText says whom a node that has met nobody tries to meet.
+func lookingText(all []control.Contact) string {
+	if len(all) == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("; looking for the swarm through %d nodes", len(all))
+	if i := slices.IndexFunc(all, func(c control.Contact) bool { return c.Error != "" }); i >= 0 {
+		text += ", which are tried until one answers; " + contactText(all[i])
+	}
+	return text
 }
 
 // termsText says when a node works for others, and why it doesn't now.

@@ -3,8 +3,11 @@ package main
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,10 +59,20 @@ func TestScripts(t *testing.T) {
 			e.Setenv("XDG_CONFIG_HOME", filepath.Join(e.WorkDir, "config"))
 			e.Setenv("STARLING_LISTEN", loopback)
 			e.Setenv("STARLING_THREADS", "1")
+			e.Setenv("OWN", ownLoopback())
 			return writeModels(e.WorkDir)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "gone": gone, "busy": busy, "standing": standing, "offers": offers, "identify": identify, "locate": locate, "revoke": revoke, "keep": keep},
 	})
+}
+
+// ownLoopback is an address of this machine that other sockets don't use, where the system has many, so that a port that is free stays
+// free. Scripts have it as OWN.
+func ownLoopback() string {
+	if goruntime.GOOS != "linux" {
+		return "127.0.0.1"
+	}
+	return fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
 }
 
 // patience is how long tests wait for what must happen: others may have the processor meanwhile.
@@ -104,12 +117,12 @@ func standing(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func offers(ts *testscript.TestScript, neg bool, args []string) {
-	n := 0
-	if len(args) > 1 {
-		n, _ = strconv.Atoi(args[0])
-	}
-	if neg || n == 0 {
+	if neg || len(args) < 2 {
 		ts.Fatalf("usage: offers N DIR...")
+	}
+	n, err := strconv.Atoi(args[0])
+	if err != nil {
+		ts.Fatalf("offers: %v", err)
 	}
 	for _, dir := range args[1:] {
 		poll(ts, func(ctx context.Context) bool {

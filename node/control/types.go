@@ -33,6 +33,7 @@ type Status struct {
 	Standing  string        `json:"standing"` // "accepting", "paused", "leaving": what new work it takes
 	Uptime    time.Duration `json:"uptime_ns"`
 	Connected []string      `json:"connected"`
+	Looking   []Contact     `json:"looking,omitempty"` // where nobody is connected: those through whom it tries to meet the swarm
 	Relayed   []Relayed     `json:"relayed,omitempty"` // those of them that are reached through a relay
 	Reachable string        `json:"reachable"`         // by others: "public", "private", "unknown"
 	Models    []Model       `json:"models"`
