@@ -10,6 +10,7 @@
 //	member_linux_test.go     that is a whole node
 //	sniff_linux_test.go      that captures every packet
 //	private_linux_test.go    a private swarm, its captures, and a stranger
+//	doctor_linux_test.go     what 'starling doctor' says behind firewalls and routers
 //	address_linux_test.go    nodes with IPv6 alone, and one with both versions of IP
 //	idle_linux_test.go       one whose network goes away; a node among fifty that does nothing (make soak)
 package test

@@ -192,7 +192,7 @@ func (f *facts) node(ctx context.Context, g *globals, wait time.Duration) {
 		}
 		f.Network = &w
 		f.Reach = reach{Known: w.Reachable == "public" || w.Reachable == "private", Public: w.Reachable == "public", Relayed: w.Relayed, NAT: w.NAT, HasIPs: publicAddress()}
-		if settled(&w) && (f.Reach.Known || !metFar(&w)) {
+		if settled(&w) && (f.Reach.Public || f.Reach.Relayed || !metFar(&w)) { // who can't be dialled may get a place at a relay yet
 			return
 		}
 		select {
