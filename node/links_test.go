@@ -286,6 +286,7 @@ func TestMovedLinks(t *testing.T) {
 	}
 	close(first.taken)
 	second := <-streams
+	t.Cleanup(func() { close(second.taken) }) // who reads it ends
 	eventually(t, "the second frame", func() bool { return second.frames() == 1 })
 	if n := first.frames(); n != 1 {
 		t.Errorf("%d frames went over the first stream", n)
@@ -346,6 +347,7 @@ func TestGivenUpLinks(t *testing.T) {
 	}
 	l.send("S", &wire.Ping{Nonce: 2})
 	second := <-streams
+	t.Cleanup(func() { close(second.taken) }) // who reads it ends
 	eventually(t, "the second frame", func() bool { return second.frames() == 1 })
 	if n := first.frames(); n != 1 {
 		t.Errorf("%d frames went over the stream that was given up", n)
