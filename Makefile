@@ -18,9 +18,10 @@ build: ## the binary, in bin/
 demo: build ## a private swarm of processes on this machine runs a prompt, in two shapes
 	$(BIN) demo
 
+# Many tests wait more than they compute, so more of them run at once than there are processors. Those of node take longest, and begin.
 test: ## every test that needs no model download
 	$(GO) vet ./...
-	$(GO) test -vet=off -timeout 20m ./...
+	$(GO) test -vet=off -timeout 20m -p 3 -parallel 6 ./node ./...
 
 check: test staticcheck cross ## test, staticcheck and the cross builds; .ci/run does more
 
