@@ -18,17 +18,20 @@ type breadth struct {
 	chunks bool // every chunk size gets a sweep of its own, and at the end everybody in the pool is tried in every place
 }
 
-// assumed is how short periods are that a try for longer ones still looks for, as a part of these.
-const assumed = 0.7
-
 // swift is for many peers, where what is read of them takes long already.
-var swift = breadth{pool: 28, near: 224, decoders: 3, paths: 2, arrivals: 8, coarse: 5, fine: 5}
+var swift = breadth{pool: 64, near: 128, decoders: 2, paths: 2, arrivals: 6, coarse: 3, fine: 2}
 
-// thorough is for few peers, of whom all are tried in little time.
-var thorough = breadth{pool: 64, near: 64, decoders: 8, paths: 3, arrivals: 12, coarse: 7, fine: 6, chunks: true}
+// thorough is for few peers, of whom all are tried in little time, careful for more.
+var (
+	thorough = breadth{pool: 64, near: 64, decoders: 8, paths: 3, arrivals: 12, coarse: 7, fine: 6, chunks: true}
+	careful  = breadth{pool: 64, near: 256, decoders: 4, paths: 4, arrivals: 16, coarse: 5, fine: 6, chunks: true}
+)
 
-// fewPeers is up to how many usable ones are planned for thoroughly.
-const fewPeers = 32
+// Up to how many usable peers are planned for thoroughly, and carefully.
+const (
+	fewPeers  = 32
+	somePeers = 200
+)
 
 // crowd returns a good route over any number of peers, where the request forces none of them but the decoder.
 func (in *instance) crowd(usable []int, links []Link, wide breadth) (route, bool) {
@@ -50,11 +53,9 @@ func (in *instance) crowd(usable []int, links []Link, wide breadth) (route, bool
 	if i := slices.IndexFunc(sweeps, func(s *sweep) bool { return s.pool[0] == r.dec }); ok && r.shape != Local && i >= 0 {
 		s := sweeps[i]
 		s.prepare(form{r.shape, r.kv, r.chunk})
-		s.around(in.pace(r), 1.25, wide.fine)
+		s.descend(in.pace(r)*s.set.chunk*0.97, wide.fine)
 		if wide.chunks {
 			c.improve(s.pool)
-		} else {
-			c.tune()
 		}
 		r, ok = c.pick()
 	}
@@ -75,20 +76,20 @@ func (c *choice) sweeps(usable []int, links []Link, wide breadth) []*sweep {
 		slices.Sort(near)
 		usable = slices.Compact(near)
 	}
-	out := make([]*sweep, len(decoders))
+	out, pools, desk := make([]*sweep, len(decoders)), make([][]int, len(decoders)), newDesk(len(in.bounds), wide)
 	var members []int
 	for i, d := range decoders {
-		out[i] = &sweep{c: c, in: in, wide: wide, pool: in.together(d, in.helpers(usable, d, wide.near), wide.pool)}
-		members = append(members, out[i].pool...)
+		pools[i] = in.together(d, in.helpers(usable, d, wide.near), wide.pool)
+		members = append(members, pools[i]...)
 	}
 	in.net.learn(links, members, false)
-	for _, s := range out {
-		s.lines = in.net.among(s.pool)
+	for i, pool := range pools {
+		out[i] = newSweep(c, pool, wide, desk)
 	}
 	return out
 }
 
-// hasten sweeps all periods for one decoder and a middle chunk only. What is best there is where the other ones are looked for.
+// hasten sweeps for one decoder and a middle chunk first. What is best there is where the other ones are looked for.
 func (c *choice) hasten(sweeps []*sweep) {
 	all := c.in.req.chunks()
 	chunk, pace := all[len(all)/2], 0.0
@@ -98,8 +99,8 @@ func (c *choice) hasten(sweeps []*sweep) {
 			s.prepare(f)
 			if pace == 0 {
 				s.whole()
-			} else if s.offer(pace*s.set.chunk) < before*worthMore {
-				s.around(pace, 1.25, 2)
+			} else if p, total := s.offer(0.97*pace*s.set.chunk, longer*pace*s.set.chunk); total < before*worthMore {
+				s.descend(0.97*p, 2)
 			}
 			r := c.rechunk()
 			if !(c.least() < before) || r.shape == Local {
@@ -108,7 +109,7 @@ func (c *choice) hasten(sweeps []*sweep) {
 			if pace = c.in.pace(r); r.chunk != chunk {
 				chunk = r.chunk
 				s.prepare(form{f.shape, f.kv, chunk})
-				s.around(pace, 1.4, 3)
+				s.descend(pace*s.set.chunk*0.95, 2)
 			}
 		}
 	}
@@ -217,14 +218,19 @@ func (in *instance) helpers(peers []int, dec, most int) []helper {
 
 // cheapest returns the cheapest helpers in order, at most so many and those that any of the spans between bounds has no other one for.
 func cheapest(all []helper, most, spans int) []helper {
-	order := func(a, b helper) int { return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.p, b.p)) }
+	order := func(a, b helper) int {
+		if a.cost != b.cost {
+			return cmp.Compare(a.cost, b.cost)
+		}
+		return cmp.Compare(a.p, b.p)
+	}
 	if len(all) > 2*most { // sorting all of 10,000 takes longer than the search
 		costs := make([]float64, 0, 1+len(all)/8)
 		for i := 0; i < len(all); i += 8 {
 			costs = append(costs, all[i].cost)
 		}
 		slices.Sort(costs)
-		limit := costs[min(len(costs)-1, most/4)] // of twice as many as wanted, about
+		limit := costs[min(len(costs)-1, most/6)] // of more than wanted, about
 		best := make([]*helper, spans)
 		for i := range all {
 			for x := all[i].first; x < all[i].last; x++ {
@@ -270,30 +276,25 @@ func (in *instance) together(dec int, all []helper, size int) []int {
 
 // longest returns the longest range that peer p can run, as indexes into bounds; two equal ones if there is none.
 func (in *instance) longest(p int) (a, b int) {
+	a = in.begins(p)
+	return a, in.far(p, a, a)
+}
+
+// begins returns the first position where peer p can run a stage, as far as its layers go.
+func (in *instance) begins(p int) int {
 	peer := &in.peers[p]
-	a, _ = slices.BinarySearch(in.bounds, peer.Holds.First)
+	a, _ := slices.BinarySearch(in.bounds, peer.Holds.First)
 	if a == 0 && !peer.Embed {
 		a = 1
 	}
-	for b = a; b+1 < len(in.bounds) && in.bounds[b+1] <= peer.Holds.Last && in.fits(peer, in.bounds[a], in.bounds[b+1]); {
-		b++
-	}
-	return min(a, b), b
+	return a
 }
 
-// tune offers changed copies of the picked route until none is better: cuts moved, stages dropped, other chunks.
-func (c *choice) tune() {
-	for range 2 { // two gain most of it
-		before := c.least()
-		r, _ := c.pick()
-		c.in.rearranged(r, func(n route) {
-			if c.in.allows(&n) && c.in.wants(n.shape) {
-				s := c.in.setting(n.dec, n.chunk, n.shape, n.kv)
-				c.offer(&s, n)
-			}
-		})
-		if !(c.least() < before*(1-epsilon)) {
-			return
-		}
+// far returns the position up to which peer p can run from one on, where it can up to b, all as indexes into bounds.
+func (in *instance) far(p, a, b int) int {
+	peer := &in.peers[p]
+	for b+1 < len(in.bounds) && in.bounds[b+1] <= peer.Holds.Last && in.fits(peer, in.bounds[a], in.bounds[b+1]) {
+		b++
 	}
+	return b
 }

@@ -66,9 +66,11 @@
 // the rest of the work shared evenly) exceeds the best plan known. So the result is the optimum over the chunk sizes tried, unless a very
 // large problem exhausts a fixed amount of work.
 //
-// With more: the likeliest decoders each get a pool of the peers by whom a layer costs least. Within a given period every peer has a longest
-// range from each position, and what remains is a shortest path over positions and peers, with several paths kept to each. The period is
-// swept by golden section. Small crowds are swept for every decoder and chunk size, large ones near what was best for the first decoder.
+// With more: the likeliest decoders each get a pool of the peers by whom a layer costs least. What makes a route good is mostly its period. Where
+// shorter ones than a given one don't count and much longer ones aren't allowed, every peer has a longest range from each position, and
+// what remains is a shortest path over positions and peers, with several paths kept to each. The first period is a guess, as if layers could be
+// divided at will; the next ones follow what was found. Up to 200 peers are planned for with every chunk size, larger crowds with the one that was
+// best for the first decoder.
 // A request that forces peers or cuts is planned by labels, a bounded number per position and peer, over a pool, and local search over all
 // peers improves what they find.
 package route

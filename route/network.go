@@ -27,11 +27,12 @@ func (n *network) learn(links []Link, peers []int, others bool) {
 	}
 	names := make(map[string]int32, len(peers))
 	var some [1 << 12]bool // ends of names: most links of a crowd are between others
-	end := func(id string) (h uint) {
-		for i := max(0, len(id)-4); i < len(id); i++ {
-			h = h<<3 ^ uint(id[i])
+	end := func(id string) uint32 {
+		if len(id) < 4 {
+			return uint32(len(id))
 		}
-		return h % uint(len(some))
+		id = id[len(id)-4:]
+		return (uint32(id[0]) | uint32(id[1])<<8 | uint32(id[2])<<16 | uint32(id[3])<<24) * 0x9e3779b1 >> 20
 	}
 	for _, i := range peers {
 		id := n.peers[i].ID
@@ -122,13 +123,23 @@ func (n *network) line(i, j int) line {
 	return l
 }
 
-// among returns the lines between the peers of a pool.
-func (n *network) among(pool []int) [][]line {
-	out, all := make([][]line, len(pool)), make([]line, len(pool)*len(pool))
+// among returns the lines between the peers of a pool, by sender and receiver: the one from pool[i] to pool[k] is at i·len(pool)+k.
+func (n *network) among(pool []int) []line {
+	out := make([]line, len(pool)*len(pool))
 	for i, p := range pool {
-		out[i] = all[i*len(pool) : (i+1)*len(pool)]
 		for k, q := range pool {
-			out[i][k] = n.line(p, q)
+			out[i*len(pool)+k] = line{DefaultRTT, min(n.peers[p].Up, n.peers[q].Down)}
+		}
+	}
+	at := make(map[int32]int, len(pool))
+	for i, p := range pool {
+		at[int32(p)] = i
+	}
+	for way := range n.ways {
+		i, from := at[way[0]]
+		k, to := at[way[1]]
+		if from && to {
+			out[i*len(pool)+k], out[k*len(pool)+i] = n.line(pool[i], pool[k]), n.line(pool[k], pool[i])
 		}
 	}
 	return out

@@ -2,11 +2,14 @@ package route
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
 )
+
+var soak = flag.Bool("soak", false, "compare on as many random problems as the planner is judged by")
 
 // oracle is a planner nobody would ship: it writes down every plan the package comment allows, prices each by the
 // comment's formulas from the values as given, and takes the best. It shares no code with the planner.
@@ -408,7 +411,10 @@ func force(rng *rand.Rand, m Model, ps []Peer, r *Request) {
 
 func TestOracle(t *testing.T) {
 	cases, peers, layers := 2200, 4, 6
-	if testing.Short() {
+	switch {
+	case *soak:
+		cases = 10000
+	case testing.Short():
 		cases = 500
 	}
 	compareWithOracle(t, cases, peers, layers)

@@ -167,33 +167,45 @@ func TestHeuristicsAreNearTheOptimum(t *testing.T) {
 	}
 }
 
-// Of a crowd a swift plan costs little more than one that sixty peers, all chunk sizes and many periods and paths are tried for.
-func TestSwiftPlansAreNearSlowOnes(t *testing.T) {
-	slow := breadth{pool: 64, near: 1000, decoders: 6, paths: 6, arrivals: 40, coarse: 12, fine: 12, chunks: true}
-	var sum, worst float64
-	n := 0
-	for _, peers := range []int{48, 100, 200} {
-		if testing.Short() && peers > 48 {
-			break
-		}
-		for k, prompt := range []int{300, 1000, 4000, 20000} {
-			m, ps, links, r := crowdOf(peers, rand.New(rand.NewPCG(uint64(peers), uint64(k))))
-			r.PromptTokens = prompt
-			solve := func(wide breadth) float64 {
-				in := newInstance(m, ps, r)
-				got, ok := in.crowd(in.everybody(), links, wide)
-				if !ok {
-					t.Fatalf("%d peers, %d tokens: no plan", peers, prompt)
-				}
-				return in.total(got)
+// Up to 200 peers a plan costs within 2 % of one that many more decoders, periods and paths are tried for, on average; of larger crowds a
+// little more, with a fraction of the time.
+func TestPlansAreNearSlowOnes(t *testing.T) {
+	slow := breadth{pool: 64, near: 1000, decoders: 8, paths: 8, arrivals: 48, coarse: 12, fine: 12, chunks: true}
+	for _, k := range []struct {
+		peers       []int
+		wide        breadth
+		mean, worst float64
+	}{{[]int{48, 100, 200}, careful, 1.02, 1.12}, {[]int{1000}, swift, 1.03, 1.10}} {
+		var sum, worst float64
+		n := 0
+		for _, peers := range k.peers {
+			if testing.Short() && peers != 100 {
+				continue
 			}
-			ratio := solve(swift) / solve(slow)
-			t.Logf("%d peers, %d tokens: %.4f", peers, prompt, ratio)
-			sum, worst, n = sum+ratio, max(worst, ratio), n+1
+			for seed, prompt := range []int{60, 300, 1000, 4000, 20000} {
+				if seed%2 == 1 && !*soak {
+					continue
+				}
+				for _, answer := range []int{20, 300} {
+					m, ps, links, r := crowdOf(peers, rand.New(rand.NewPCG(uint64(peers), uint64(seed))))
+					r.PromptTokens, r.NewTokens = prompt, answer
+					solve := func(wide breadth) float64 {
+						in := newInstance(m, ps, r)
+						got, ok := in.crowd(in.everybody(), links, wide)
+						if !ok {
+							t.Fatalf("%d peers, %d tokens: no plan", peers, prompt)
+						}
+						return in.total(got)
+					}
+					ratio := solve(k.wide) / solve(slow)
+					t.Logf("%d peers, %d + %d tokens: %.4f", peers, prompt, answer, ratio)
+					sum, worst, n = sum+ratio, max(worst, ratio), n+1
+				}
+			}
 		}
-	}
-	t.Logf("mean %.4f, worst %.4f", sum/float64(n), worst)
-	if sum/float64(n) > 1.03 || worst > 1.12 {
-		t.Errorf("mean ratio %.4f, worst %.4f", sum/float64(n), worst)
+		t.Logf("%v peers: mean %.4f, worst %.4f", k.peers, sum/float64(n), worst)
+		if n > 0 && sum/float64(n) > k.mean || worst > k.worst {
+			t.Errorf("%v peers: mean ratio %.4f, worst %.4f", k.peers, sum/float64(n), worst)
+		}
 	}
 }

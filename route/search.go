@@ -19,8 +19,11 @@ func (in *instance) best(links []Link) (route, bool) {
 		return in.exact(usable, exactEffort)
 	case len(q.Cuts) == 0 && len(q.Assign) == 0 && len(q.Include) == 0:
 		wide := swift
-		if len(usable) <= fewPeers {
+		switch {
+		case len(usable) <= fewPeers:
 			wide = thorough
+		case len(usable) <= somePeers:
+			wide = careful
 		}
 		if r, ok := in.crowd(usable, links, wide); ok {
 			return r, true
@@ -136,7 +139,7 @@ type frontier struct {
 	must   uint64    // pool bits of the peers that have to be used
 	dec    int       // the decoder as an index into the pool
 	decBit uint64    // … as a bit
-	lines  [][]line  // between the pool's peers
+	lines  []line    // between the pool's peers, by sender and receiver
 	speed  []float64 // per pool peer: FLOP/s with its queue
 	rest   []rest    // per position: what the layers from there on cost at least
 	fixed  float64   // seconds that every route of this search has: the head, and the decoder's part of each token
@@ -144,7 +147,7 @@ type frontier struct {
 	open   [][][]int32 // [position][pool peer]: labels waiting
 }
 
-func newFrontier(c *choice, pool []int, lines [][]line, width int, s setting) *frontier {
+func newFrontier(c *choice, pool []int, lines []line, width int, s setting) *frontier {
 	in := c.in
 	f := &frontier{c: c, in: in, set: s, shape: Across, pool: pool, lines: lines, width: width, ends: in.bounds}
 	if s.pipelined {
@@ -234,7 +237,7 @@ func (f *frontier) extend(id int32, l label) {
 func (f *frontier) after(l label, compute float64, b, n int) label {
 	in, s := f.in, &f.set
 	p, a := f.pool[l.peer], f.ends[l.at]
-	next, decoder := f.lines[l.peer][n], f.lines[l.peer][f.dec]
+	next, decoder := f.lines[int(l.peer)*len(f.pool)+n], f.lines[int(l.peer)*len(f.pool)+f.dec]
 	l.cost += compute + in.hopTime(s, next)
 	if s.pipelined {
 		l.cost += in.steps * in.walkTime(s, p, a, b, next, decoder)

@@ -6,15 +6,16 @@ import (
 )
 
 // Of many peers there are too many routes for labels that weigh every cost against every other one. But one number orders most of it:
-// the period, the slowest part's seconds per chunk. Within a given period each peer has a longest range from each position, and the
-// cheapest route is a shortest path over (position, peer). Sweeping the period finds every route worth having. Paths know who is in them,
-// so that nobody is used twice.
+// the period, the slowest part's seconds per chunk. Where shorter periods than a given one don't count, and much longer ones aren't
+// allowed, each peer has a longest range from each position, and the cheapest route is a shortest path over (position, peer). A few such
+// periods find what is worth having. Paths know who is in them, so that nobody is used twice.
 
 // path is a route's beginning: everything before position at is decided, and peer runs from there on.
 type path struct {
 	cost   float64 // seconds so far, without periods
 	period float64 // slowest part so far
 	tail   float64 // longest KV tail so far
+	worth  float64 // what paths at one place are compared by: the three as they are in a total
 	used   uint64  // as bits of the pool
 	prev   int32   // the path before; −1: none
 	at     int16   // index into bounds
@@ -24,46 +25,91 @@ type path struct {
 // arrival is a path whose last peer has its range and no successor yet.
 type arrival struct {
 	path
-	pass  float64 // seconds of a decoded token in the last range
-	rows  float64 // … until its rows are with the decoder
-	worth float64 // what arrivals at one position are compared by
+	pass float64 // seconds of a decoded token in the last range
+	row  float64 // … until its rows are with the decoder
 }
 
-// sweep is one decoder's search over a pool for one chunk size and shape.
+// sweep is one decoder's search over a pool, for one form of routes at a time.
 type sweep struct {
 	c     *choice
 	in    *instance
 	wide  breadth
-	pool  []int // the decoder first
-	lines [][]line
+	pool  []int     // the decoder first
+	lines []line    // between them, by sender and receiver
+	from  [][]reach // by position: who can begin there
+	near  []line    // by pool peer: no line to another one is better
 
 	form     form
 	set      setting
-	fixed    float64   // seconds that every route of this search has
-	rest     []float64 // by position: seconds that the layers from there on add to a route, at least
-	limit    float64   // routes above this total are of no use
-	short    float64   // periods below this one are left to another try
+	seam     float64   // bytes of a chunk's
+	fixed    float64   // seconds that every route of this form has
 	shortest float64   // no period is shorter: everybody computes all the time
+	sums     []sums    // by position
 	take     []taking  // by position
 	each     []rates   // by pool peer
-	from     [][]int8  // by position: pool peers that can begin there
+	rest     []float64 // by position: seconds that the layers from there on add to a route, at least
 
-	found    []answer
+	limit float64 // routes above this total are of no use
+	short float64 // shorter periods don't count: they are left to another try
+	*desk
+}
+
+// desk is what sweeps write on, one after another.
+type desk struct {
+	spans    []span // all that may be, by position and peer
 	paths    []path
 	open     [][]int32   // by position and peer, cheapest first
-	dear     []float64   // … from what cost on nothing is kept there
+	dear     []float64   // … at what worth nothing more is kept there
 	arrivals [][]arrival // by position, cheapest first
 }
+
+// newDesk returns one for pools of as many peers as may be in one.
+func newDesk(bounds int, wide breadth) *desk {
+	places := bounds * wide.pool
+	d := &desk{
+		spans: make([]span, 0, 2*places), paths: make([]path, 0, 2*places),
+		open: make([][]int32, places), dear: make([]float64, places), arrivals: make([][]arrival, bounds),
+	}
+	ids := make([]int32, places*(wide.paths+1))
+	for i := range d.open {
+		d.open[i], ids = ids[:0:wide.paths+1], ids[wide.paths+1:]
+	}
+	all := make([]arrival, bounds*wide.arrivals)
+	for i := range d.arrivals {
+		d.arrivals[i], all = all[:0:wide.arrivals], all[wide.arrivals:]
+	}
+	return d
+}
+
+// clear forgets all paths; the next ones are of so many places.
+func (d *desk) clear(places int) {
+	d.paths = d.paths[:0]
+	for i := range places {
+		d.open[i], d.dear[i] = d.open[i][:0], math.Inf(1)
+	}
+	for i := range d.arrivals {
+		d.arrivals[i] = d.arrivals[i][:0]
+	}
+}
+
+// reach is how far a pool peer can run from a position on.
+type reach struct {
+	peer  int8
+	end   int16 // index into bounds
+	spans int32 // where its spans begin
+	found int16 // how many there are
+}
+
+// sums are of the layers before a position; rows and token are what goes to the decoder of a prompt token and of a decoded one.
+type sums struct{ flops, weight, read, rows, token float64 }
 
 // rates are what a pool peer adds to a chunk's time.
 type rates struct {
 	flop, weight float64 // seconds per FLOP of a token, per byte of weights
 	row, sent    float64 // seconds per byte of a token's rows to the decoder, and on its uplink
+	rtt          float64 // to the decoder
 	hop          float64 // seconds to another peer, at least: of a chunk, and of the decoded tokens that walk
 }
-
-// answer is what was found for a period: the same as for any shorter one that the route keeps to.
-type answer struct{ least, most, total float64 }
 
 // taking is what the decoder costs that takes over at a position.
 type taking struct {
@@ -71,7 +117,16 @@ type taking struct {
 	own    float64 // seconds per chunk that it computes
 	period float64 // … or receives, whichever is longer
 	tail   float64 // seconds of the last rows on its downlink
-	steps  float64 // seconds of all decoded tokens
+	steps  float64 // seconds of all decoded tokens, as far as they depend on its own range
+}
+
+// span is what a pool peer adds as the owner of the layers up to a position.
+type span struct {
+	compute float64 // seconds per chunk
+	busy    float64 // … or to send or to wait, whichever is longest
+	rows    float64 // … on the way to the decoder
+	pass    float64 // seconds of a decoded token that walks
+	row     float64 // … until its rows are with the decoder
 }
 
 // form is what a sweep is made for, beside its decoder.
@@ -79,6 +134,36 @@ type form struct {
 	shape Shape
 	kv    bool
 	chunk int
+}
+
+// newSweep expects a pool of at most 64, the decoder first, whose ways are learnt, and a desk that sweeps of one choice share.
+func newSweep(c *choice, pool []int, wide breadth, desk *desk) *sweep {
+	in := c.in
+	s := &sweep{c: c, in: in, wide: wide, pool: pool, lines: in.net.among(pool), desk: desk}
+	n := len(pool)
+	s.near = make([]line, n)
+	for i := range pool {
+		s.near[i] = line{math.Inf(1), 0}
+		for k, l := range s.lines[i*n : (i+1)*n] {
+			if k != i {
+				s.near[i] = line{min(s.near[i].rtt, l.rtt), max(s.near[i].rate, l.rate)}
+			}
+		}
+	}
+	s.from = make([][]reach, len(in.bounds))
+	for at := range s.from[:len(in.bounds)-1] {
+		s.from[at] = make([]reach, 0, n)
+	}
+	for k, p := range pool[1:] {
+		at, far := in.begins(p), 0
+		for ; at < len(in.bounds)-1 && in.bounds[at] < in.peers[p].Holds.Last; at++ {
+			if far = in.far(p, at, max(far, at)); far > at {
+				s.from[at] = append(s.from[at], reach{peer: int8(k + 1), end: int16(far)})
+			}
+		}
+	}
+	s.rest, s.sums, s.take = make([]float64, len(in.bounds)), make([]sums, len(in.bounds)), make([]taking, len(in.bounds))
+	return s
 }
 
 // forms returns the shapes that the decoder allows, with chunks of a size.
@@ -100,108 +185,70 @@ func (s *sweep) forms(chunk int) []form {
 func (s *sweep) prepare(f form) {
 	in, d, last := s.in, s.pool[0], s.in.model.Layers
 	s.set, s.form = in.setting(d, f.chunk, f.shape, f.kv), f
+	s.seam = s.set.chunk * float64(in.model.SeamBytes)
 	s.fixed = in.headTime(d)
 	if !s.set.pipelined {
 		s.fixed += in.steps * in.decoderStep(&s.set, 0)
 	}
+	s.each = s.each[:0]
 	speed := 0.0
-	for _, p := range s.pool {
-		speed += in.peers[p].PrefillFlops / (1 + in.peers[p].Load)
-	}
-	s.each, s.found = s.each[:0], s.found[:0]
 	for i, p := range s.pool {
 		peer := &in.peers[p]
 		q := 1 + peer.Load
-		e := rates{q * s.set.chunk / peer.PrefillFlops, q / peer.DecodeBytesPerSec, s.set.chunk / s.lines[i][0].rate, s.set.chunk / peer.Up, math.Inf(1)}
-		for k, way := range s.lines[i] {
-			if k != i {
-				hop := in.hopTime(&s.set, way)
-				if s.set.pipelined {
-					hop += in.steps * (way.rtt/2 + float64(in.model.SeamBytes)/way.rate)
-				}
-				e.hop = min(e.hop, hop)
-			}
+		speed += peer.PrefillFlops / q
+		way := s.lines[i*len(s.pool)]
+		e := rates{q * s.set.chunk / peer.PrefillFlops, q / peer.DecodeBytesPerSec, s.set.chunk / way.rate, s.set.chunk / peer.Up, way.rtt, in.hopTime(&s.set, s.near[i])}
+		if s.set.pipelined {
+			e.hop += in.steps * (s.near[i].rtt/2 + float64(in.model.SeamBytes)/s.near[i].rate)
 		}
 		s.each = append(s.each, e)
 	}
 	s.shortest = s.set.chunk * in.flops[last] / speed * (1 - epsilon)
-	s.rest = make([]float64, len(in.bounds))
-	s.take = make([]taking, len(in.bounds))
-	s.from = make([][]int8, len(in.bounds))
-	if s.arrivals == nil {
-		s.open, s.dear = make([][]int32, len(in.bounds)*len(s.pool)), make([]float64, len(in.bounds)*len(s.pool))
-		ids := make([]int32, len(s.open)*(s.wide.paths+1))
-		for i := range s.open {
-			s.open[i], ids = ids[:0:s.wide.paths+1], ids[s.wide.paths+1:]
-		}
-		s.arrivals = make([][]arrival, len(in.bounds))
-		for i := range s.arrivals {
-			s.arrivals[i] = make([]arrival, 0, s.wide.arrivals+1)
-		}
-	}
 	for i, x := range in.bounds {
 		own := in.ownTime(&s.set, x)
+		s.sums[i] = sums{in.flops[x], in.weight[x], in.read[x], in.rowBytes(&s.set, 0, x), in.tokenBytes(&s.set, 0, x)}
 		s.take[i] = taking{
 			ok:     i > 0 && in.canDecode(d, x, !s.set.pipelined, f.kv),
 			own:    own,
 			period: max(own, in.inflow(&s.set, x)),
-			tail:   s.set.chunk * in.rowBytes(&s.set, 0, x) / in.peers[d].Down,
-			steps:  s.steps(x),
+			tail:   s.set.chunk * s.sums[i].rows / in.peers[d].Down,
 		}
-		for k, p := range s.pool[1:] {
-			if x < last && in.canRun(p, x, in.bounds[i+1]) {
-				s.from[i] = append(s.from[i], int8(k+1))
-			}
+		if s.set.pipelined {
+			s.take[i].steps = in.steps * in.decoderStep(&s.set, x)
 		}
 	}
 }
 
-// span is what pool peer k adds as the owner of [a, b).
-type span struct {
-	compute float64 // seconds per chunk
-	busy    float64 // … or to send or to wait, whichever is longest
-	rows    float64 // … on the way to the decoder
-	pass    float64 // seconds of a decoded token that walks
-	row     float64 // … until its rows are with the decoder
-}
-
-func (s *sweep) span(k int8, a, b int) span {
-	in, set, e, seam := s.in, &s.set, &s.each[k], float64(s.in.model.SeamBytes)
-	v := span{compute: e.flop*(in.flops[b]-in.flops[a]) + e.weight*(in.weight[b]-in.weight[a]) + PassOverhead}
-	v.busy = max(v.compute, seam*e.sent)
-	kv := 0.0
-	if set.kv {
-		kv = in.rowBytes(set, a, b)
-		v.rows = kv * e.row
-		v.busy = max(v.busy, v.rows, (seam+kv)*e.sent, (v.compute+v.rows+s.lines[k][0].rtt)/2)
-	}
-	if set.pipelined {
-		v.pass, v.row = e.weight*(in.weight[b]-in.weight[a]+in.read[b]-in.read[a])+PassOverhead, in.tokenBytes(set, a, b)*e.row/set.chunk
-	}
-	return v
-}
-
-// look fills in rest, as if peers could be used again, and returns whether any route is left within the period and the limit.
+// look lists the spans within a period, fills in rest as if peers could be used again, and returns whether any route is left within the limit.
 func (s *sweep) look(period float64) bool {
-	in := s.in
-	for at := len(in.bounds) - 1; at >= 0; at-- {
-		least, take := math.Inf(1), &s.take[at]
+	s.spans = s.spans[:0]
+	for at := len(s.from) - 1; at >= 0; at-- {
+		least, take, a := math.Inf(1), &s.take[at], &s.sums[at]
 		if take.ok && take.period <= period {
 			least = take.own + take.steps
 		}
-		for _, k := range s.from[at] {
-			a, peer := in.bounds[at], &in.peers[s.pool[k]]
-			for end := at + 1; end < len(in.bounds); end++ {
-				b := in.bounds[end]
-				if b > peer.Holds.Last || !in.fits(peer, a, b) {
-					break
+		for i := range s.from[at] {
+			r := &s.from[at][i]
+			e := &s.each[r.peer]
+			r.spans = int32(len(s.spans))
+			for end := at + 1; end <= int(r.end); end++ {
+				b := &s.sums[end]
+				weight, kv := b.weight-a.weight, b.rows-a.rows
+				v := span{compute: e.flop*(b.flops-a.flops) + e.weight*weight + PassOverhead, rows: kv * e.row}
+				v.busy = max(v.compute, v.rows, (float64(s.in.model.SeamBytes)+kv)*e.sent)
+				if kv > 0 {
+					v.busy = max(v.busy, (v.compute+v.rows+e.rtt)/2)
 				}
-				v := s.span(k, a, b)
 				if v.busy > period {
 					break
 				}
-				least = min(least, v.compute+in.steps*v.pass+s.each[k].hop+s.rest[end])
+				if s.set.pipelined {
+					v.pass, v.row = e.weight*(weight+b.read-a.read)+PassOverhead, (b.token-a.token)*e.row/s.set.chunk
+				}
+				s.spans = append(s.spans, v)
+				least = min(least, v.compute+s.in.steps*v.pass+e.hop+s.rest[end])
 			}
+			r.found = int16(len(s.spans) - int(r.spans))
 		}
 		s.rest[at] = least
 	}
@@ -213,103 +260,45 @@ func (s *sweep) bound(cost, period float64, at int) float64 {
 	return cost + s.set.periods*max(period, s.short) + s.fixed + s.rest[at]
 }
 
-// whole sweeps all periods that may be of use.
-func (s *sweep) whole() {
-	if math.IsInf(s.offer(math.Inf(1)), 1) || s.set.periods <= 0 {
-		return
-	}
-	s.between(s.shortest, (s.c.limit(&s.set)-s.fixed-s.rest[0])/s.set.periods, s.wide.coarse)
-}
-
-// around sweeps periods of a number of seconds per token, give or take a factor.
-func (s *sweep) around(pace, factor float64, tries int) {
-	if s.set.periods <= 0 {
-		s.offer(math.Inf(1))
-		return
-	}
-	period := pace * s.set.chunk
-	s.between(period/factor, period*factor, tries)
-}
-
-// between looks for the best period from a to b seconds by golden section, with so many tries, and offers what it finds.
-func (s *sweep) between(a, b float64, tries int) {
-	const golden = 0.618
-	try := func(at float64) float64 { return s.offer(math.Exp(at)) }
-	a, b = math.Log(a), math.Log(b)
-	x, y := b-golden*(b-a), a+golden*(b-a)
-	fx, fy := try(x), try(y)
-	for range tries - 2 {
-		if fx <= fy {
-			b, y, fy = y, x, fx
-			x = b - golden*(b-a)
-			fx = try(x)
-		} else {
-			a, x, fx = x, y, fy
-			y = a + golden*(b-a)
-			fy = try(y)
-		}
-	}
-}
-
-// offer offers the cheapest route within a period, and returns its total; +Inf: there is none that is of use.
-func (s *sweep) offer(period float64) float64 {
-	for _, old := range s.found {
-		if old.least <= period && period <= old.most {
-			return old.total
-		}
-	}
-	r, total := s.below(period)
-	least := period
-	if !math.IsInf(total, 1) {
-		s.c.offer(&s.set, r)
-		least = s.in.price(r, nil).PeriodSeconds
-	}
-	s.found = append(s.found, answer{least, period, total})
-	return total
-}
-
-// below returns the cheapest route found whose parts all take at most so many seconds per chunk, and its total; +Inf: none.
-func (s *sweep) below(period float64) (route, float64) {
+// below returns the cheapest route found whose parts all take at most so many seconds per chunk, where less than short doesn't count,
+// and its total with that; +Inf: none within the limit.
+func (s *sweep) below(short, period float64) (route, float64) {
 	in := s.in
-	s.limit = s.c.limit(&s.set)
-	s.short = s.shortest
-	if !math.IsInf(period, 1) {
-		s.short = max(s.short, period*assumed)
-	}
+	s.limit, s.short = s.c.limit(&s.set), max(short, s.shortest)
 	if !s.look(period) {
 		return route{}, math.Inf(1)
 	}
-	s.paths = s.paths[:0]
-	for i := range s.open {
-		s.open[i], s.dear[i] = s.open[i][:0], math.Inf(1)
-	}
-	for i := range s.arrivals {
-		s.arrivals[i] = s.arrivals[i][:0]
-	}
-	for _, k := range s.from[0] {
-		trip := s.lines[0][k].rtt / 2
-		p := path{cost: trip, used: 1 | 1<<k, prev: -1, peer: k}
+	s.clear(len(in.bounds) * len(s.pool))
+	for _, r := range s.from[0] {
+		trip := s.lines[r.peer].rtt / 2
+		p := path{cost: trip, used: 1 | 1<<r.peer, prev: -1, peer: r.peer}
 		if s.set.pipelined {
 			p.cost += in.steps * trip
 		}
 		s.keep(p)
 	}
 	total, end, last := math.Inf(1), 0, int32(-1)
-	for at := range in.bounds {
-		for i := range s.arrivals[at] {
-			v := &s.arrivals[at][i]
-			if t := s.finish(v, at, period); t < total {
-				total, end, last = t, in.bounds[at], v.prev
-			}
-			for _, n := range s.from[at] {
-				if v.used&(1<<n) == 0 {
-					s.hand(v, at, n, period)
-				}
+	for at := range s.from {
+		list := s.arrivals[at]
+		for i := range list {
+			if t := s.finish(&list[i], at, period); t < total {
+				total, end, last = t, in.bounds[at], list[i].prev
 			}
 		}
-		for _, k := range s.from[at] {
-			for _, id := range s.open[at*len(s.pool)+int(k)] {
-				s.extend(id, at, period)
+		for i := range s.from[at] {
+			r := &s.from[at][i]
+			dear := &s.dear[at*len(s.pool)+int(r.peer)]
+			for k := range list {
+				v := &list[k]
+				if v.worth >= *dear {
+					break
+				}
+				if v.used&(1<<r.peer) == 0 {
+					s.hand(v, at, r.peer, period)
+				}
+			}
+			for _, id := range s.open[at*len(s.pool)+int(r.peer)] {
+				s.extend(id, at, r)
 			}
 		}
 	}
@@ -328,26 +317,19 @@ func (s *sweep) below(period float64) (route, float64) {
 	return r, total
 }
 
-// extend gives a path's peer every range from its position on that it can run within the period.
-func (s *sweep) extend(id int32, at int, period float64) {
-	in, l := s.in, s.paths[id]
-	a, peer := in.bounds[at], &in.peers[s.pool[l.peer]]
-	for end := at + 1; end < len(in.bounds); end++ {
-		b := in.bounds[end]
-		if b > peer.Holds.Last || !in.fits(peer, a, b) {
-			return
-		}
-		v := s.span(l.peer, a, b)
-		if v.busy > period {
-			return
-		}
+// extend gives a path's peer every range from its position on that it may run.
+func (s *sweep) extend(id int32, at int, r *reach) {
+	l, hop := &s.paths[id], s.each[r.peer].hop
+	for i := range s.spans[r.spans : r.spans+int32(r.found)] {
+		v := &s.spans[int(r.spans)+i]
+		end := at + 1 + i
 		cost, longest, tail := l.cost+v.compute, max(l.period, v.busy), max(l.tail, v.rows)
-		if s.bound(cost+in.steps*v.pass+s.each[l.peer].hop, longest, end) > s.limit {
+		if s.bound(cost+s.in.steps*v.pass+hop, longest, end) > s.limit {
 			continue
 		}
-		worth := cost + tail + in.steps*max(v.pass, v.row)
+		worth := cost + tail + s.in.steps*max(v.pass, v.row) + s.set.periods*max(longest, s.short)
 		if list := s.arrivals[end]; len(list) < s.wide.arrivals || worth < list[s.wide.arrivals-1].worth {
-			s.arrive(arrival{path{cost, longest, tail, l.used, id, l.at, l.peer}, v.pass, v.row, worth}, end)
+			s.arrive(arrival{path{cost, longest, tail, worth, l.used, id, l.at, l.peer}, v.pass, v.row}, end)
 		}
 	}
 }
@@ -359,9 +341,6 @@ func (s *sweep) arrive(v arrival, at int) {
 	for i > 0 && list[i-1].worth > v.worth {
 		i--
 	}
-	if i == s.wide.arrivals {
-		return
-	}
 	for k := range list[:i] {
 		if list[k].peer == v.peer && list[k].used&^v.used == 0 {
 			return
@@ -369,66 +348,64 @@ func (s *sweep) arrive(v arrival, at int) {
 	}
 	for k := i; k < len(list); k++ {
 		if list[k].peer == v.peer && v.used&^list[k].used == 0 {
-			list = slices.Delete(list, k, k+1)
-			break
+			copy(list[i+1:k+1], list[i:k])
+			list[i] = v
+			return
 		}
 	}
-	if len(list) == s.wide.arrivals {
-		list = list[:s.wide.arrivals-1]
+	if i == s.wide.arrivals {
+		return
 	}
-	s.arrivals[at] = slices.Insert(list, i, v)
+	if len(list) < s.wide.arrivals {
+		list = list[:len(list)+1]
+		s.arrivals[at] = list
+	}
+	copy(list[i+1:], list[i:])
+	list[i] = v
 }
 
 // finish returns the total of an arrival where the decoder takes over; +Inf where it can't within the period.
 func (s *sweep) finish(v *arrival, at int, period float64) float64 {
-	in, set, take := s.in, &s.set, &s.take[at]
-	way, a := s.lines[v.peer][0], in.bounds[s.paths[v.prev].at]
-	send := set.chunk * (float64(in.model.SeamBytes) + in.rowBytes(set, a, in.bounds[at])) / way.rate
-	if !take.ok || max(take.period, send) > period {
+	take := &s.take[at]
+	if !take.ok || take.period > period {
 		return math.Inf(1)
 	}
-	return v.cost + s.hop(v, way) + take.own + set.periods*max(v.period, send, take.period) + max(v.tail, take.tail) + s.fixed + take.steps
+	way := s.lines[int(v.peer)*len(s.pool)]
+	send := (s.seam + s.set.chunk*(s.sums[at].rows-s.sums[s.paths[v.prev].at].rows)) / way.rate
+	if send > period {
+		return math.Inf(1)
+	}
+	return v.cost + s.hop(v, way) + take.own + s.set.periods*max(v.period, send, take.period, s.short) + max(v.tail, take.tail) + s.fixed + take.steps
 }
 
 // hop returns the seconds that the way to the next peer adds to an arrival, and where decoded tokens walk their time at its last peer.
 func (s *sweep) hop(v *arrival, way line) float64 {
-	t := s.in.hopTime(&s.set, way)
+	t := way.rtt/2 + s.seam/way.rate
 	if s.set.pipelined {
-		t += s.in.steps * max(v.pass+way.rtt/2+float64(s.in.model.SeamBytes)/way.rate, v.rows)
+		t += s.in.steps * max(v.pass+way.rtt/2+float64(s.in.model.SeamBytes)/way.rate, v.row)
 	}
 	return t
 }
 
-// steps returns the decoder's seconds of all decoded tokens, as far as they depend on its own range, from layer x on.
-func (s *sweep) steps(x int) float64 {
-	if !s.set.pipelined {
-		return 0
-	}
-	return s.in.steps * s.in.decoderStep(&s.set, x)
-}
-
 // hand makes an arrival the path of pool peer n.
 func (s *sweep) hand(v *arrival, at int, n int8, period float64) {
-	way := s.lines[v.peer][n]
-	cost := v.cost + s.hop(v, way)
-	if cost+v.tail >= s.dear[at*len(s.pool)+int(n)] {
+	way := s.lines[int(v.peer)*len(s.pool)+int(n)]
+	cost, longest := v.cost+s.hop(v, way), max(v.period, s.seam/way.rate)
+	worth := cost + v.tail + s.set.periods*max(longest, s.short)
+	if worth >= s.dear[at*len(s.pool)+int(n)] || longest > period || s.bound(cost, longest, at) > s.limit {
 		return
 	}
-	longest := max(v.period, s.set.chunk*float64(s.in.model.SeamBytes)/way.rate)
-	if longest > period || s.bound(cost, longest, at) > s.limit {
-		return
-	}
-	s.keep(path{cost, longest, v.tail, v.used | 1<<n, v.prev, int16(at), n})
+	s.keep(path{cost, longest, v.tail, worth, v.used | 1<<n, v.prev, int16(at), n})
 }
 
 // keep enters a path unless as many cheaper ones lead to the same position and peer, or one by fewer peers.
 func (s *sweep) keep(p path) {
 	place := int(p.at)*len(s.pool) + int(p.peer)
-	list, worth := s.open[place], p.cost+p.tail
+	list := s.open[place]
 	i := 0
 	for ; i < len(list); i++ {
 		old := &s.paths[list[i]]
-		if old.cost+old.tail > worth {
+		if old.worth > p.worth {
 			break
 		}
 		if old.used&^p.used == 0 {
@@ -442,7 +419,6 @@ func (s *sweep) keep(p path) {
 	s.paths = append(s.paths, p)
 	list = list[:min(len(list), s.wide.paths)]
 	if s.open[place] = list; len(list) == s.wide.paths {
-		last := &s.paths[list[len(list)-1]]
-		s.dear[place] = last.cost + last.tail
+		s.dear[place] = s.paths[list[len(list)-1]].worth
 	}
 }
