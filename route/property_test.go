@@ -209,3 +209,76 @@ func TestPlansAreNearSlowOnes(t *testing.T) {
 		}
 	}
 }
+
+// Everything four times as slow takes four times as long, but for [PassOverhead], which is the same for all.
+func TestSlownessScales(t *testing.T) {
+	for _, peers := range []int{3, 6, 8} {
+		m, ps, _, r := crowd(peers)
+		var links []Link
+		for i := range ps {
+			for k := range ps {
+				if i != k {
+					links = append(links, Link{From: ps[i].ID, To: ps[k].ID, RTT: 0.01 * float64(1+(i*7+k*3)%9)})
+				}
+			}
+		}
+		before, err := Make(m, ps, links, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range ps {
+			p := &ps[i]
+			p.PrefillFlops, p.DecodeBytesPerSec, p.Up, p.Down = p.PrefillFlops/4, p.DecodeBytesPerSec/4, p.Up/4, p.Down/4
+		}
+		for i := range links {
+			links[i].RTT *= 4
+		}
+		after, err := Make(m, ps, links, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ratio := after.Predicted.TotalSeconds / before.Predicted.TotalSeconds; ratio > 4*(1+epsilon) || ratio < 3.98 {
+			t.Errorf("%d peers: %g s, then %g", peers, before.Predicted.TotalSeconds, after.Predicted.TotalSeconds)
+		}
+	}
+}
+
+// Of two equal machines the one with nothing to do is used, whatever their names.
+func TestIdleTwinIsPreferred(t *testing.T) {
+	for _, peers := range []int{8, 40, 300} {
+		m, ps, links, r := crowd(peers)
+		for i := range ps { // everybody has a busy twin, named before or after
+			ps[i].Load = 0
+			twin := ps[i]
+			twin.ID, twin.Load = fmt.Sprintf("%c%s", "0Z"[i%2], twin.ID), 2
+			ps = append(ps, twin)
+		}
+		r.NewTokens, r.Shape = 1000, Local
+		plan, err := Make(m, ps, links, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(ps[:peers], func(p Peer) bool { return p.ID == plan.Decoder }) {
+			t.Errorf("%d peers: the busy %s decodes", peers, plan.Decoder)
+		}
+	}
+}
+
+// A round trip that nobody has measured costs something, but is no reason against a peer: more than a short one, less than a very long one.
+func TestUnknownRoundTripIsNeitherZeroNorInfinite(t *testing.T) {
+	m, ps, _, r := crowd(2)
+	ps[0].Holds, ps[0].Head, ps[0].Embed = Range{0, 32}, true, true
+	ps[1].Holds, ps[1].Head, ps[1].Embed, ps[1].NoDecode = Range{0, 32}, true, true, true
+	r.Include, r.Shape = []string{ps[1].ID}, Across
+	total := func(links ...Link) float64 {
+		plan, err := Make(m, ps, links, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return plan.Predicted.TotalSeconds
+	}
+	short, unknown, long := total(Link{From: ps[0].ID, To: ps[1].ID, RTT: 1e-3}), total(), total(Link{From: ps[0].ID, To: ps[1].ID, RTT: 2})
+	if !(short < unknown && unknown < long) {
+		t.Errorf("a short round trip makes %g s, an unknown one %g, a long one %g", short, unknown, long)
+	}
+}
