@@ -86,14 +86,16 @@ func (n *Node) offersOf(id artifacts.ID) (offers []swarm.Offer) {
 	return offers
 }
 
-// planRequest turns what a user asks for into what the planner does.
+// planRequest turns what a user asks for into what the planner does. Where layers keep something beside rows, a pipelined plan leaves it with the
+// stages: the decoder would have it at snapshots only, and a conversation's next turn would begin at the last one instead of where this one ends.
 func (n *Node) planRequest(ctx context.Context, c *artifacts.Card, prompt, newTokens int, k control.Constraints) (route.Request, error) {
 	shape, err := route.ParseShape(k.Shape)
 	if err != nil {
 		return route.Request{}, err
 	}
 	req := route.Request{PromptTokens: prompt, NewTokens: newTokens, Chunk: k.Chunk, Shape: shape, Cuts: k.Cuts,
-		Assign: k.Assign, Decoder: k.Decoder, PreferSelf: true, Reasons: true}
+		Assign: k.Assign, Decoder: k.Decoder, PreferSelf: true, Reasons: true,
+		LeaveKV: slices.ContainsFunc(c.TailBytes, func(n int64) bool { return n > 0 })}
 	if k.Draft != "" {
 		id, err := n.resolve(ctx, k.Draft)
 		if err != nil {

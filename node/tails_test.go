@@ -165,53 +165,6 @@ func travel(t *testing.T, model string) {
 	}
 }
 
-// TestSuccessorOfTails loses a stage whose layers have tails, of a decoder that lacks them, while tokens are decoded: the plan has sent rows and tails
-// to the decoder, and who takes the place goes on from the latest snapshot.
-func TestSuccessorOfTails(t *testing.T) {
-	tn := newTestNet(t)
-	tn.model, tn.noGuess = recurrent(t), true // or the gate would hold up rows before it
-	tracker := tn.start(nil)
-	id := tn.publish(tracker)
-	first, victim, spare, last := tn.start(nil), tn.start(nil), tn.start(nil), tn.startGated(nil)
-	client := tn.start(func(c *Config) { c.Client = true })
-	tn.serve(first, id, 0, 3)
-	tn.serve(victim, id, 3, 6)
-	tn.serve(spare, id, 3, 6)
-	tn.serve(last, id, 6, 8)
-	ctx := testContext(t)
-	for _, n := range []*Node{client, last} {
-		eventually(t, "four offers", func() bool { _ = n.host.Refresh(ctx); p, _ := n.planPeers(id); return len(p) == 4 })
-	}
-	const snapshot, new = 256, 12
-	req := control.RunRequest{Model: id.String(), Tokens: turnTokens(1, snapshot+30), MaxNew: new, Sampling: control.Sampling{Temperature: 0.7, TopP: 0.9, Seed: 5}, Proof: true, NoGuess: true, Fresh: true,
-		Constraints: control.Constraints{Shape: "pipelined", Cuts: []int{3, 6}, Assign: []string{first.ID(), victim.ID()}, Decoder: last.ID(), Chunk: 64}}
-	want, err := client.run(ctx, req, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tn.gates[last].hold(len(want.PromptTokens) + 4)
-	texts := 0
-	got, err := client.run(ctx, req, func(ev control.Event) error {
-		if p := ev.Plan; p != nil && !p.Plan.KVToDecoder {
-			t.Errorf("the plan leaves rows where they are:\n%s", p.Explain)
-		}
-		if ev.Kind == "text" {
-			if texts++; texts == 3 {
-				victim.Close()
-				tn.gates[last].release()
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	sameAnswer(t, got, want)
-	if len(got.Recovered) != 2 || !strings.HasSuffix(got.Recovered[1], fmt.Sprint("went on over other peers from position ", snapshot)) {
-		t.Errorf("what was done: %q", got.Recovered)
-	}
-}
-
 // TestTailsRecover loses a stage at any moment of a long prompt, of a model with gated delta nets: the decoder alone, or everybody with the
 // peer that takes the lost one's place, goes on from the last snapshot of all tails, or from later on.
 func TestTailsRecover(t *testing.T) {

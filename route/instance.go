@@ -256,6 +256,9 @@ func (in *instance) canDecode(d, x int, whole, kv bool) bool {
 	if whole && !peer.Holds.Contains(Range{0, last}) || (whole || x == 0) && !peer.Embed {
 		return false
 	}
+	if kv && !whole && in.req.LeaveKV {
+		return false
+	}
 	if whole || kv {
 		return peer.Holds.Contains(Range{x, last}) && in.fits(peer, 0, last)
 	}
@@ -280,6 +283,8 @@ func (in *instance) decoderFault(d, x int, whole, kv bool) string {
 		return fmt.Sprintf("peer %s lacks the embedding table", peer.ID)
 	case !peer.Holds.Contains(own):
 		return fmt.Sprintf("peer %s holds %s, not %s", peer.ID, peer.Holds, own)
+	case kv && !whole && in.req.LeaveKV:
+		return "cache rows are to stay with the stages"
 	case (whole || kv) && !in.fits(peer, 0, all.Last):
 		return fmt.Sprintf("peer %s lacks cache memory for all layers", peer.ID)
 	case !in.fits(peer, x, all.Last):

@@ -217,6 +217,23 @@ func TestWords(t *testing.T) {
 	}
 }
 
+func TestLeaveKV(t *testing.T) {
+	m := Model{Layers: 2, LayerWeightBytes: []int64{1e6, 1e6}, LayerFlops: []float64{1e6, 1e6}, KVBytesPerToken: []int64{100, 100}, SeamBytes: 100, Cuts: []int{1}}
+	peers := []Peer{
+		{ID: "a", Holds: Range{0, 1}, Embed: true, KVFreeBytes: 1 << 20},
+		{ID: "b", Holds: Range{1, 2}, Head: true, KVFreeBytes: 1 << 20},
+	}
+	for _, leave := range []bool{false, true} {
+		p, err := Make(m, peers, nil, Request{PromptTokens: 10, NewTokens: 2, LeaveKV: leave})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Shape != Pipelined || p.KVToDecoder == leave {
+			t.Errorf("leave %v: plan %v sends cache rows to the decoder: %v", leave, p, p.KVToDecoder)
+		}
+	}
+}
+
 // TestTailsOnTheWay has stages leave with the decoder what they keep beside rows where it is little, or seldom goes.
 func TestTailsOnTheWay(t *testing.T) {
 	m := Model{Layers: 2, LayerWeightBytes: []int64{1e6, 1e6}, LayerFlops: []float64{1e6, 1e6}, KVBytesPerToken: []int64{0, 100}, SeamBytes: 100, Cuts: []int{1}}

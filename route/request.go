@@ -69,6 +69,9 @@ type Request struct {
 	Draft string `json:"draft,omitempty"`
 	// PreferSelf takes the asking user's machine as decoder when that costs at most SelfMargin more.
 	PreferSelf bool `json:"prefer_self,omitempty"`
+	// LeaveKV keeps pipelined plans from sending cache rows to the decoder: each stage keeps its own, and losing one
+	// means a replay. The other shapes are not affected.
+	LeaveKV bool `json:"leave_kv,omitempty"`
 	// Exclude names peers that must not be used, each with the reason to print.
 	Exclude map[string]string `json:"exclude,omitempty"`
 	// Include names peers that must be used, as a stage or as the decoder.
