@@ -220,11 +220,28 @@ func (e engine) Plan(ctx context.Context, q control.PlanRequest) (*control.PlanR
 	if err != nil {
 		return nil, err
 	}
-	p, err := e.n.plan(ctx, id, card, q.PromptTokens, q.NewTokens, q.Constraints)
+	more, err := readMachines(q.WhatIf)
 	if err != nil {
+		return nil, err
+	}
+	p, err := e.n.plan(ctx, id, card, q.PromptTokens, q.NewTokens, q.Constraints)
+	if err != nil && (len(more) == 0 || !mayHelp(err)) {
 		return nil, told(err)
 	}
-	r := e.n.planReply(id, p, q.Constraints)
+	r := &control.PlanReply{Model: id.String()}
+	if err == nil {
+		r = e.n.planReply(id, p, q.Constraints)
+	} else {
+		r.NoPlan = told(err).Error()
+	}
+	if len(more) > 0 {
+		if r.WhatIf, err = e.n.whatIf(ctx, id, card, q, r, more); err != nil {
+			return nil, told(err)
+		}
+	}
+	if r.NoPlan != "" {
+		return r, nil
+	}
 	if r.Effect, err = e.n.effect(ctx, id, card, p, q); err != nil {
 		return nil, err
 	}

@@ -36,8 +36,9 @@ type planCmd struct {
 	NewTokens    int    `required:"" placeholder:"M" help:"Length of the answer."`
 	Text         string `placeholder:"TEXT" help:"With --seam or --kv: measure with this text what rounding changes. Default: a text of ours."`
 	routeFlags
-	Draft string `placeholder:"ID|NAME" help:"Small model that is to guess ahead where the answer is decoded (serve --draft)."`
-	JSON  bool   `name:"json" help:"Print the plan as a JSON object."`
+	WhatIf []string `sep:"none" placeholder:"MACHINE" help:"Plan also with a machine that the swarm doesn't have, such as 'add 32GB@60GB/s,1Gbit': memory, its bandwidth, and, if you like, network and arithmetic (20TFLOPS). May be given several times: then with all of them."`
+	Draft  string   `placeholder:"ID|NAME" help:"Small model that is to guess ahead where the answer is decoded (serve --draft)."`
+	JSON   bool     `name:"json" help:"Print the plan as a JSON object."`
 }
 
 // Help implements kong.HelpProvider.
@@ -50,7 +51,8 @@ Examples:
 
   starling plan SmolLM2 --prompt-tokens 2000 --new-tokens 200
   starling plan SmolLM2 --prompt-tokens 2000 --new-tokens 200 --shape across --cuts 10,20
-  starling plan SmolLM2 --prompt-tokens 2000 --new-tokens 200 --seam q8_0 --kv q8_0`
+  starling plan SmolLM2 --prompt-tokens 2000 --new-tokens 200 --seam q8_0 --kv q8_0
+  starling plan SmolLM2 --prompt-tokens 2000 --new-tokens 200 --what-if 'add 32GB@60GB/s,1Gbit'`
 }
 
 // Run prints the plan.
@@ -62,15 +64,23 @@ func (c *planCmd) Run(ctx context.Context, g *globals) error {
 	defer s.close()
 	k := c.constraints()
 	k.Draft = c.Draft
-	p, err := s.Plan(ctx, control.PlanRequest{Model: c.Model, PromptTokens: c.PromptTokens, NewTokens: c.NewTokens, Text: c.Text, Constraints: k})
+	p, err := s.Plan(ctx, control.PlanRequest{Model: c.Model, PromptTokens: c.PromptTokens, NewTokens: c.NewTokens, Text: c.Text, WhatIf: c.WhatIf, Constraints: k})
 	if err != nil {
 		return err
 	}
 	if c.JSON {
 		return printJSON(p)
 	}
-	fmt.Print(printableLines(p.Explain))
-	fmt.Printf("\n%s\n", seesText(p.Sees))
+	if p.NoPlan == "" {
+		fmt.Print(printableLines(p.Explain))
+		fmt.Printf("\n%s\n", seesText(p.Sees))
+	}
+	if w := p.WhatIf; w != nil {
+		if p.NoPlan == "" {
+			fmt.Println()
+		}
+		fmt.Print(printableLines(w.Explain))
+	}
 	return nil
 }
 
