@@ -34,7 +34,7 @@ func (d *decoding) start(profile [32]byte) []action {
 // openRoute does so when the cache has what it can have.
 func (d *decoding) openRoute(profile [32]byte) []action {
 	r := d.open.Route
-	if !d.worthWalking(d.reused) {
+	if !d.worthWalking(d.reused) || d.local && d.upper.upto > 0 {
 		r.Stages, r.DecoderFirst = nil, 0
 	}
 	d.stats.Reused = uint32(d.reused)
@@ -60,11 +60,17 @@ const minWalk = 128
 // worthWalking reports whether the route, begun at position from, computes what the decoder's cache lacks of the prompt sooner than the
 // decoder alone: with peers that are all like this one, by a quarter at least, since links take time, too.
 func (d *decoding) worthWalking(from int) bool {
-	n, stages := len(d.open.Tokens), len(d.open.Route.Stages)
-	if d.reused == 0 || !d.local || stages == 0 {
+	if d.reused == 0 || !d.local || len(d.open.Route.Stages) == 0 {
 		return true
 	}
-	alone, route := n-d.reused, n-from+stages*d.chunkSize() // the first chunk passes the stages one by one
+	return d.quicker(from, len(d.open.Tokens)-d.reused)
+}
+
+// quicker reports whether the route, begun at position from, is so much sooner at the prompt's end than the decoder alone, which has so many tokens
+// to compute.
+func (d *decoding) quicker(from, alone int) bool {
+	stages := len(d.open.Route.Stages)
+	route := len(d.open.Tokens) - from + stages*d.chunkSize() // the first chunk passes the stages one by one
 	return alone >= minWalk && 4*route < 3*(stages+1)*alone
 }
 
@@ -80,7 +86,11 @@ func (d *decoding) begin() {
 	d.announced, d.prefix, d.seamEnd = int(from.Position), from.Prefix, d.reused
 	r := &d.open.Route
 	most := min(int(r.Chunk), d.frameRows())
-	d.sizes = cutPrompt(d.config, d.reused, min(d.routeEnd, len(d.tokens)), most, int(r.LastChunk), d.chunkEnds(most))
+	cut := func(from, to int) []int {
+		return cutPrompt(d.config, from, to, most, int(r.LastChunk), d.chunkEnds(most))
+	}
+	at := max(d.reused, d.upper.upto)
+	d.sizes = append(cut(d.reused, at), cut(at, min(d.routeEnd, len(d.tokens)))...)
 	if !d.worthWalking(d.announced) {
 		d.routeEnd, d.stats.Decoder.First = d.reused, 0
 	}
@@ -118,6 +128,7 @@ func (s *staging) mayBegin(at uint32) bool {
 // begin goes to where the first chunk begins; false if the cache is gone.
 func (s *staging) begin(at uint32) bool {
 	s.begun, s.announced, s.computed = true, at, at
+	s.mixed = s.mixed || at > 0 && s.head.Epoch.Client > 1 // what begins is perhaps of the session's former decoder
 	if len(s.seams) == 0 {
 		s.seamEnd = at
 	}

@@ -39,6 +39,7 @@ type decoding struct {
 	config runtime.Config
 	seq    runtime.Sequence // nil until reserved
 	reused int              // positions that seq held when the plan was made, of an earlier session
+	upper  upper            // … and more of its last layers
 	marks  []wire.Mark      // ascending: of the tokens before positions at which stages may have ended, and where pages do; up to reused
 	sign   func(*wire.Plan)
 
@@ -355,6 +356,9 @@ func (d *decoding) walk() []action {
 		if stop := d.nextStop(d.announced); stop > 0 {
 			n = min(n, stop-d.announced)
 		}
+		if d.announced < d.upper.upto {
+			n = min(n, d.upper.upto-d.announced)
+		}
 		part := d.tokens[d.announced:min(d.announced+n, end)]
 		if n := d.plain - d.announced; n > 0 {
 			part = part[:min(len(part), n)]
@@ -400,7 +404,7 @@ func (d *decoding) walk() []action {
 	d.chunks, d.seams = d.chunks[1:], d.seams[1:]
 	last := d.plan.Stages[len(d.plan.Stages)-1].Peer
 	acts = append(acts, send{last, &wire.SeamCredit{Head: d.head, Upto: c.Start + c.Count}})
-	step := &runtime.Step{Seq: d.seq, Layers: runtime.Range{First: int(d.plan.DecoderFirst), Last: d.config.Layers},
+	step := &runtime.Step{Seq: d.seq, Layers: d.layersAt(int(d.plan.DecoderFirst), int(c.Start)),
 		Start: int(c.Start), N: int(c.Count), Seam: d.seam().Decode(seam.Rows, d.config.Width)}
 	return append(acts, d.run(step, forgets(d.seq, d.held)))
 }
@@ -415,6 +419,9 @@ func (d *decoding) alone() []action {
 		d.stats.Switched = uint32(d.computed)
 	}
 	tokens := d.tokens[d.computed:min(d.goal(), d.computed+d.chunkSize())]
+	if n := d.upper.upto - d.computed; n > 0 {
+		tokens = tokens[:min(n, len(tokens))]
+	}
 	if d.ngram != nil && d.generated > 0 {
 		asks := d.guess(d.load(), d.computed, len(tokens))
 		if acts = append(acts, asks...); d.awaited {
@@ -422,7 +429,7 @@ func (d *decoding) alone() []action {
 		}
 		tokens = slices.Concat(tokens, d.guesses)
 	}
-	step := &runtime.Step{Seq: d.seq, Layers: runtime.Range{First: 0, Last: d.config.Layers}, Start: d.computed, N: len(tokens), Tokens: tokens}
+	step := &runtime.Step{Seq: d.seq, Layers: d.layersAt(0, d.computed), Start: d.computed, N: len(tokens), Tokens: tokens}
 	return append(acts, d.run(step, false))
 }
 

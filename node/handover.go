@@ -199,7 +199,7 @@ type taking struct {
 
 // newTaking takes up what is handed of layers to a sequence, which holds the positions before.
 func newTaking(seq runtime.Sequence, layers runtime.Range, m *wire.Handover) (*taking, *wire.Refusal) {
-	if len(m.Digests) != layers.Len() {
+	if len(m.Digests) != layers.Len() || layers.Len() == 0 {
 		return nil, wire.Refuse(wire.CodeBadFrame, "a handover with digests of %d layers, not of %d", len(m.Digests), layers.Len())
 	}
 	return &taking{handover: *newHandover(seq, layers, int(m.From), int(m.Upto)), seq: seq, to: wire.Mark{Position: m.Upto, Prefix: m.Prefix},

@@ -42,11 +42,18 @@ func (d *decoding) onLegacy(m wire.Message) ([]action, *wire.Refusal) {
 		if marks := d.holds(int(m.Upto)); marks[len(marks)-1].Prefix != m.Prefix {
 			return nil, wire.Refuse(wire.CodePrefix, "a handover of other tokens before position %d", m.Upto)
 		}
-		given, r := newTaking(d.seq, d.held, m)
-		if r == nil {
-			h.given = given
+		layers := runtime.Range{First: max(d.held.Last-len(m.Digests), d.held.First), Last: d.held.Last} // newTaking counts them
+		given, r := newTaking(d.seq, layers, m)
+		if r != nil {
+			return nil, r
 		}
-		return nil, r
+		if !d.profits(layers, given.upto) {
+			no := wire.Refuse(wire.CodeUnknownModel, "rows of %v are of no use without those of %v", layers, d.held)
+			no.Head = d.head
+			return append([]action{send{d.open.Former, no}}, d.disinherit()...), nil
+		}
+		h.given = given
+		return nil, nil
 	case *wire.KVSlice:
 		if h.given == nil {
 			return nil, wire.Refuse(wire.CodeBadFrame, "KV of layer %d, and no handover was announced", m.Layer)
@@ -64,16 +71,45 @@ func (d *decoding) onLegacy(m wire.Message) ([]action, *wire.Refusal) {
 	return nil, wire.Refuse(wire.CodeBadFrame, "a session's former decoder sends no frame of type %d", m.Type())
 }
 
+// upper is what a cache has more of in its last layers, which were a former decoder's that had no rows of those below: what is computed of the
+// positions before upto ends with layer first. The zero value: nothing.
+type upper struct{ first, upto int }
+
+// layersAt returns the layers from first on that a step runs which begins at a position.
+func (d *decoding) layersAt(first, at int) runtime.Range {
+	if at < d.upper.upto {
+		return runtime.Range{First: first, Last: d.upper.first}
+	}
+	return runtime.Range{First: first, Last: d.config.Layers}
+}
+
+// profits reports whether what a former decoder has of some layers up to a position, the last ones of those held, spares this one work. One that can run
+// all layers computes the others alone then, which must take less than the route would for all of them. To one that is pushed everybody's rows it
+// is nothing: they would have to come for the layers below alone.
+func (d *decoding) profits(layers runtime.Range, upto int) bool {
+	if layers == d.held || !d.local {
+		return layers == d.held || d.held != d.whole()
+	}
+	return !d.quicker(d.reused, len(d.open.Tokens)-upto+(upto-d.reused)*layers.First/d.config.Layers)
+}
+
 // inherited goes on from where the former decoder was. Stages are handed what they lack, if this one has it.
 func (d *decoding) inherited() []action {
-	h := d.heir
-	d.heir, d.reused = nil, h.given.upto
-	d.marks = d.holds(d.reused)
-	if d.held == d.whole() {
-		d.resume = d.marks[len(d.marks)-1]
+	given, profile := d.heir.given, d.heir.profile
+	d.heir = nil
+	switch first := given.layers.First; {
+	case given.layers == d.held || !d.local && first <= int(d.open.Route.DecoderFirst): // it has all layers that it runs
+		d.reused = given.upto
+		d.marks = d.holds(d.reused)
+		if d.held == d.whole() {
+			d.resume = d.marks[len(d.marks)-1]
+		}
+		d.note("took over %d positions of the cache of decoder %s", given.upto-given.from, d.open.Former)
+	default:
+		d.upper = upper{first, given.upto}
+		d.note("took over %d positions of %v of the cache of decoder %s", given.upto-given.from, given.layers, d.open.Former)
 	}
-	d.note("took over %d positions of the cache of decoder %s", h.given.upto-h.given.from, d.open.Former)
-	return d.openRoute(h.profile)
+	return d.openRoute(profile)
 }
 
 // disinherit goes on without what the former decoder has, or with what came before.
@@ -127,10 +163,15 @@ type legacy struct {
 	over  bool      // it has all
 }
 
-// bequeath returns what the session leaves, which has ended and has the rows of all its layers that far. The sequence is the legacy's from then on.
+// bequeath returns what the session leaves, which has ended: what it has in all layers whose rows it keeps, or, where those of stages' layers
+// never come, in those that this node runs. The sequence is the legacy's from then on.
 func (d *decoding) bequeath() legacy {
-	n := d.seq.Truncate(min(d.computed, len(d.tokens)-1, held(d.seq, d.held)))
-	return legacy{grant: d.open.Grant, layers: d.held, seq: d.seq, tokens: d.tokens[:n], prefix0: d.prefix0}
+	layers := d.held
+	if own := (runtime.Range{First: int(d.open.Route.DecoderFirst), Last: d.config.Layers}); own.Len() > 0 && held(d.seq, layers) < minPrefix {
+		layers = own
+	}
+	n := d.seq.Truncate(min(d.computed, len(d.tokens)-1, held(d.seq, layers)))
+	return legacy{grant: d.open.Grant, layers: layers, seq: d.seq, tokens: d.tokens[:n], prefix0: d.prefix0}
 }
 
 // handle takes a frame of the next decoder. A refusal means that nothing changed, but that the cache may have gone back to where the asker's
@@ -162,9 +203,10 @@ func (l *legacy) onInherit(from string, m *wire.Inherit) ([]action, *wire.Refusa
 		return nil, wire.Refuse(wire.CodeStaleEpoch, "epoch %v is not the session's next one", m.Epoch)
 	case !reflect.DeepEqual(g.Numerics, l.grant.Numerics):
 		return nil, wire.Refuse(wire.CodeProfile, "the session was computed with other numbers")
-	case !l.layers.Covers(layers):
+	case layers.Last != l.layers.Last:
 		return nil, wire.Refuse(wire.CodeUnknownModel, "this node has rows of %v, not of %v", l.layers, layers)
 	}
+	layers.First = max(layers.First, l.layers.First)
 	n := l.seq.Truncate(min(int(m.Upto), len(l.tokens)))
 	if l.tokens = l.tokens[:n]; n <= int(m.From) {
 		return nil, wire.Refuse(wire.CodeUnknownSession, "this node has nothing of session %v behind position %d", m.Session, m.From)

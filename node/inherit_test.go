@@ -3,6 +3,7 @@ package node
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/starling-swarm/starling/swarm/wire"
@@ -14,8 +15,12 @@ func TestLegacy(t *testing.T) {
 	type kind struct {
 		name        string
 		whole, rows bool
+		cuts        []int
+		spares      int
 	}
-	kinds := []kind{{"all layers", true, false}, {"all rows", false, true}, {"its own", false, false}}
+	kinds := []kind{{"all layers", true, false, nil, 0}, {"all rows", false, true, nil, 0}, {"its own", false, false, nil, 0}, {"more than its own", false, false, nil, 2}, {"more", false, false, []int{2}, 1}}
+	upper := map[string]int{} // by kind of the heir: sessions that took over some of its layers
+	kept := 0                 // … whose stages went on from there, too
 	for name, u := range handoverSetups(t) {
 		step := 67
 		if testing.Short() {
@@ -30,13 +35,15 @@ func TestLegacy(t *testing.T) {
 		tried, taken, lost, damaged := 0, 0, 0, 0
 		for i, from := range kinds {
 			for j, to := range kinds {
-				if u.model != "" && (i == 2 || j == 2) { // little of it is of the models' layers
+				if i == 4 || u.model != "" && (i == 3 || j == 3 || i == 2 && j == 2 || i < 2 && j >= 2) { // little else happens to the models' layers then
 					continue
 				}
 				t.Run(fmt.Sprint(name, ", ", from.name, " to ", to.name), func(t *testing.T) {
 					for when := 1 + j; ; when += step {
-						u.whole, u.local, u.rows = from.whole, from.whole && when%2 == 0, from.rows
-						s := u.start(t, uint64(when))
+						w := u
+						w.whole, w.local, w.rows, w.spares = from.whole, from.whole && when%2 == 0, from.rows, from.spares
+						w.session, w.decoder, w.caches = wire.SessionID{1}, simFormer, &simCaches{backend: u.backend(), peers: map[string]*prefixes{}}
+						s := w.start(t, uint64(when))
 						for n := 0; n < when && s.step(); n++ {
 						}
 						if s.done != nil {
@@ -54,9 +61,17 @@ func TestLegacy(t *testing.T) {
 							continue
 						}
 						l := s.d.bequeath()
-						v, has := u, len(l.tokens)
-						v.prompt, v.maxNew, v.former = slices.Clone(s.d.tokens), u.maxNew-s.d.generated, &l
-						v.whole, v.local, v.rows = to.whole, to.whole && when%3 == 0, to.rows
+						v, has := w, len(l.tokens)
+						v.prompt, v.maxNew, v.former, v.decoder = slices.Clone(s.d.tokens), u.maxNew-s.d.generated, &l, ""
+						v.whole, v.local, v.rows, v.spares = to.whole, to.whole && when%3 == 0, to.rows, to.spares
+						if to.cuts != nil {
+							v.cuts = to.cuts
+						}
+						for at := range v.caches.peers { // the decoders' own are not what is tried here
+							if strings.HasPrefix(at, simDecoder) {
+								delete(v.caches.peers, at)
+							}
+						}
 						next := v.start(t, uint64(when))
 						fate := tried % 4 // of the former decoder: 0, 1 it hands all on; 2 it is lost; 3 it sends something else
 						if has >= minPrefix {
@@ -87,8 +102,14 @@ func TestLegacy(t *testing.T) {
 							t.Fatalf("left at %d: %v", when, next.done.Err)
 						}
 						next.mustTell(want[s.d.generated:])
-						if lacks := fate < 2 && next.d.reused != has; (from.whole || from.rows || from == to) && has >= minPrefix && lacks {
+						if lacks := fate < 2 && next.d.reused != has; has >= minPrefix && lacks && (l.layers.Covers(next.d.held) || j == 2 || j == 3) {
 							t.Errorf("left at %d: %d positions of %d were taken over", when, next.d.reused, has)
+						}
+						if next.d.upper.upto > 0 {
+							upper[to.name]++
+						}
+						if at := slices.IndexFunc(next.ran, func(r simRun) bool { return r.start < has }); i > 1 && fate < 2 && has >= minPrefix && next.d.reused == has && at < 0 {
+							kept++
 						}
 						if taken += next.d.reused; bad && next.d.reused > 0 {
 							t.Errorf("left at %d: a damaged cache was taken over", when)
@@ -109,4 +130,8 @@ func TestLegacy(t *testing.T) {
 			t.Errorf("%s: %d positions were taken over, %d decoders were lost meanwhile, %d sent something else", name, taken, lost, damaged)
 		}
 	}
+	if upper["all layers"] == 0 || upper["more"] == 0 || upper["all rows"] > 0 || kept == 0 {
+		t.Errorf("heirs took over some of their layers %v times, stages went on with theirs %d times", upper, kept)
+	}
+	t.Logf("heirs took over some of their layers %v times, stages went on with theirs %d times", upper, kept)
 }

@@ -46,8 +46,9 @@ type prefixes struct {
 // only marks, whose hashes are salted by the client.
 type known struct {
 	client  string
-	profile [32]byte // by which it is computed
-	makers  string   // of a stage's cache: who else it rests on (makers)
+	profile [32]byte       // by which it is computed
+	makers  string         // of a stage's cache: who else it rests on (makers)
+	session wire.SessionID // of a stage's cache: in which it was made; its peers have a part in the answer, whoever takes their places
 	layers  runtime.Range
 	tokens  []int32     // nil: not known
 	marks   []wire.Mark // ascending; of a cache the last is at its end
@@ -78,7 +79,8 @@ func (k *known) end() int {
 // has nothing in common.
 func (k *known) common(o *known) (n int, marks []wire.Mark) {
 	switch {
-	case k.client != o.client || k.profile != o.profile || k.makers != o.makers || k.layers != o.layers || (k.tokens == nil) != (o.tokens == nil):
+	case k.client != o.client || k.profile != o.profile || k.layers != o.layers || (k.tokens == nil) != (o.tokens == nil),
+		k.makers != o.makers && (k.session != o.session || k.session == wire.SessionID{}):
 		return 0, nil
 	case k.tokens == nil:
 		marks = both(k.marks, o.marks)

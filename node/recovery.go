@@ -190,7 +190,7 @@ func (d *decoding) replanned(r wire.Route, profile [32]byte, err error) []action
 		from = min(d.checkpoint(), len(d.tokens)-1, d.resumes())
 	}
 	from = d.seq.Truncate(from)
-	d.open.Route, d.marks, d.resume = r, nil, wire.Mark{}
+	d.open.Route, d.marks, d.resume, d.upper = r, nil, wire.Mark{}, upper{}
 	if from > 0 {
 		d.marks = d.holds(from)
 		d.resume = d.marks[len(d.marks)-1]
@@ -232,6 +232,6 @@ func (d *decoding) fail(r *wire.Refusal) []action {
 	if d.ended {
 		return nil
 	}
-	d.ended = true
+	d.ended, d.reason = true, "" // of an answer that lacked rows only: it doesn't end a second time with its accounts
 	return append(d.release(), finish{Err: r})
 }

@@ -83,7 +83,7 @@ func (n *Node) openStage(from string, m *wire.StageOpen) (*wire.StageOpened, *wi
 		return nil, r
 	}
 	capacity := int(m.Plan.Capacity)
-	w := known{client: m.Grant.Client, profile: m.Plan.Profile, makers: makers(&m.Plan, int(m.Index)), layers: layers, marks: m.Marks}
+	w := known{client: m.Grant.Client, profile: m.Plan.Profile, makers: makers(&m.Plan, int(m.Index)), session: m.Session, layers: layers, marks: m.Marks}
 	var begins []wire.Mark
 	var seq runtime.Sequence
 	goesOn, err := old != nil && old.endFor(m), error(nil) // else its KV makes room
@@ -126,8 +126,8 @@ func (n *Node) openStage(from string, m *wire.StageOpen) (*wire.StageOpened, *wi
 	return &wire.StageOpened{Head: m.Head, Begins: positions(ss.m.begins)}, nil
 }
 
-// makers names the peers whose word a stage takes for what its cache is made of. A cache is used again only where they are the same, so
-// that no answer rests on a peer that has no part in it.
+// makers names the peers whose word a stage takes for what its cache is made of. A cache is used again only where they are the same, or in
+// the same session, so that no answer rests on a peer that has no part in it.
 func makers(p *wire.Plan, index int) string {
 	names := []string{p.Decoder}
 	for _, s := range p.Stages[:index] {
@@ -403,7 +403,7 @@ func (s *stageSession) keep() {
 }
 
 func (s *stageSession) known(marks []wire.Mark) known {
-	return known{client: s.client, profile: s.m.plan.Profile, makers: makers(s.m.plan, s.m.index), layers: s.m.layers, marks: marks}
+	return known{client: s.client, profile: s.m.plan.Profile, makers: makers(s.m.plan, s.m.index), session: s.m.head.Session, layers: s.m.layers, marks: marks}
 }
 
 // endFor ends the session for the opening of its next epoch, and reports whether that goes on with its cache, which has gone back to
