@@ -57,8 +57,18 @@ func (n *Node) deliver(from string, m wire.Message) {
 		return
 	}
 	if wantsAnswer(m) {
-		n.refuse(from, h, wire.Refuse(wire.CodeUnknownSession, "no session %v here", h.Session))
+		n.refuse(from, h, n.noSession(h.Session))
 	}
+}
+
+// noSession answers a frame of a session that isn't here, or no longer: a neighbour may be told before the decoder is why the stage has left.
+func (n *Node) noSession(id wire.SessionID) *wire.Refusal {
+	n.sessions.Lock()
+	defer n.sessions.Unlock()
+	if r := n.refusalLocked(); r != nil {
+		return wire.Refuse(wire.CodeUnknownSession, "no session %v here; %v", id, r)
+	}
+	return wire.Refuse(wire.CodeUnknownSession, "no session %v here", id)
 }
 
 // wantsAnswer reports whether the sender of a frame for an unknown session

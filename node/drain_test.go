@@ -338,3 +338,17 @@ func TestStageRestarts(t *testing.T) {
 		eventually(t, "its offer's end", func() bool { p, _ := whole.planPeers(id); return len(p) == 1 })
 	}
 }
+
+// A stage that has left may be asked for the session by its neighbour, who tells the decoder, before its own word comes there: that says why, too.
+func TestNoSessionOfLeavingNode(t *testing.T) {
+	n := newTestNet(t).start(nil)
+	if r := n.noSession(wire.SessionID{1}); r.Code != wire.CodeUnknownSession || strings.Contains(r.Error(), "leaving") {
+		t.Errorf("a node at work says %v", r)
+	}
+	if _, err := n.Leave(testContext(t), 0); err != nil {
+		t.Fatal(err)
+	}
+	if r := n.noSession(wire.SessionID{1}); r.Code != wire.CodeUnknownSession || !strings.Contains(r.Error(), "leaving") {
+		t.Errorf("a node that leaves says %v", r)
+	}
+}
