@@ -16,9 +16,12 @@ import (
 
 const scheduleEnv = "STARLING_ARTIFACTS_TEST_SCHEDULE"
 
+// operations of childSchedule, as often as it does them.
+var operations = []string{"fetch", "publish", "release", "grow", "fetch", "remove", "release", "fetch"}
+
 // childSchedule fetches, grows, releases, publishes and removes models in random order until it is killed, saying on standard output
 // what it begins, and while it fetches how many bytes are held. args are the store's folder, a bundle file, the model's ID, the
-// seeder's address, a GGUF file to publish and a seed.
+// seeder's address, a GGUF file to publish, a seed and the first operation.
 func childSchedule(args []string) error {
 	seed, err := strconv.ParseUint(args[5], 10, 64)
 	if err != nil {
@@ -30,7 +33,7 @@ func childSchedule(args []string) error {
 	}
 	ctx := context.Background()
 	rng := rand.New(rand.NewPCG(seed, 31))
-	for {
+	for op := args[6]; ; op = operations[rng.IntN(len(operations))] {
 		m, err := s.AddBundle(b)
 		if err != nil {
 			return err
@@ -42,17 +45,17 @@ func childSchedule(args []string) error {
 		first := rng.IntN(card.Layers)
 		r := LayerRange{first, first + 1 + rng.IntN(card.Layers-first)}
 		held := func(int64, int64) { fmt.Println("held", m.HeldBytes()) }
-		switch op := rng.IntN(8); {
-		case op < 3:
+		switch op {
+		case "fetch":
 			fmt.Println("fetch", r)
 			err = tor.Fetch(ctx, m, card.Spans(r), peersOf("seeder"), held)
-		case op < 4:
+		case "grow":
 			fmt.Println("grow")
 			err = tor.Fetch(ctx, m, m.Manifest().All(), peersOf("seeder"), held)
-		case op < 6:
+		case "release":
 			fmt.Println("release", r)
 			_, err = tor.Release(m, card.Spans(r))
-		case op < 7:
+		case "publish":
 			fmt.Println("publish")
 			var p *Model
 			if p, err = s.Publish(ctx, args[4:5], nil); err == nil {
@@ -72,7 +75,7 @@ func childSchedule(args []string) error {
 	}
 }
 
-// Processes that fetch, grow, release, publish and remove are killed at random moments, one after the other on the same store. What
+// Processes that fetch, grow, release, publish and remove are killed at random moments of these, one after the other on the same store. What
 // the store calls verified afterwards hashes right, and of what a fetch had verified at most one piece is lost.
 func TestKillSchedules(t *testing.T) {
 	schedules := 100
@@ -94,10 +97,11 @@ func TestKillSchedules(t *testing.T) {
 	dir := t.TempDir()
 	rng := rand.New(rand.NewPCG(27, 28))
 	killedIn := map[string]int{}
+	took := map[string]time.Duration{} // by the last of each that came to its end
 	var began time.Time
 	for i := range schedules {
-		cmd := exec.CommandContext(t.Context(), exe)
-		cmd.Env = append(os.Environ(), scheduleEnv+"="+strings.Join([]string{dir, bundle, src.ID().String(), n.addrs["seeder"], other[0], fmt.Sprint(i)}, "|"))
+		cmd, first := exec.CommandContext(t.Context(), exe), operations[i%len(operations)]
+		cmd.Env = append(os.Environ(), scheduleEnv+"="+strings.Join([]string{dir, bundle, src.ID().String(), n.addrs["seeder"], other[0], fmt.Sprint(i), first}, "|"))
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -106,7 +110,11 @@ func TestKillSchedules(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The clock starts with the first thing that the child does, however long it took to get there.
-		wait := time.Duration(rng.IntN(120_000)) * time.Microsecond
+		most := 120 * time.Millisecond
+		if d := took[first]; d > 0 {
+			most = min(most, d)
+		}
+		wait := time.Duration(rng.Float64() * float64(most))
 		op, held := "", int64(-1)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			word, rest, _ := strings.Cut(lines.Text(), " ")
@@ -117,11 +125,11 @@ func TestKillSchedules(t *testing.T) {
 				}
 			case "fetch", "grow", "release", "publish", "forget", "remove":
 				if op == "" {
-					began = time.Now()
 					time.AfterFunc(wait, func() { cmd.Process.Kill() })
 				}
-				op, held = word, -1
+				op, held, began = word, -1, time.Now()
 			case "done":
+				took[op] = time.Since(began)
 			default:
 				t.Fatalf("schedule %d: the child says %q", i, lines.Text())
 			}
