@@ -15,7 +15,7 @@ func newCaps(up, down int64, torrents func(sent, received int)) *caps {
 	return &caps{up: newAllowance(up, func(n int) { torrents(n, 0) }), down: newAllowance(down, func(n int) { torrents(0, n) })}
 }
 
-// least is the lowest cap on bytes per second. With less, several peers that send at once would each get too little to know that it is still heard.
+// leastCap is the lowest cap on bytes per second. With less, several peers that send at once would each get too little to know that it is still heard.
 const leastCap = 128 << 10
 
 // allowance is one direction's store of bytes. It fills at its rate, and may be drawn below empty: who comes next waits.

@@ -56,16 +56,8 @@ func (n *Node) plan(ctx context.Context, id artifacts.ID, c *artifacts.Card, pro
 // planWithoutKV plans as if some peers had room. Offers tell what was free a while ago; where that is not enough, the peers
 // themselves say whether it still is so, and when there will be room.
 func (n *Node) planWithoutKV(ctx context.Context, id artifacts.ID, c *artifacts.Card, prompt, newTokens int, k control.Constraints, some func(peer string) bool) (route.Plan, error) {
-	w, err := readNumerics(k)
+	w, req, peers, links, err := n.problem(ctx, id, c, prompt, newTokens, k)
 	if err != nil {
-		return route.Plan{}, err
-	}
-	req, err := n.planRequest(ctx, c, prompt, newTokens, k)
-	if err != nil {
-		return route.Plan{}, err
-	}
-	peers, links := n.planPeers(id)
-	if req.Exclude, err = n.excluded(k, peers); err != nil {
 		return route.Plan{}, err
 	}
 	for i, p := range peers {
@@ -74,6 +66,19 @@ func (n *Node) planWithoutKV(ctx context.Context, id artifacts.ID, c *artifacts.
 		}
 	}
 	return w.plan(c, n.offersOf(id), peers, links, req)
+}
+
+// problem is what a plan is made of, by the offers that are known: how everybody is to round, the request, and the peers and links that there are.
+func (n *Node) problem(ctx context.Context, id artifacts.ID, c *artifacts.Card, prompt, newTokens int, k control.Constraints) (w wanted, req route.Request, peers []route.Peer, links []route.Link, err error) {
+	w, err = readNumerics(k)
+	if err == nil {
+		req, err = n.planRequest(ctx, c, prompt, newTokens, k)
+	}
+	if err == nil {
+		peers, links = n.planPeers(id)
+		req.Exclude, err = n.excluded(k, peers)
+	}
+	return w, req, peers, links, err
 }
 
 // offersOf returns the offers to compute a model.

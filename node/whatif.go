@@ -33,16 +33,8 @@ func readMachines(list []string) (more []route.Machine, err error) {
 // whatIf plans as r does, with machines more. Each in turn holds the layers with which the plan is the fastest; where there is none yet, those
 // that most are missing of.
 func (n *Node) whatIf(ctx context.Context, id artifacts.ID, c *artifacts.Card, q control.PlanRequest, r *control.PlanReply, more []route.Machine) (*control.WhatIf, error) {
-	w, err := readNumerics(q.Constraints)
+	w, req, peers, links, err := n.problem(ctx, id, c, q.PromptTokens, q.NewTokens, q.Constraints)
 	if err != nil {
-		return nil, err
-	}
-	req, err := n.planRequest(ctx, c, q.PromptTokens, q.NewTokens, q.Constraints)
-	if err != nil {
-		return nil, err
-	}
-	peers, links := n.planPeers(id)
-	if req.Exclude, err = n.excluded(q.Constraints, peers); err != nil {
 		return nil, err
 	}
 	tokens := q.PromptTokens + q.NewTokens
