@@ -127,7 +127,8 @@ func (s *AttnScratch) products(p attnProduct) {
 	}
 	s.panel = sized(s.panel, KVTile*max(p.n, AttnBlock))
 	args.panel = &s.panel[0]
-	args.ahead = unsafe.Pointer(args.panel)
+	// The panel stays in the first cache, so its products fetch what comes next instead: a chunk of few units would wait for memory else.
+	args.ahead = ahead
 	for lane := 0; lane < p.lanes; lane += KVTile {
 		args.dst, args.a, args.rows, args.lanes = &p.dst[lane], &p.a[0], p.rows, min(KVTile, p.lanes-lane)
 		args.b, args.bStride = unsafe.Add(b, lane/KVTile*size*p.bNext), size*p.bStride

@@ -87,6 +87,59 @@ func BenchmarkAttendPrefill(b *testing.B) {
 	}
 }
 
+// BenchmarkAttendChunk computes a chunk of a prompt behind 4,096 positions, in units of 48 rows or so, for as many KV heads as make 96 MiB of
+// halves: the first unit of a head has them from memory, the others may find them in a cache.
+func BenchmarkAttendChunk(b *testing.B) {
+	r := rand.New(rand.NewPCG(33, 33))
+	const depth = 4096
+	for _, shape := range attnShapes {
+		for _, n := range []int{64, 128, 512} {
+			b.Run(fmt.Sprintf("head%dx%d/%d", shape.dim, shape.group, n), func(b *testing.B) {
+				dim, group := shape.dim, shape.group
+				size := 2 * 2 * AttnBlock * dim * depth / AttnBlock
+				kv := (&cache{dim: dim}).heads(r, depth, 96<<20/size)
+				step := 48 / group / 2 * 2
+				q := normal(r, step*group*dim)
+				dst := make([]float32, len(q))
+				var s AttnScratch
+				var all, one Partial
+				visible := make([]Span, step*group)
+				for i := range visible {
+					visible[i] = Span{0, AttnBlock}
+				}
+				chunk := func(head []KVBlock) {
+					for range n / step {
+						for i := range head {
+							next := KVBlock{}
+							if i+1 < len(head) {
+								next = head[i+1]
+							}
+							if i == 0 {
+								AttendBlock(&all, q, head[i], visible, 0.1, next, &s)
+								continue
+							}
+							AttendBlock(&one, q, head[i], visible, 0.1, next, &s)
+							all.Merge(&one, &s)
+						}
+						all.Finish(dst, 0, len(visible), &s)
+					}
+				}
+				var took, peak best
+				at := 0
+				for b.Loop() {
+					took.run(func() { chunk(kv[at%len(kv)]) })
+					peak.run(func() { PeakF32(20000) })
+					at++
+				}
+				gflops := took.per(4 * float64(dim*group*depth*(n/step*step)))
+				b.ReportMetric(gflops, "GFLOPS")
+				b.ReportMetric(100*gflops/peak.per(20000*PeakF32Ops), "%peak")
+				b.ReportMetric(0, "ns/op")
+			})
+		}
+	}
+}
+
 // BenchmarkAttendDecode computes one position of n for as many KV heads as make 96 MiB of halves, so that they come from
 // memory.
 func BenchmarkAttendDecode(b *testing.B) {
