@@ -29,50 +29,82 @@ const chunkFile = "testdata/chunk-times.json"
 // TestPrefillScaling lets 1 to 8 equal peers read prompts in virtual time: the planner's plans, the machines of sessions, links with a rate
 // and a round trip, and steps that take as long as single chunks did on one thread. With 8192 tokens, n peers must be 0.9 n times
 // as fast as one, or 0.9 times as fast as whole layers allow: of 30 layers seven peers have 5 at most, and can't be more than 6 times as fast.
+// Of 40 such layers each number of peers can have shares that allow 0.95 n, so it must make 0.9 n, with long prompts at least.
 func TestPrefillScaling(t *testing.T) {
 	times, err := readChunkTimes()
 	if err != nil {
 		t.Fatal(err)
 	}
-	const most = 8
+	t.Logf("%s, one thread each of %s; %.0f Mbit/s, round trips of %v\nspeed-up, the same by peer, (rows in a chunk); above, what whole layers allow",
+		times.Card.Name, times.Processor, *scalingBPS/1e6, *scalingRTT)
+	t.Run(fmt.Sprint(times.Card.Layers, " layers"), func(t *testing.T) {
+		from := times.scaling(t)
+		for n := 2; n <= mostPeers; n++ {
+			if k := from[n].allowed; k == 0 || k > 8192 {
+				t.Errorf("%d peers aren't 0.9 · %.2f times as fast as one at 8192 tokens", n, times.allowed(n))
+			}
+		}
+		t.Logf("6000 tokens: two peers are %.2f times as fast as one", times.read(t, 1, 6000, 0).took.Seconds()/times.read(t, 2, 6000, 0).took.Seconds())
+		times.chosenChunks(t)
+	})
+	t.Run("40 layers", func(t *testing.T) {
+		from := times.stacked(40).scaling(t)
+		for n := 2; n <= mostPeers; n++ {
+			if from[n].linear == 0 {
+				t.Errorf("%d peers aren't 0.9 · %d times as fast as one at any length", n, n)
+			}
+		}
+	})
+}
+
+const mostPeers = 8
+
+// allowed returns how much faster n equal peers can be than one that computes all layers, if layers aren't divided.
+func (c *chunkTimes) allowed(n int) float64 {
+	return min(float64(n), float64(c.Card.Layers)/math.Ceil(float64(c.Card.Layers)/float64(n)))
+}
+
+// fastFrom are the shortest prompts from which on n peers are 0.9 n times as fast as one, and 0.9 times what whole layers allow; 0: none.
+type fastFrom struct{ linear, allowed int }
+
+// scaling prints a table of prompts and peers, and returns for each number of peers from when on they are fast enough.
+func (c *chunkTimes) scaling(t *testing.T) (from [mostPeers + 1]fastFrom) {
 	prompts := []int{512, 1024, 2048, 4096, 8192, 16384, 32768}
-	whole := func(n int) float64 {
-		return float64(times.Card.Layers) / math.Ceil(float64(times.Card.Layers)/float64(n))
-	}
 	head := "prompt"
-	for n := 1; n <= most; n++ {
-		head += fmt.Sprintf(" | %d (%.2f)", n, whole(n))
+	for n := 1; n <= mostPeers; n++ {
+		head += fmt.Sprintf(" | %d (%.2f)", n, c.allowed(n))
 	}
 	table := []string{head}
-	from := make([]int, most+1) // the shortest prompt from which on n peers are fast enough
 	for _, prompt := range slices.Backward(prompts) {
-		line, one := fmt.Sprint(prompt), times.read(t, 1, prompt, 0)
-		for n := 1; n <= most; n++ {
-			r := times.read(t, n, prompt, 0)
+		line, one := fmt.Sprint(prompt), c.read(t, 1, prompt, 0)
+		for n := 1; n <= mostPeers; n++ {
+			r := c.read(t, n, prompt, 0)
 			speedup := one.took.Seconds() / r.took.Seconds()
 			line += fmt.Sprintf(" | %.2f %.2f (%d)", speedup, speedup/float64(n), r.chunk)
-			if from[n] == 0 || from[n] == 2*prompt {
-				if speedup >= 0.9*min(float64(n), whole(n)) {
-					from[n] = prompt
+			longer := func(from *int, bar float64) {
+				if speedup >= 0.9*bar && (*from == 2*prompt || prompt == prompts[len(prompts)-1]) {
+					*from = prompt
 				}
 			}
+			longer(&from[n].linear, float64(n))
+			longer(&from[n].allowed, c.allowed(n))
 		}
 		table = slices.Insert(table, 1, line)
 	}
-	t.Logf("%s, one thread each of %s; %.0f Mbit/s, round trips of %v\nspeed-up, the same by peer, (rows in a chunk); above, what whole layers allow\n%s",
-		times.Card.Name, times.Processor, *scalingBPS/1e6, *scalingRTT, strings.Join(table, "\n"))
-	for n := 2; n <= most; n++ {
-		t.Logf("%d peers: 0.9 of %.2f from %d tokens on", n, min(float64(n), whole(n)), from[n])
-		if from[n] == 0 || from[n] > 8192 {
-			t.Errorf("%d peers aren't 0.9 · %.2f times as fast as one at 8192 tokens", n, min(float64(n), whole(n)))
-		}
+	t.Log("\n" + strings.Join(table, "\n"))
+	for n := 2; n <= mostPeers; n++ {
+		t.Logf("%d peers: 0.9 n from %d tokens on, 0.9 of %.2f from %d on (0: never)", n, from[n].linear, c.allowed(n), from[n].allowed)
 	}
-	t.Logf("6000 tokens: two peers are %.2f times as fast as one", times.read(t, 1, 6000, 0).took.Seconds()/times.read(t, 2, 6000, 0).took.Seconds())
-	for n := 2; n <= most; n++ { // no other chunk is much better than the planner's
-		for _, prompt := range []int{1024, 4096} { // it knows two speeds of a peer, not those of each chunk
-			chosen, best := times.read(t, n, prompt, 0), (*reading)(nil)
+	return from
+}
+
+// chosenChunks tests that no other chunk is much better than the planner's, which knows two speeds of a peer, not those of each chunk.
+func (c *chunkTimes) chosenChunks(t *testing.T) {
+	for n := 2; n <= mostPeers; n++ {
+		for _, prompt := range []int{1024, 4096} {
+			chosen, best := c.read(t, n, prompt, 0), (*reading)(nil)
 			for _, chunk := range []int{16, 32, 64, 128, 256} {
-				if r := times.read(t, n, prompt, chunk); best == nil || r.took < best.took {
+				if r := c.read(t, n, prompt, chunk); best == nil || r.took < best.took {
 					best = r
 				}
 			}
@@ -122,6 +154,25 @@ func (c *chunkTimes) seconds(n, depth int) float64 {
 			return at(i-2) + (at(i)-at(i-2))*float64(n-lo)/float64(hi-lo)
 		}
 	}
+}
+
+// stacked returns the times of a model that has n of c's layers, which are all alike.
+func (c *chunkTimes) stacked(n int) *chunkTimes {
+	s := *c
+	by := float64(n) / float64(c.Card.Layers)
+	s.Card.Layers, s.Card.Cuts = n, nil
+	for cut := 1; cut < n; cut++ {
+		s.Card.Cuts = append(s.Card.Cuts, cut)
+	}
+	s.Card.KVBytesPerToken = slices.Repeat(c.Card.KVBytesPerToken[:1], n)
+	s.Card.KVWindow, s.Card.TailBytes = slices.Repeat(c.Card.KVWindow[:1], n), slices.Repeat(c.Card.TailBytes[:1], n)
+	s.Card.LayerBytes = slices.Repeat(c.Card.LayerBytes[:1], n)
+	s.Card.LayerFlops, s.Card.AttnFlops = slices.Repeat(c.Card.LayerFlops[:1], n), slices.Repeat(c.Card.AttnFlops[:1], n)
+	s.Chunks = slices.Clone(c.Chunks)
+	for i := range s.Chunks {
+		s.Chunks[i].Seconds *= by
+	}
+	return &s
 }
 
 // reading is a prompt that is read by simulated peers.
