@@ -15,8 +15,9 @@ import (
 func (n *Node) serveBundle(s stream) {
 	defer s.Close()
 	for {
-		m, err := wire.Read(&patientReader{s: s})
+		m, err := wire.Read(&patientReader{s: s, budget: s})
 		if err != nil {
+			giveUp(s, err)
 			return
 		}
 		q, ok := m.(*wire.BundleRequest)

@@ -60,6 +60,8 @@ func (s *plainStream) Close() error                       { return nil }
 func (s *plainStream) CloseWrite() error                  { return nil }
 func (s *plainStream) Reset() error                       { return nil }
 func (s *plainStream) Peer() string                       { return "peer" }
+func (s *plainStream) Reserve(int) error                  { return nil }
+func (s *plainStream) Release(int)                        {}
 
 // A stream goes no faster than its cap, its deadlines are put off by what it waits, small frames pass, and its end ends waiting.
 func TestCappedStream(t *testing.T) {

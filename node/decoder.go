@@ -77,10 +77,13 @@ type decoderSession struct {
 // session is over and nothing of it is left on this node.
 func (n *Node) serveSession(client string, conn sessionConn) {
 	defer conn.Close()
-	first, err := wire.Read(&patientReader{s: conn})
+	budget, _ := conn.(wire.Budget) // a pipe has none
+	first, err := wire.Read(&patientReader{s: conn, budget: budget})
 	if err != nil {
 		if errors.Is(err, wire.ErrFormat) {
 			_ = writeFrame(conn, wire.Refuse(wire.CodeBadFrame, "%v", err)) // best effort: the stream ends anyway
+		} else {
+			giveUp(conn, err)
 		}
 		return
 	}
@@ -242,7 +245,8 @@ func (n *Node) admitSession(client string, open *wire.SessionOpen, conn sessionC
 func (s *decoderSession) listen(conn sessionConn) {
 	defer conn.Close() // speak may be waiting for the client to read
 	defer s.abort(wire.Refuse(wire.CodeCancelled, "the client went away"))
-	r := &patientReader{s: conn}
+	budget, _ := conn.(wire.Budget)
+	r := &patientReader{s: conn, budget: budget}
 	for {
 		m, err := wire.Read(r)
 		if err != nil {

@@ -200,6 +200,21 @@ func (n *Node) peerGone(peer string, err error) {
 	}
 }
 
+// partner reports whether a peer has a part in a session of this node's, as decoder or as stage.
+func (n *Node) partner(peer string) bool {
+	for _, d := range n.decoderList() {
+		if slices.Contains(d.stagePeers(), peer) {
+			return true
+		}
+	}
+	for _, s := range n.stageMap() {
+		if s.decoder == peer || slices.ContainsFunc(s.m.plan.Stages, func(p wire.PlanStage) bool { return p.Peer == peer }) {
+			return true
+		}
+	}
+	return false
+}
+
 // part notes the stages of a session that has ended.
 func (n *Node) part(stages []wire.PlanStage) {
 	n.live.Lock()

@@ -50,6 +50,7 @@ type links struct {
 	lost    func(peer string, err error)      // a stream broke
 	heard   func(peer string, f fragment)     // bytes of a frame have come
 	alive   func(peer string) bool            // the peer was heard not long ago
+	partner func(peer string) bool            // the peer has a part in one of this node's sessions: seams may be large
 
 	ctx  context.Context
 	stop context.CancelFunc
@@ -479,7 +480,7 @@ func (l *links) receive(s stream, protocol string) {
 	head := make([]byte, 0, wire.FrameHead)
 	words := protocol == protoStage
 	var first, last arrival
-	r := &patientReader{s: s, alive: func() bool { return l.alive(s.Peer()) }}
+	r := &patientReader{s: s, alive: func() bool { return l.alive(s.Peer()) }, budget: s, free: func() bool { return l.partner(s.Peer()) }}
 	r.heard = func(b []byte) {
 		head = append(head, b[:min(len(b), wire.FrameHead-len(head))]...)
 		l.heard(s.Peer(), fragment{words: words, large: r.bytes-before > bulkBytes, rows: wire.RowsFor(head)})

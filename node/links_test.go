@@ -261,6 +261,8 @@ func (nullStream) Close() error                     { return nil }
 func (nullStream) CloseWrite() error                { return nil }
 func (nullStream) Reset() error                     { return nil }
 func (nullStream) Peer() string                     { return "S" }
+func (nullStream) Reserve(int) error                { return nil }
+func (nullStream) Release(int)                      {}
 func (nullStream) SetReadDeadline(time.Time) error  { return nil }
 func (nullStream) SetWriteDeadline(time.Time) error { return nil }
 

@@ -153,7 +153,7 @@ func (n *Node) start(ctx context.Context) (err error) {
 	}
 	n.caps = newCaps(n.cfg.MaxUpload, n.cfg.MaxDownload, n.torrents.Yield)
 	n.links = newLinks(n.host, n.open, n.metrics)
-	n.links.deliver, n.links.lost, n.links.heard, n.links.alive = n.deliver, n.peerGone, n.hear, n.heardLately
+	n.links.deliver, n.links.lost, n.links.heard, n.links.alive, n.links.partner = n.deliver, n.peerGone, n.hear, n.heardLately, n.partner
 	n.links.listen(func(s *swarm.Stream) stream { return n.caps.capped(s) })
 	n.host.OnDisconnect(func(peer string) {
 		n.links.forget(peer)
@@ -273,6 +273,7 @@ func (n *Node) counted(f func(*swarm.Stream)) func(*swarm.Stream) {
 // stream is a swarm's stream.
 type stream interface {
 	sessionConn
+	wire.Budget
 	CloseWrite() error
 	Reset() error
 	Peer() string

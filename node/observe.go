@@ -54,20 +54,20 @@ func purpose(t wire.Type) metrics.Purpose {
 
 // meteredConn counts the bytes of a session's stream.
 type meteredConn struct {
-	sessionConn
+	stream
 	metrics *metrics.Metrics
 }
 
 // Read implements io.Reader.
 func (c *meteredConn) Read(b []byte) (int, error) {
-	n, err := c.sessionConn.Read(b)
+	n, err := c.stream.Read(b)
 	c.metrics.Received(metrics.Session, n)
 	return n, err
 }
 
 // Write implements io.Writer.
 func (c *meteredConn) Write(b []byte) (int, error) {
-	n, err := c.sessionConn.Write(b)
+	n, err := c.stream.Write(b)
 	c.metrics.Sent(metrics.Session, n)
 	return n, err
 }

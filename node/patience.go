@@ -19,6 +19,37 @@ type patientReader struct {
 	heard func([]byte) // bytes have come; may be nil
 	alive func() bool  // the peer speaks on other streams: silence of this one is no harm; may be nil
 	bytes int          // read so far
+
+	budget wire.Budget // of frames that have come in part; nil: whatever they take
+	free   func() bool // the next frame may take what it likes; may be nil
+	held   int         // bytes of budget
+}
+
+// Reserve implements wire.Budget.
+func (r *patientReader) Reserve(bytes int) error {
+	if r.budget == nil || r.free != nil && r.free() {
+		return nil
+	}
+	if err := r.budget.Reserve(bytes); err != nil {
+		return err
+	}
+	r.held += bytes
+	return nil
+}
+
+// Release implements wire.Budget: the frame is here, or won't come.
+func (r *patientReader) Release(int) {
+	if r.held > 0 {
+		r.budget.Release(r.held)
+		r.held = 0
+	}
+}
+
+// giveUp resets a stream that can't be read to its end: merely closed, it would take what the peer still sends, up to a window.
+func giveUp(conn any, err error) {
+	if s, ok := conn.(stream); ok && !errors.Is(err, io.EOF) {
+		_ = s.Reset()
+	}
 }
 
 // Read implements io.Reader.

@@ -15,6 +15,7 @@ import (
 const (
 	floodBurst  = 2000
 	floodRate   = 100.0 // per second
+	floodFull   = 50.0  // what a stream costs that is one too many of those it holds
 	maxAccounts = 1024  // peers whose streams are counted, before those that are quiet are forgotten
 )
 
@@ -24,6 +25,8 @@ type flood struct {
 	unheard
 	now func() time.Time
 	cut func(peer.ID) // called on a goroutine of its own, not for every stream
+
+	full func(peer.ID) bool // holds as many streams as it may; nil: nobody does
 
 	mu       sync.Mutex
 	accounts map[peer.ID]*streamAccount
@@ -42,19 +45,26 @@ func newFlood(cut func(peer.ID)) *flood {
 var _ rcmgr.MetricsReporter = (*flood)(nil)
 
 // AllowStream implements rcmgr.MetricsReporter.
-func (f *flood) AllowStream(p peer.ID, dir network.Direction) { f.opened(p, dir) }
+func (f *flood) AllowStream(p peer.ID, dir network.Direction) { f.opened(p, dir, 1) }
 
-// BlockStream implements rcmgr.MetricsReporter.
-func (f *flood) BlockStream(p peer.ID, dir network.Direction) { f.opened(p, dir) }
+// BlockStream implements rcmgr.MetricsReporter. Who holds all that it may, and goes on opening more, has no good reason; a refusal
+// may also be for what others hold.
+func (f *flood) BlockStream(p peer.ID, dir network.Direction) {
+	cost := 1.0
+	if dir == network.DirInbound && f.full != nil && f.full(p) {
+		cost = floodFull
+	}
+	f.opened(p, dir, cost)
+}
 
-func (f *flood) opened(p peer.ID, dir network.Direction) {
-	if dir == network.DirInbound && f.exceeds(p) {
+func (f *flood) opened(p peer.ID, dir network.Direction, cost float64) {
+	if dir == network.DirInbound && f.exceeds(p, cost) {
 		go f.cut(p)
 	}
 }
 
 // exceeds counts a stream and reports whether it is one too many.
-func (f *flood) exceeds(p peer.ID) bool {
+func (f *flood) exceeds(p peer.ID, cost float64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.now()
@@ -67,8 +77,8 @@ func (f *flood) exceeds(p peer.ID) bool {
 		f.accounts[p] = a
 	}
 	a.fill(now)
-	if a.left >= 1 {
-		a.left--
+	if a.left >= cost {
+		a.left -= cost
 		return false
 	}
 	a.left = floodRate / 10 // until the connection is gone, not every stream asks for it

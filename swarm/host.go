@@ -263,7 +263,11 @@ func newLibp2p(id *Identity, listen []string, admit admission, traversal ...libp
 		addrs = append(addrs, a)
 	}
 	var h host.Host
-	limits, err := newResourceManager(newFlood(func(p peer.ID) { h.Network().ClosePeer(p) })) // h is there before any peer is
+	most := strangers
+	if admit != nil {
+		most = members
+	}
+	limits, err := newResourceManager(most, newFlood(func(p peer.ID) { h.Network().ClosePeer(p) })) // h is there before any peer is
 	if err != nil {
 		return nil, err
 	}
@@ -298,7 +302,7 @@ func newLibp2p(id *Identity, listen []string, admit admission, traversal ...libp
 		}),
 		libp2p.Security(tls.ID, tls.New),
 		libp2p.Security(noise.ID, noise.New),
-		libp2p.Muxer(yamux.ID, newMuxer()),
+		libp2p.Muxer(yamux.ID, newMuxer(admit != nil)),
 		libp2p.ResourceManager(limits),
 		libp2p.ConnectionManager(conns),
 		libp2p.SwarmOpts(lpswarm.WithDialRanker(rankDials)),

@@ -1,6 +1,7 @@
 package swarm
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -9,6 +10,8 @@ import (
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/protocol"
+
+	"github.com/starling-swarm/starling/swarm/wire"
 )
 
 // Stream is a byte stream to or from a peer, inside one of its connections. It
@@ -23,6 +26,8 @@ type Stream struct {
 var (
 	_ net.Conn  = (*Stream)(nil)
 	_ io.Closer = (*Stream)(nil)
+
+	_ wire.Budget = (*Stream)(nil)
 )
 
 // streamTag protects connections that carry streams from the connection
@@ -40,6 +45,18 @@ func (s *Stream) Read(b []byte) (int, error) { return s.s.Read(b) }
 
 // Write implements io.Writer.
 func (s *Stream) Write(b []byte) (int, error) { return s.s.Write(b) }
+
+// Reserve implements wire.Budget: what a peer's unfinished frames may take is
+// bounded, together with the windows of its streams.
+func (s *Stream) Reserve(bytes int) error {
+	if err := s.s.Scope().ReserveMemory(bytes, framePriority); err != nil {
+		return fmt.Errorf("%s has too much here that isn't finished: %w", s.Peer(), err)
+	}
+	return nil
+}
+
+// Release implements wire.Budget.
+func (s *Stream) Release(bytes int) { s.s.Scope().ReleaseMemory(bytes) }
 
 // CloseWrite ends what the peer can read; reading goes on.
 func (s *Stream) CloseWrite() error { return s.s.CloseWrite() }

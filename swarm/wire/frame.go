@@ -116,7 +116,7 @@ func WriteFrame(w io.Writer, m Message) error {
 }
 
 // ReadFrame reads one frame and returns its type and body. The body is freshly
-// allocated and belongs to the caller. An unknown type, or a length beyond the
+// allocated and belongs to the caller; a [Budget] is asked first. An unknown type, or a length beyond the
 // type's limit, is an error before anything is allocated. Deadlines are the
 // caller's: set one on r before each call. At a clean end of stream the error
 // is io.EOF.
@@ -155,10 +155,36 @@ func RowsFor(b []byte) (id SessionID) {
 	return id
 }
 
+// Budget is a reader that bounds the memory of frames that have come in part:
+// a peer might never send the rest. Reserve returns an error if there is no room
+// for so many bytes more; what it has granted, Release gives back.
+type Budget interface {
+	Reserve(bytes int) error
+	Release(bytes int)
+}
+
+// smallBody is what a body may have that no budget is asked for.
+const smallBody = 4 << 10
+
 // readBody allocates as bytes arrive, so that a peer that claims a large frame
 // and sends nothing costs little.
 func readBody(r io.Reader, n int) ([]byte, error) {
 	const step = 256 << 10
+	reserve := func(int) error { return nil }
+	if b, ok := r.(Budget); ok && n > smallBody {
+		held := 0
+		defer func() { b.Release(held) }() // a whole frame is its receiver's
+		reserve = func(size int) error {
+			if err := b.Reserve(size - held); err != nil {
+				return fmt.Errorf("room for a frame of %d bytes: %w", n, err)
+			}
+			held = size
+			return nil
+		}
+	}
+	if err := reserve(min(n, step)); err != nil {
+		return nil, err
+	}
 	body := make([]byte, min(n, step))
 	got := 0
 	for {
@@ -169,6 +195,9 @@ func readBody(r io.Reader, n int) ([]byte, error) {
 		}
 		if got == n {
 			return body, nil
+		}
+		if err := reserve(min(n, 2*got)); err != nil {
+			return nil, err
 		}
 		grown := make([]byte, min(n, 2*got))
 		copy(grown, body)
