@@ -22,7 +22,7 @@ var lattice = map[string]pkg{
 		why: "wires flags to the node; makes and joins swarms while no node runs; the single-process reference that the demo compares with must not pass through a node, nor may the self-test",
 	},
 	"node": {
-		may:   []string{"node/control", "node/metrics", "swarm", "swarm/ledbat", "swarm/wire", "artifacts", "route", "runtime", "runtime/gguf", "runtime/tokenizer"},
+		may:   []string{"node/control", "node/metrics", "swarm", "swarm/ledbat", "swarm/wire", "artifacts", "route", "route/assign", "runtime", "runtime/gguf", "runtime/tokenizer"},
 		tests: []string{"runtime/runtimetest"},
 		why:   "the composition root: alone sees the network, the bytes, the plan and the engine together",
 	},
@@ -39,6 +39,7 @@ var lattice = map[string]pkg{
 	"swarm/wire":   {why: "the wire format is bytes and nothing else"},
 	"artifacts":    {may: []string{"runtime/gguf"}, why: "reads the tensor table to map layers to bytes; neither the network nor the engine"},
 	"route":        {why: "pure: values in, a plan out"},
+	"route/assign": {may: []string{"route"}, why: "which layers a volunteer holds; pure, too, and plans nothing"},
 	"runtime":      {may: []string{"runtime/gguf", "runtime/tokenizer", "kernels"}, tests: []string{"runtime/runtimetest", "runtime/golden"}, why: "runs layers on this machine; knows no network"},
 	"runtime/gguf": {why: "a file format"},
 	"runtime/golden": {
