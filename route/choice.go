@@ -88,14 +88,16 @@ func (c *choice) least() float64 {
 	return best
 }
 
-// offer enters a feasible route.
-func (c *choice) offer(s *setting, r route) {
-	total := c.in.total(r)
+// offer enters a feasible route, and returns its period.
+func (c *choice) offer(s *setting, r route) (period float64) {
+	cost := c.in.price(r, nil)
+	total := cost.TotalSeconds
 	f := c.slot(s)
 	if total < f.total*(1-epsilon) || total <= f.total*(1+epsilon) && c.in.compare(r, f.route) < 0 {
 		r.peers, r.ends = slices.Clone(r.peers), slices.Clone(r.ends)
 		*f = found{r, total}
 	}
+	return cost.PeriodSeconds
 }
 
 // compare orders routes of equal cost: fewer stages, then peers by ID (indexes are in ID order), then larger chunks,

@@ -2,6 +2,7 @@ package route
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -19,7 +20,7 @@ type breadth struct {
 }
 
 // swift is for many peers, where what is read of them takes long already.
-var swift = breadth{pool: 64, near: 128, decoders: 2, paths: 2, arrivals: 6, coarse: 3, fine: 2}
+var swift = breadth{pool: 64, near: 128, decoders: 2, paths: 2, arrivals: 4, coarse: 2, fine: 2}
 
 // thorough is for few peers, of whom all are tried in little time, careful for more.
 var (
@@ -197,14 +198,14 @@ func (in *instance) helpers(peers []int, dec, most int) []helper {
 		shape = Pipelined
 	}
 	s := in.setting(dec, chunk, shape, true)
-	all := make([]helper, 0, len(peers))
+	all, ways := make([]helper, 0, len(peers)), in.net.toward(dec)
 	for _, p := range peers {
 		a, b := in.longest(p)
 		if p == dec || a == b {
 			continue
 		}
 		first, last := in.bounds[a], in.bounds[b]
-		way := in.net.line(p, dec)
+		way := ways[p]
 		compute := in.computeTime(&s, p, first, last)
 		busy := max(compute, in.sendTime(&s, p, first, last, way, way, false))
 		cost := compute + s.periods/8*busy + in.hopTime(&s, way)
@@ -231,17 +232,18 @@ func cheapest(all []helper, most, spans int) []helper {
 		}
 		slices.Sort(costs)
 		limit := costs[min(len(costs)-1, most/6)] // of more than wanted, about
-		best := make([]*helper, spans)
+		best := make([]float64, spans)
+		for x := range best {
+			best[x] = math.Inf(1)
+		}
 		for i := range all {
 			for x := all[i].first; x < all[i].last; x++ {
-				if best[x] == nil || order(all[i], *best[x]) < 0 {
-					best[x] = &all[i]
-				}
+				best[x] = min(best[x], all[i].cost)
 			}
 		}
 		kept := make([]helper, 0, 3*most)
 		for i := range all {
-			if all[i].cost <= limit || slices.Contains(best[all[i].first:all[i].last], &all[i]) {
+			if all[i].cost <= limit || slices.Contains(best[all[i].first:all[i].last], all[i].cost) {
 				kept = append(kept, all[i])
 			}
 		}
@@ -277,13 +279,19 @@ func (in *instance) together(dec int, all []helper, size int) []int {
 // longest returns the longest range that peer p can run, as indexes into bounds; two equal ones if there is none.
 func (in *instance) longest(p int) (a, b int) {
 	a = in.begins(p)
+	if b = in.within[in.peers[p].Holds.Last]; b > a && in.fits(&in.peers[p], in.bounds[a], in.bounds[b]) {
+		return a, b
+	}
 	return a, in.far(p, a, a)
 }
 
 // begins returns the first position where peer p can run a stage, as far as its layers go.
 func (in *instance) begins(p int) int {
 	peer := &in.peers[p]
-	a, _ := slices.BinarySearch(in.bounds, peer.Holds.First)
+	a := in.within[peer.Holds.First]
+	if in.bounds[a] < peer.Holds.First {
+		a++
+	}
 	if a == 0 && !peer.Embed {
 		a = 1
 	}

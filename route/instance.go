@@ -12,6 +12,7 @@ type instance struct {
 	peers  []Peer // distinct, by ID, defaults filled in
 	times  []int  // how often each was offered
 	bounds []int  // legal positions, 0 and Layers included
+	within []int  // by layer: the last of the bounds that isn't behind it, as an index
 	net    network
 
 	// Prefix sums: the entry at position x is the sum over layers before x.
@@ -42,7 +43,12 @@ func newInstance(m Model, peers []Peer, r Request) *instance {
 		context: float64(r.PromptTokens) + float64(r.NewTokens)/2,
 		steps:   float64(max(r.NewTokens-1, 0)),
 	}
+	in.within = make([]int, m.Layers+1)
+	for i, at := range in.bounds {
+		in.within[at] = i
+	}
 	for i := range m.Layers {
+		in.within[i+1] = max(in.within[i+1], in.within[i])
 		in.flops[i+1] = in.flops[i] + m.LayerFlops[i]
 		in.weight[i+1] = in.weight[i] + float64(m.LayerWeightBytes[i])
 		each := float64(m.KVBytesPerToken[i])

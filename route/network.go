@@ -10,6 +10,11 @@ import (
 type network struct {
 	peers []Peer
 	ways  map[[2]int32]way // measured ones, in both directions
+
+	// The lines between the peers of the latest pool, as among returned them.
+	table []line
+	size  int     // peers in it
+	place []int16 // by peer: where in the pool it is, from 1 on; 0: nowhere
 }
 
 // way is what was measured from one peer to another.
@@ -44,6 +49,7 @@ func (n *network) learn(links []Link, peers []int, others bool) {
 		}
 		return i, ok
 	}
+	n.forget()
 	for k := range links {
 		l := &links[k]
 		i, from := find(l.From)
@@ -107,6 +113,11 @@ type line struct {
 
 // line returns the one from peer i to j.
 func (n *network) line(i, j int) line {
+	if n.size > 0 {
+		if a, b := int(n.place[i]), int(n.place[j]); a > 0 && b > 0 {
+			return n.table[(a-1)*n.size+b-1]
+		}
+	}
 	l := line{DefaultRTT, min(n.peers[i].Up, n.peers[j].Down)}
 	if len(n.ways) == 0 {
 		return l
@@ -123,23 +134,49 @@ func (n *network) line(i, j int) line {
 	return l
 }
 
+// forget makes line look at what was measured again.
+func (n *network) forget() {
+	n.table, n.size = nil, 0
+	clear(n.place)
+}
+
 // among returns the lines between the peers of a pool, by sender and receiver: the one from pool[i] to pool[k] is at i·len(pool)+k.
 func (n *network) among(pool []int) []line {
+	n.forget()
 	out := make([]line, len(pool)*len(pool))
 	for i, p := range pool {
+		up, row := n.peers[p].Up, out[i*len(pool):]
 		for k, q := range pool {
-			out[i*len(pool)+k] = line{DefaultRTT, min(n.peers[p].Up, n.peers[q].Down)}
+			row[k] = line{DefaultRTT, min(up, n.peers[q].Down)}
 		}
 	}
-	at := make(map[int32]int, len(pool))
+	if n.place == nil {
+		n.place = make([]int16, len(n.peers))
+	}
 	for i, p := range pool {
-		at[int32(p)] = i
+		n.place[p] = int16(i + 1)
 	}
 	for way := range n.ways {
-		i, from := at[way[0]]
-		k, to := at[way[1]]
-		if from && to {
-			out[i*len(pool)+k], out[k*len(pool)+i] = n.line(pool[i], pool[k]), n.line(pool[k], pool[i])
+		a, b := int(way[0]), int(way[1])
+		if i, k := int(n.place[a])-1, int(n.place[b])-1; i >= 0 && k >= 0 {
+			out[i*len(pool)+k], out[k*len(pool)+i] = n.line(a, b), n.line(b, a)
+		}
+	}
+	n.table, n.size = out, len(pool)
+	return out
+}
+
+// toward returns the lines from everybody to one peer, by sender.
+func (n *network) toward(to int) []line {
+	out, down := make([]line, len(n.peers)), n.peers[to].Down
+	for i := range out {
+		out[i] = line{DefaultRTT, min(n.peers[i].Up, down)}
+	}
+	for way := range n.ways {
+		for k, i := range way {
+			if int(i) == to {
+				out[way[1-k]] = n.line(int(way[1-k]), to)
+			}
 		}
 	}
 	return out

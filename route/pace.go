@@ -36,8 +36,7 @@ func (s *sweep) offer(short, most float64) (period, total float64) {
 	if math.IsInf(total, 1) {
 		return total, total
 	}
-	s.c.offer(&s.set, r)
-	return s.in.price(r, nil).PeriodSeconds, total
+	return s.c.offer(&s.set, r), total
 }
 
 // whole looks for the best period of all.
@@ -65,7 +64,7 @@ func (s *sweep) descend(short float64, tries int) {
 		case p <= short*1.02:
 			short *= 0.88
 		default:
-			short = p * 0.96
+			short = min(p*0.96, short*0.95)
 		}
 		if tries == 0 {
 			return

@@ -54,12 +54,13 @@ type sweep struct {
 	*desk
 }
 
-// desk is what sweeps write on, one after another.
+// desk is what sweeps write on, one after another. A place is a position and a peer.
 type desk struct {
-	spans    []span // all that may be, by position and peer
+	spans    []span // all that may be, by place
 	paths    []path
-	open     [][]int32   // by position and peer, cheapest first
-	dear     []float64   // … at what worth nothing more is kept there
+	open     []int32     // by place, as many as may be kept at each; the cheapest first
+	kept     []int8      // … how many are
+	dear     []float64   // … at what worth nothing more is
 	arrivals [][]arrival // by position, cheapest first
 }
 
@@ -67,12 +68,8 @@ type desk struct {
 func newDesk(bounds int, wide breadth) *desk {
 	places := bounds * wide.pool
 	d := &desk{
-		spans: make([]span, 0, 2*places), paths: make([]path, 0, 2*places),
-		open: make([][]int32, places), dear: make([]float64, places), arrivals: make([][]arrival, bounds),
-	}
-	ids := make([]int32, places*(wide.paths+1))
-	for i := range d.open {
-		d.open[i], ids = ids[:0:wide.paths+1], ids[wide.paths+1:]
+		spans: make([]span, 0, places), paths: make([]path, 0, places),
+		open: make([]int32, places*wide.paths), kept: make([]int8, places), dear: make([]float64, places), arrivals: make([][]arrival, bounds),
 	}
 	all := make([]arrival, bounds*wide.arrivals)
 	for i := range d.arrivals {
@@ -84,8 +81,9 @@ func newDesk(bounds int, wide breadth) *desk {
 // clear forgets all paths; the next ones are of so many places.
 func (d *desk) clear(places int) {
 	d.paths = d.paths[:0]
-	for i := range places {
-		d.open[i], d.dear[i] = d.open[i][:0], math.Inf(1)
+	clear(d.kept[:places])
+	for i := range d.dear[:places] {
+		d.dear[i] = math.Inf(1)
 	}
 	for i := range d.arrivals {
 		d.arrivals[i] = d.arrivals[i][:0]
@@ -95,9 +93,10 @@ func (d *desk) clear(places int) {
 // reach is how far a pool peer can run from a position on.
 type reach struct {
 	peer  int8
-	end   int16 // index into bounds
-	spans int32 // where its spans begin
-	found int16 // how many there are
+	end   int16   // index into bounds
+	spans int32   // where its spans begin
+	found int16   // how many there are
+	rest  float64 // seconds that the layers from there on add to a route that begins with one of them, at least
 }
 
 // sums are of the layers before a position; rows and token are what goes to the decoder of a prompt token and of a decoded one.
@@ -143,16 +142,24 @@ func newSweep(c *choice, pool []int, wide breadth, desk *desk) *sweep {
 	n := len(pool)
 	s.near = make([]line, n)
 	for i := range pool {
-		s.near[i] = line{math.Inf(1), 0}
+		rtt, rate := math.Inf(1), 0.0
 		for k, l := range s.lines[i*n : (i+1)*n] {
-			if k != i {
-				s.near[i] = line{min(s.near[i].rtt, l.rtt), max(s.near[i].rate, l.rate)}
+			if k == i {
+				continue
+			}
+			if l.rtt < rtt {
+				rtt = l.rtt
+			}
+			if l.rate > rate {
+				rate = l.rate
 			}
 		}
+		s.near[i] = line{rtt, rate}
 	}
 	s.from = make([][]reach, len(in.bounds))
+	all := make([]reach, (len(in.bounds)-1)*n)
 	for at := range s.from[:len(in.bounds)-1] {
-		s.from[at] = make([]reach, 0, n)
+		s.from[at], all = all[:0:n], all[n:]
 	}
 	for k, p := range pool[1:] {
 		at, far := in.begins(p), 0
@@ -230,7 +237,7 @@ func (s *sweep) look(period float64) bool {
 		for i := range s.from[at] {
 			r := &s.from[at][i]
 			e := &s.each[r.peer]
-			r.spans = int32(len(s.spans))
+			r.spans, r.rest = int32(len(s.spans)), math.Inf(1)
 			for end := at + 1; end <= int(r.end); end++ {
 				b := &s.sums[end]
 				weight, kv := b.weight-a.weight, b.rows-a.rows
@@ -246,18 +253,19 @@ func (s *sweep) look(period float64) bool {
 					v.pass, v.row = e.weight*(weight+b.read-a.read)+PassOverhead, (b.token-a.token)*e.row/s.set.chunk
 				}
 				s.spans = append(s.spans, v)
-				least = min(least, v.compute+s.in.steps*v.pass+e.hop+s.rest[end])
+				r.rest = min(r.rest, v.compute+s.in.steps*v.pass+e.hop+s.rest[end])
 			}
 			r.found = int16(len(s.spans) - int(r.spans))
+			least = min(least, r.rest)
 		}
 		s.rest[at] = least
 	}
-	return s.bound(0, 0, 0) <= s.limit
+	return s.bound(0, 0, s.rest[0]) <= s.limit
 }
 
-// bound returns the least total of a route that costs so much up to a position, and has had such a period.
-func (s *sweep) bound(cost, period float64, at int) float64 {
-	return cost + s.set.periods*max(period, s.short) + s.fixed + s.rest[at]
+// bound returns the least total of a route that costs so much up to a position, has had such a period, and where the rest adds at least so much.
+func (s *sweep) bound(cost, period, rest float64) float64 {
+	return cost + s.set.periods*max(period, s.short) + s.fixed + rest
 }
 
 // below returns the cheapest route found whose parts all take at most so many seconds per chunk, where less than short doesn't count,
@@ -287,17 +295,18 @@ func (s *sweep) below(short, period float64) (route, float64) {
 		}
 		for i := range s.from[at] {
 			r := &s.from[at][i]
-			dear := &s.dear[at*len(s.pool)+int(r.peer)]
+			place := at*len(s.pool) + int(r.peer)
+			dear := &s.dear[place]
 			for k := range list {
 				v := &list[k]
 				if v.worth >= *dear {
 					break
 				}
 				if v.used&(1<<r.peer) == 0 {
-					s.hand(v, at, r.peer, period)
+					s.hand(v, at, r, period)
 				}
 			}
-			for _, id := range s.open[at*len(s.pool)+int(r.peer)] {
+			for _, id := range s.open[place*s.wide.paths:][:s.kept[place]] {
 				s.extend(id, at, r)
 			}
 		}
@@ -324,7 +333,7 @@ func (s *sweep) extend(id int32, at int, r *reach) {
 		v := &s.spans[int(r.spans)+i]
 		end := at + 1 + i
 		cost, longest, tail := l.cost+v.compute, max(l.period, v.busy), max(l.tail, v.rows)
-		if s.bound(cost+s.in.steps*v.pass+hop, longest, end) > s.limit {
+		if s.bound(cost+s.in.steps*v.pass+hop, longest, s.rest[end]) > s.limit {
 			continue
 		}
 		worth := cost + tail + s.in.steps*max(v.pass, v.row) + s.set.periods*max(longest, s.short)
@@ -387,12 +396,14 @@ func (s *sweep) hop(v *arrival, way line) float64 {
 	return t
 }
 
-// hand makes an arrival the path of pool peer n.
-func (s *sweep) hand(v *arrival, at int, n int8, period float64) {
+// hand makes an arrival the path of a pool peer that goes on from there.
+func (s *sweep) hand(v *arrival, at int, r *reach, period float64) {
+	n := r.peer
 	way := s.lines[int(v.peer)*len(s.pool)+int(n)]
 	cost, longest := v.cost+s.hop(v, way), max(v.period, s.seam/way.rate)
-	worth := cost + v.tail + s.set.periods*max(longest, s.short)
-	if worth >= s.dear[at*len(s.pool)+int(n)] || longest > period || s.bound(cost, longest, at) > s.limit {
+	paced := cost + s.set.periods*max(longest, s.short)
+	worth := paced + v.tail
+	if worth >= s.dear[at*len(s.pool)+int(n)] || longest > period || paced+s.fixed+r.rest > s.limit {
 		return
 	}
 	s.keep(path{cost, longest, v.tail, worth, v.used | 1<<n, v.prev, int16(at), n})
@@ -401,9 +412,10 @@ func (s *sweep) hand(v *arrival, at int, n int8, period float64) {
 // keep enters a path unless as many cheaper ones lead to the same position and peer, or one by fewer peers.
 func (s *sweep) keep(p path) {
 	place := int(p.at)*len(s.pool) + int(p.peer)
-	list := s.open[place]
+	n := int(s.kept[place])
+	list := s.open[place*s.wide.paths:][:s.wide.paths]
 	i := 0
-	for ; i < len(list); i++ {
+	for ; i < n; i++ {
 		old := &s.paths[list[i]]
 		if old.worth > p.worth {
 			break
@@ -415,10 +427,13 @@ func (s *sweep) keep(p path) {
 	if i == s.wide.paths {
 		return
 	}
-	list = slices.Insert(list, i, int32(len(s.paths)))
-	s.paths = append(s.paths, p)
-	list = list[:min(len(list), s.wide.paths)]
-	if s.open[place] = list; len(list) == s.wide.paths {
-		s.dear[place] = s.paths[list[len(list)-1]].worth
+	for k := min(n, len(list)-1); k > i; k-- {
+		list[k] = list[k-1]
 	}
+	list[i] = int32(len(s.paths))
+	s.paths = append(s.paths, p)
+	if n = min(n+1, len(list)); n == len(list) {
+		s.dear[place] = s.paths[list[n-1]].worth
+	}
+	s.kept[place] = int8(n)
 }
