@@ -21,7 +21,7 @@ import (
 // In a private swarm every transport is wrapped: a connection whose security
 // handshake is done is not handed to libp2p before both sides have shown their
 // certificates. So no protocol at all, identify and ping included, exists for
-// a stranger. What it gets is one stream of /starling/join/1, the first on the
+// a stranger. What it gets is one stream of /starling/join/2, the first on the
 // connection and opened by the side that dialled:
 //
 //	dialler                 listener
@@ -31,16 +31,16 @@ import (
 // or, to become a member,
 //
 //	Redeem (secret)      →
-//	                     ←  Admitted (certificate, list) or JoinRefused
+//	                     ←  Admitted (certificate, lists) or JoinRefused
 //
 // after which the connection closes. The dialler goes first, so a stranger who
 // dials learns nothing about the swarm. Why it is cut off is for the listener's
 // log; the stranger hears a sentence that is always the same. Only a peer to
-// which the owner once gave a certificate, for this swarm and its key, is told
+// which an owner once gave a certificate, for this swarm and its key, is told
 // that it ran out or was revoked.
 
 const (
-	joinProtocol  = "/starling/join/1"
+	joinProtocol  = "/starling/join/2"
 	admitTimeout  = 2 * time.Second  // for the whole exchange
 	redeemTimeout = 10 * time.Second // as seen by the newcomer, who trusts the issuer
 	maxAdmitting  = 64               // exchanges at once, per listening address
@@ -221,7 +221,7 @@ func (m *membership) greet(ctx context.Context, conn transport.CapableConn) erro
 	if err := m.bars(conn.RemotePeer().String()); err != nil {
 		return err // it isn't shown a member's certificate either
 	}
-	hello := &wire.Hello{ListSeq: m.listSeq(), Certificate: m.certificate()}
+	hello := &wire.Hello{Lists: m.digest(), Certificate: m.certificate()}
 	reply, err := exchange(ctx, conn, hello, wire.MaxJoin)
 	if err != nil {
 		return err
@@ -230,7 +230,7 @@ func (m *membership) greet(ctx context.Context, conn transport.CapableConn) erro
 	if !ok {
 		return fmt.Errorf("%s answered with a frame of type %d", conn.RemotePeer(), reply.Type())
 	}
-	if err := m.admit(&w.Certificate, conn.RemotePeer().String(), w.ListSeq); err != nil {
+	if err := m.admit(&w.Certificate, conn.RemotePeer().String(), w.Lists); err != nil {
 		return err
 	}
 	if w.Renewed != nil {
@@ -258,7 +258,7 @@ func exchange(ctx context.Context, conn transport.CapableConn, m wire.Message, l
 	}
 	reply, err := wire.Read(io.LimitReader(rw, limit))
 	if err != nil {
-		return nil, fmt.Errorf("%s doesn't admit this node (wrong swarm, revoked, or no swarm node at that address): %w", conn.RemotePeer(), err)
+		return nil, fmt.Errorf("%s doesn't admit this node (wrong swarm, revoked, another version, or no swarm node at that address): %w", conn.RemotePeer(), err)
 	}
 	if r, ok := reply.(*wire.JoinRefused); ok {
 		return nil, fmt.Errorf("%s refuses: %w", conn.RemotePeer(), r)
@@ -298,14 +298,14 @@ func (m *membership) receive(ctx context.Context, conn transport.CapableConn) er
 	}
 	switch r := request.(type) {
 	case *wire.Hello:
-		if err := m.admit(&r.Certificate, peer, r.ListSeq); err != nil {
+		if err := m.admit(&r.Certificate, peer, r.Lists); err != nil {
 			if m.proven(&r.Certificate, peer) {
 				return refuse(s, err, err)
 			}
 			return refuse(s, errStranger, err)
 		}
 		return wire.WriteFrame(s, &wire.Welcome{
-			ListSeq: m.listSeq(), Certificate: m.certificate(), Renewed: m.renewal(&r.Certificate)})
+			Lists: m.digest(), Certificate: m.certificate(), Renewed: m.renewal(&r.Certificate)})
 	case *wire.Redeem:
 		admitted, told, err := m.redeem(r, peer)
 		if err != nil {

@@ -84,6 +84,7 @@ func FuzzStranger(f *testing.F) {
 	for _, b := range [][]byte{
 		genuine, // it is another's
 		negotiated(&wire.Hello{Certificate: *issue(stranger, stranger.ID(), RoleMember, now)}),
+		negotiated(&wire.Hello{Certificate: *(&owner{info.ID, stranger, &wire.Delegation{Owner: stranger.ID(), Seq: 1}}).issue(stranger.ID(), RoleMember, now)}),
 		negotiated(&wire.Redeem{Swarm: info.ID}), negotiated(&wire.Redeem{Swarm: "prv-x"}), negotiated(&wire.ListPull{}), negotiated(&wire.Ping{}),
 		negotiated(&wire.JoinRefused{Text: "you"}), genuine[:len(genuine)/2], nil, []byte("GET / HTTP/1.1\r\n\r\n"),
 		append(negotiated(&wire.Ping{})[:38:38], 255, 255, 255, 255, byte(wire.TypeHello)), bytes.Repeat([]byte{0}, 5000), bytes.Repeat([]byte{255}, 5000),

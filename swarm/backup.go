@@ -46,10 +46,11 @@ type keys struct {
 
 // kept is what a backup has of one swarm.
 type kept struct {
-	Info        *Info  `json:"info"`
-	Owner       []byte `json:"owner,omitempty"`       // seed
-	Certificate []byte `json:"certificate,omitempty"` // of the identity
-	Revoked     []byte `json:"revoked,omitempty"`     // the newest list held
+	Info        *Info    `json:"info"`
+	Owner       []byte   `json:"owner,omitempty"`       // seed
+	Certificate []byte   `json:"certificate,omitempty"` // of the identity
+	Revoked     []byte   `json:"revoked,omitempty"`     // the founder's newest list
+	Lists       [][]byte `json:"lists,omitempty"`       // the newest of the other owners
 }
 
 // Backup seals, with a passphrase, the keys of the data folder dir: its identity, its swarms, memberships and owner keys. With
@@ -78,14 +79,8 @@ func Backup(dir, passphrase, ownerOf string) ([]byte, error) {
 			} else if ownerOf != "" {
 				return nil, fmt.Errorf("backup: %w", err)
 			}
-			for file, to := range map[string]*[]byte{certificateFile: &s.Certificate, listFile: &s.Revoked} {
-				path, err := store.path(i.ID, file)
-				if err == nil {
-					*to, err = os.ReadFile(path)
-				}
-				if err != nil && !errors.Is(err, fs.ErrNotExist) {
-					return nil, fmt.Errorf("backup: %w", err)
-				}
+			if err := store.keep(&s); err != nil {
+				return nil, fmt.Errorf("backup: %w", err)
 			}
 		} else if ownerOf != "" {
 			return nil, fmt.Errorf("backup: swarm %s is public: it has no owner key", i.ID)
@@ -108,6 +103,37 @@ func Backup(dir, passphrase, ownerOf string) ([]byte, error) {
 		}
 	}
 	return seal(&k, passphrase)
+}
+
+// keep reads a private swarm's certificate and lists.
+func (s *Swarms) keep(k *kept) error {
+	path, err := s.path(k.Info.ID, certificateFile)
+	if err != nil {
+		return err
+	}
+	if k.Certificate, err = os.ReadFile(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	a, err := s.authority(k.Info)
+	if err != nil {
+		return err
+	}
+	for _, owner := range a.owners() {
+		if b := a.lists[owner].Data(); owner == a.founder {
+			k.Revoked = b
+		} else {
+			k.Lists = append(k.Lists, b)
+		}
+	}
+	return nil
+}
+
+// lists returns the revocation lists of a backup, the founder's first.
+func (k *kept) lists() [][]byte {
+	if k.Revoked == nil {
+		return k.Lists
+	}
+	return append([][]byte{k.Revoked}, k.Lists...)
 }
 
 // seal encrypts keys.
@@ -199,10 +225,20 @@ func parseKeys(plain []byte) (*keys, error) {
 				return nil, fmt.Errorf("the certificate for swarm %s: %w", s.Info.ID, err)
 			}
 		}
-		if s.Revoked != nil {
-			if _, err := wire.ParseRevocationList(s.Revoked); err != nil {
-				return nil, fmt.Errorf("the revocation list of swarm %s: %w", s.Info.ID, err)
+		if len(s.Lists) > wire.MaxOwners {
+			return nil, fmt.Errorf("swarm %s has revocation lists of %d owners", s.Info.ID, len(s.Lists))
+		}
+		a := newAuthority(s.Info)
+		for _, b := range s.lists() {
+			l, err := wire.ParseRevocationList(b)
+			if err != nil {
+				return nil, fmt.Errorf("a revocation list of swarm %s: %w", s.Info.ID, err)
 			}
+			owner, err := a.checkList(l)
+			if err != nil {
+				return nil, err
+			}
+			a.take(owner, l)
 		}
 	}
 	return k, nil
@@ -274,20 +310,23 @@ func (s *Swarms) restore(k *kept) error {
 			return err
 		}
 	}
-	if k.Revoked != nil {
-		theirs, err := wire.ParseRevocationList(k.Revoked)
+	a, err := s.authority(k.Info)
+	if err != nil {
+		return err
+	}
+	for _, b := range k.lists() {
+		l, err := wire.ParseRevocationList(b)
 		if err != nil {
 			return err
 		}
-		ours, err := s.list(k.Info.ID)
+		owner, err := a.checkList(l)
 		if err != nil {
+			continue // it is here, or a newer one
+		}
+		if err := s.put(k.Info.ID, listName(k.Info, owner), b); err != nil {
 			return err
 		}
-		if ours == nil || ours.Seq < theirs.Seq {
-			if err := s.put(k.Info.ID, listFile, k.Revoked); err != nil {
-				return err
-			}
-		}
+		a.take(owner, l)
 	}
 	if _, err := readInfo(filepath.Join(s.dir, k.Info.ID+".json")); errors.Is(err, fs.ErrNotExist) {
 		return s.Save(k.Info)

@@ -26,7 +26,7 @@ func TestBackup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenSwarms(dir).Revoke(info.ID, Ephemeral().ID()); err != nil {
+	if err := OpenSwarms(dir).Revoke(info.ID, Ephemeral().ID()); err != nil {
 		t.Fatal(err)
 	}
 	file, err := Backup(dir, passphrase, "")
@@ -45,7 +45,7 @@ func TestBackup(t *testing.T) {
 	if m := store.Membership(info, id.ID()); m.Err != nil || !store.Owns(info.ID) {
 		t.Errorf("the restored folder's membership is %+v, owner %v", m, store.Owns(info.ID))
 	}
-	if l, err := store.list(info.ID); err != nil || l == nil || l.Seq != 1 {
+	if l, err := store.list(info.ID, listFile); err != nil || l == nil || l.Seq != 1 {
 		t.Errorf("the restored revocation list is %+v, %v", l, err)
 	}
 	host := startNode(t, info, node{dir: again})
@@ -55,13 +55,13 @@ func TestBackup(t *testing.T) {
 	if _, err := Restore(again, passphrase, file); err != nil {
 		t.Errorf("restoring what is there: %v", err)
 	}
-	if _, err := store.Revoke(info.ID, Ephemeral().ID()); err != nil {
+	if err := store.Revoke(info.ID, Ephemeral().ID()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Restore(again, passphrase, file); err != nil {
 		t.Fatal(err)
 	}
-	if l, _ := store.list(info.ID); l.Seq != 2 {
+	if l, _ := store.list(info.ID, listFile); l.Seq != 2 {
 		t.Errorf("an old backup takes back a revocation: list %d", l.Seq)
 	}
 

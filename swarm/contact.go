@@ -72,7 +72,7 @@ func (h *Host) DHTPeers() int { return h.dht.RoutingTable().Size() }
 // Membership is what a data folder holds that makes its node a member of a private swarm.
 type Membership struct {
 	Issued, Expires time.Time
-	Revoked         bool  // by the newest revocation list that the folder has
+	Revoked         bool  // by the newest revocation lists that the folder has
 	Err             error // why it makes no member now; nil if it does
 }
 
@@ -86,14 +86,16 @@ func (s *Swarms) Membership(info *Info, peer PeerID) (m Membership) {
 		return Membership{Err: err}
 	}
 	m.Issued, m.Expires = time.Unix(cert.Issued, 0), time.Unix(cert.Expires, 0)
-	list, err := s.list(info.ID)
-	switch {
-	case err != nil:
+	a, err := s.authority(info)
+	if err != nil {
 		m.Err = err
-	case list != nil && slices.Contains(list.Peers, peer):
-		m.Revoked, m.Err = true, fmt.Errorf("%s is no longer a member of swarm %s: its certificate was revoked", peer, info.ID)
-	default:
-		m.Err = checkCertificate(cert, info.ID, info.Owner, peer, time.Now())
+		return m
+	}
+	m.Revoked = a.revoked[peer]
+	if m.Revoked {
+		m.Err = a.bars(cert, peer)
+	} else {
+		m.Err = a.checkCertificate(cert, peer, time.Now())
 	}
 	return m
 }

@@ -95,7 +95,7 @@ func TestMembership(t *testing.T) {
 	if m := store.Membership(info, Ephemeral().ID()); m.Err == nil {
 		t.Error("a stranger is a member by the founder's certificate")
 	}
-	if _, err := store.Revoke(info.ID, id.ID()); err != nil {
+	if err := store.Revoke(info.ID, id.ID()); err != nil {
 		t.Fatal(err)
 	}
 	if m := store.Membership(info, id.ID()); m.Err == nil || !m.Revoked {

@@ -8,9 +8,9 @@ import (
 	"github.com/starling-swarm/starling/swarm/wire"
 )
 
-// CertificateLife is how long a membership certificate counts. Nodes that hold
-// the owner key renew a member's certificate, unasked, when less than a
-// quarter is left and they meet.
+// CertificateLife is how long a membership certificate counts. Owners' nodes
+// renew a member's certificate, unasked, when they meet and less than a quarter
+// is left, less than an eighth where the owner isn't the founder.
 const CertificateLife = 365 * 24 * time.Hour
 
 // CreateSwarm makes a swarm and stores it in the data folder dir. bootstrap
@@ -31,15 +31,15 @@ func CreateSwarm(dir, name string, public bool, bootstrap []string) (*Info, erro
 	if err != nil {
 		return nil, err
 	}
-	owner := Ephemeral()
-	i := &Info{ID: privateID(owner.ID()), Name: name, Owner: owner.ID(), Bootstrap: bootstrap}
+	founder := Ephemeral()
+	i := &Info{ID: privateID(founder.ID()), Name: name, Owner: founder.ID(), Bootstrap: bootstrap}
 	if err := i.check(); err != nil {
 		return nil, fmt.Errorf("create swarm: %w", err)
 	}
-	if err := store.put(i.ID, ownerFile, owner.private.Seed()); err != nil {
+	if err := store.put(i.ID, ownerFile, founder.private.Seed()); err != nil {
 		return nil, err
 	}
-	cert := issue(owner, self.ID(), wire.RoleMember, time.Now())
+	cert := (&owner{swarm: i.ID, key: founder}).issue(self.ID(), wire.RoleMember, time.Now())
 	if err := store.put(i.ID, certificateFile, cert.Data()); err != nil {
 		return nil, err
 	}
@@ -54,17 +54,4 @@ func (s *Swarms) saveNew(i *Info) error {
 		return fmt.Errorf("create swarm: %w", err)
 	}
 	return nil
-}
-
-// issue signs a certificate for peer.
-func issue(owner *Identity, peer PeerID, role wire.Role, now time.Time) *wire.Certificate {
-	c := &wire.Certificate{
-		Swarm:   privateID(owner.ID()),
-		Peer:    peer,
-		Role:    role,
-		Issued:  now.Unix(),
-		Expires: now.Add(CertificateLife).Unix(),
-	}
-	copy(c.Signature[:], owner.Sign(wire.DomainCertificate, c.SigningBytes()))
-	return c
 }

@@ -8,7 +8,8 @@
 //	identity.go    the Ed25519 key and its signatures
 //	swarms.go      swarms that this data folder knows; create.go makes one
 //	invite.go      invites: make, redeem; join.go uses one
-//	revoke.go      the owner's list of peers that are no longer members
+//	owners.go      who may let peers in and put them out; delegate.go makes more owners
+//	revoke.go      the owners' lists of peers that are no longer members
 //	member.go      who is a member, by certificate; roster.go lists them
 //	admit.go       the exchange that every connection of a private swarm starts with
 //	gate.go        who isn't dialled

@@ -147,10 +147,10 @@ func TestTheYear2100(t *testing.T) {
 	now := time.Now()
 	then := time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 	owner, peer := Ephemeral(), Ephemeral().ID()
-	swarm := privateID(owner.ID())
+	owners := newAuthority(&Info{ID: privateID(owner.ID()), Owner: owner.ID()})
 	c := issue(owner, peer, RoleMember, then)
 	for when, ok := range map[time.Time]bool{now: false, then.Add(-wire.ClockSkew): true, then: true, then.Add(CertificateLife - time.Second): true, then.Add(CertificateLife): false} {
-		if err := checkCertificate(c, swarm, owner.ID(), peer, when); (err == nil) != ok {
+		if err := owners.checkCertificate(c, peer, when); (err == nil) != ok {
 			t.Errorf("a certificate of 2100, at %v: %v", when, err)
 		}
 	}

@@ -449,7 +449,7 @@ func (h *Host) connected(_ network.Network, c network.Conn) {
 		return
 	}
 	h.goDo(func(ctx context.Context) { h.measure(ctx, c.RemotePeer()) })
-	h.goDo(func(ctx context.Context) { h.pullList(ctx, p) })
+	h.goDo(func(ctx context.Context) { h.pullLists(ctx, p) })
 	h.kickPublisher()
 	h.peerMoved()
 }
@@ -483,10 +483,12 @@ func (h *Host) disconnected(n network.Network, c network.Conn) {
 }
 
 // sweepLoop closes connections of members whose certificates ran out, and
-// relayed ones that aren't needed any more.
+// relayed ones that aren't needed any more. An owner's node renews its own
+// certificate.
 func (h *Host) sweepLoop(ctx context.Context) {
 	for sleep(ctx, time.Minute) {
 		if h.members != nil {
+			h.members.renewOwn()
 			h.closeForbidden()
 		}
 		h.dropRelayed()

@@ -50,7 +50,7 @@ type openInvite struct {
 // CreateInvite returns a text token with which one peer can join the swarm
 // within ttl. addrs are this node's full multiaddrs; it must be running and
 // reachable there when the invite is redeemed. For a private swarm it needs
-// the owner key. A public swarm's invite is only its description and
+// an owner's key. A public swarm's invite is only its description and
 // bootstrap addresses (addrs are added), and serves any number of peers.
 func (s *Swarms) CreateInvite(id string, role Role, ttl time.Duration, addrs []string) (string, error) {
 	info, err := s.Load(id)
@@ -77,7 +77,11 @@ func (s *Swarms) CreateInvite(id string, role Role, ttl time.Duration, addrs []s
 	if ttl <= 0 {
 		return "", fmt.Errorf("invite: a life of %v is none", ttl)
 	}
-	if _, err := s.ownerKey(info.ID); err != nil {
+	a, err := s.authority(info)
+	if err == nil {
+		_, err = s.owner(a)
+	}
+	if err != nil {
 		return "", fmt.Errorf("invite: %w", err)
 	}
 	if _, err := rand.Read(token.Secret[:]); err != nil {
@@ -106,7 +110,7 @@ func (m *membership) redeem(r *wire.Redeem, peer PeerID) (a *wire.Admitted, told
 	if r.Swarm != m.info.ID {
 		return nil, errInvite, fmt.Errorf("%s has one of another swarm", peer)
 	}
-	owner, err := m.store.ownerKey(m.info.ID)
+	o, err := m.owner()
 	if err != nil {
 		return nil, errors.New("this node doesn't admit new members; ask the node that made the invite"), err
 	}
@@ -119,7 +123,7 @@ func (m *membership) redeem(r *wire.Redeem, peer PeerID) (a *wire.Admitted, told
 	if err != nil {
 		return nil, errInvite, fmt.Errorf("of %s: %w", peer, err)
 	}
-	c := issue(owner, peer, invite.Role, time.Now())
+	c := o.issue(peer, invite.Role, time.Now())
 	if err := m.store.record(c); err != nil {
 		return nil, errors.New("this node can't admit you now; ask again later"), err
 	}
@@ -128,7 +132,7 @@ func (m *membership) redeem(r *wire.Redeem, peer PeerID) (a *wire.Admitted, told
 		Owner:       m.info.Owner,
 		Bootstrap:   m.info.Bootstrap[:min(len(m.info.Bootstrap), wire.MaxAddrs)],
 		Certificate: *c,
-		List:        m.revocations(),
+		Lists:       m.newer(nil),
 	}, nil, nil
 }
 

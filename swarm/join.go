@@ -46,14 +46,20 @@ func Join(ctx context.Context, id *Identity, invite string, dir string) (*Info, 
 	if err := i.check(); err != nil {
 		return nil, fmt.Errorf("join: the issuer's answer is refused: %w", err)
 	}
-	if err := checkCertificate(&admitted.Certificate, i.ID, i.Owner, id.ID(), time.Now()); err != nil {
-		return nil, fmt.Errorf("join: the issuer's answer is refused: %w", err)
-	}
-	if admitted.List != nil {
-		if err := checkList(admitted.List, i); err != nil {
+	a := newAuthority(i)
+	for n := range admitted.Lists {
+		l := &admitted.Lists[n]
+		owner, err := a.checkList(l)
+		if err != nil {
 			return nil, fmt.Errorf("join: the issuer's answer is refused: %w", err)
 		}
-		if err := store.put(i.ID, listFile, admitted.List.Data()); err != nil {
+		a.take(owner, l)
+	}
+	if err := a.checkCertificate(&admitted.Certificate, id.ID(), time.Now()); err != nil {
+		return nil, fmt.Errorf("join: the issuer's answer is refused: %w", err)
+	}
+	for owner, l := range a.lists {
+		if err := store.put(i.ID, listName(i, owner), l.Data()); err != nil {
 			return nil, fmt.Errorf("join: %w", err)
 		}
 	}

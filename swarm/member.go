@@ -1,7 +1,6 @@
 package swarm
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -25,12 +24,12 @@ type membership struct {
 	turnedAway refusalLog
 
 	mu      sync.Mutex
+	owners  *authority
 	own     *wire.Certificate
-	list    *wire.RevocationList // nil until someone is revoked
-	revoked map[PeerID]bool      // = list.Peers
 	members map[PeerID]*wire.Certificate
-	seqs    map[PeerID]uint64 // newest revocation list that the member said to have
-	refused map[PeerID]error  // why peers that this node dialled last let it not in, or are none of this swarm
+	told    map[PeerID]uint64    // which revocation lists the member said to have: their digest
+	asked   map[PeerID][2]uint64 // digests, the member's and ours, when it was last asked for its lists
+	refused map[PeerID]error     // why peers that this node dialled last let it not in, or are none of this swarm
 }
 
 // loadMembership reads and checks what the store holds for self. It returns
@@ -40,69 +39,35 @@ func loadMembership(store *Swarms, info *Info, self PeerID, log *slog.Logger) (*
 		return nil, nil
 	}
 	m := &membership{store: store, info: info, self: self, log: log,
-		members: map[PeerID]*wire.Certificate{}, seqs: map[PeerID]uint64{}, refused: map[PeerID]error{}}
-	list, err := store.list(info.ID)
-	if err != nil {
+		members: map[PeerID]*wire.Certificate{}, told: map[PeerID]uint64{}, asked: map[PeerID][2]uint64{}, refused: map[PeerID]error{}}
+	var err error
+	if m.owners, err = store.authority(info); err != nil {
 		return nil, err
 	}
-	if list != nil {
-		if err := checkList(list, info); err != nil {
-			return nil, err
-		}
-		m.setListLocked(list)
-	}
-	own, err := store.certificate(info.ID)
-	if err != nil {
+	if m.own, err = store.certificate(info.ID); err != nil {
 		return nil, err
 	}
-	if err := m.checkLocked(own, self, time.Now()); err != nil {
-		return nil, fmt.Errorf("%w; ask the swarm's owner for a new invite", err)
+	m.renewOwn()
+	if err := m.owners.checkCertificate(m.own, self, time.Now()); err != nil {
+		return nil, fmt.Errorf("%w; ask one of the swarm's owners for a new invite", err)
 	}
-	m.own = own
 	return m, nil
 }
 
-// checkLocked reports why cert doesn't make peer a member now.
-func (m *membership) checkLocked(cert *wire.Certificate, peer PeerID, now time.Time) error {
-	if err := checkCertificate(cert, m.info.ID, m.info.Owner, peer, now); err != nil {
-		return err
-	}
-	if m.revoked[peer] {
-		return fmt.Errorf("%s is no longer a member of swarm %s: its certificate was revoked", peer, m.info.ID)
-	}
-	return nil
-}
-
-// proven reports whether cert is one that the swarm's owner once gave to peer.
+// proven reports whether cert is one that an owner of the swarm once gave to peer.
 func (m *membership) proven(cert *wire.Certificate, peer PeerID) bool {
-	return cert.Swarm == m.info.ID && cert.Peer == peer &&
-		VerifySignature(m.info.Owner, wire.DomainCertificate, cert.SigningBytes(), cert.Signature[:]) == nil
-}
-
-func checkCertificate(cert *wire.Certificate, swarm string, owner, peer PeerID, now time.Time) error {
-	issued, expires := time.Unix(cert.Issued, 0), time.Unix(cert.Expires, 0)
-	switch {
-	case cert.Swarm != swarm:
-		return fmt.Errorf("the certificate of %s is for swarm %s, not %s", peer, cert.Swarm, swarm)
-	case cert.Peer != peer:
-		return fmt.Errorf("%s shows the certificate of %s", peer, cert.Peer)
-	case issued.After(now.Add(wire.ClockSkew)):
-		return fmt.Errorf("the certificate of %s starts at %s, in the future; check the clocks", peer, issued.UTC().Format(time.RFC3339))
-	case !expires.After(now):
-		return fmt.Errorf("the certificate of %s ran out at %s", peer, expires.UTC().Format(time.RFC3339))
-	}
-	return VerifySignature(owner, wire.DomainCertificate, cert.SigningBytes(), cert.Signature[:])
+	return cert.Swarm == m.info.ID && cert.Peer == peer && m.owners.checkSignature(cert) == nil
 }
 
 // admit checks a certificate that peer just showed over an authenticated
 // connection, and remembers it.
-func (m *membership) admit(cert *wire.Certificate, peer PeerID, listSeq uint64) error {
+func (m *membership) admit(cert *wire.Certificate, peer PeerID, lists uint64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.checkLocked(cert, peer, time.Now()); err != nil {
+	if err := m.owners.checkCertificate(cert, peer, time.Now()); err != nil {
 		return err
 	}
-	m.members[peer], m.seqs[peer] = cert, listSeq
+	m.members[peer], m.told[peer] = cert, lists
 	return nil
 }
 
@@ -118,12 +83,10 @@ func (m *membership) admits(peer PeerID) error {
 	switch {
 	case cert == nil:
 		return fmt.Errorf("%s is not a member of swarm %s", peer, m.info.ID)
-	case m.revoked[peer]:
-		return fmt.Errorf("%s is no longer a member of swarm %s", peer, m.info.ID)
 	case cert.Expires <= time.Now().Unix():
 		return fmt.Errorf("the certificate of %s ran out", peer)
 	}
-	return nil
+	return m.owners.bars(cert, peer)
 }
 
 // noteRefusal keeps what the exchange with a peer that this node dialled came to.
@@ -157,11 +120,16 @@ func (m *membership) mayServe(peer PeerID) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.revoked[peer] {
+	if m.owners.revoked[peer] {
 		return fmt.Errorf("%s was revoked", peer)
 	}
-	if c := m.shownLocked(peer); c != nil && !c.Role.Serves() {
-		return fmt.Errorf("%s may use the swarm, not serve it: its role is %v", peer, c.Role)
+	if c := m.shownLocked(peer); c != nil {
+		if err := m.owners.bars(c, peer); err != nil {
+			return err
+		}
+		if !c.Role.Serves() {
+			return fmt.Errorf("%s may use the swarm, not serve it: its role is %v", peer, c.Role)
+		}
 	}
 	return nil
 }
@@ -200,7 +168,7 @@ func (m *membership) bars(peer PeerID) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.revoked[peer] {
+	if m.owners.revoked[peer] {
 		return fmt.Errorf("%s is no longer a member of swarm %s: its certificate was revoked", peer, m.info.ID)
 	}
 	return nil
@@ -213,107 +181,129 @@ func (m *membership) certificate() wire.Certificate {
 	return *m.own
 }
 
-// listSeq returns the sequence number of the newest list held, 0 without one.
-func (m *membership) listSeq() uint64 {
-	if l := m.revocations(); l != nil {
-		return l.Seq
-	}
-	return 0
-}
-
-// revocations returns the newest list held, or nil.
-func (m *membership) revocations() *wire.RevocationList {
+// digest tells which revocation lists this node holds, 0 without one.
+func (m *membership) digest() uint64 {
 	if m == nil {
-		return nil
+		return 0
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.list
+	return m.owners.digest()
 }
 
-// behind says whether peer has told of a newer list than ours.
-func (m *membership) behind(peer PeerID) bool {
+// newer returns the revocation lists that somebody lacks who holds some.
+func (m *membership) newer(held []wire.ListHeld) []wire.RevocationList {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.owners.newer(held)
+}
+
+// differ says whether peer has told of other lists than ours, and hasn't been asked for them since, and what to ask it with: whoever gets true asks.
+func (m *membership) differ(peer PeerID) (held []wire.ListHeld, ask bool) {
+	if m == nil {
+		return nil, false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	theirs, ours := m.told[peer], m.owners.digest()
+	if theirs == 0 || theirs == ours || m.asked[peer] == [2]uint64{theirs, ours} {
+		return nil, false
+	}
+	m.asked[peer] = [2]uint64{theirs, ours}
+	return m.owners.held(), true
+}
+
+// ask lets peer be asked again, after an attempt that failed.
+func (m *membership) ask(peer PeerID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.asked, peer)
+}
+
+// heard notes which lists peer said to have, and reports whether they are others than ours.
+func (m *membership) heard(peer PeerID, digest uint64) bool {
 	if m == nil {
 		return false
 	}
-	seq := m.listSeq()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.seqs[peer] > seq
+	if m.members[peer] == nil {
+		return false
+	}
+	m.told[peer] = digest
+	return digest != 0 && digest != m.owners.digest()
 }
 
-// heard notes what peer said about its list.
-func (m *membership) heard(peer PeerID, listSeq uint64) {
-	if m == nil {
-		return
-	}
+// apply checks a list and takes it over, in memory and on disk. It returns whose it is.
+func (m *membership) apply(l *wire.RevocationList) (owner PeerID, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.members[peer] != nil {
-		m.seqs[peer] = listSeq
+	if owner, err = m.owners.checkList(l); err != nil {
+		return "", err
 	}
+	if err := m.store.put(m.info.ID, listName(m.info, owner), l.Data()); err != nil {
+		return "", err
+	}
+	m.owners.take(owner, l)
+	return owner, nil
 }
 
-// errStale is wrapped when a revocation list isn't newer than the one held.
-var errStale = errors.New("stale revocation list")
-
-// apply checks a list and takes it over, in memory and on disk.
-func (m *membership) apply(l *wire.RevocationList) error {
-	if m == nil {
-		return errors.New("a public swarm has no revocation list")
-	}
-	if err := checkList(l, m.info); err != nil {
-		return err
-	}
+// nextList returns what this node says next, as an owner.
+func (m *membership) nextList(next func(*owner, *authority) (*wire.RevocationList, error)) (*wire.RevocationList, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.list != nil && l.Seq <= m.list.Seq {
-		return fmt.Errorf("%w: number %d, this node has %d", errStale, l.Seq, m.list.Seq)
+	o, err := m.store.owner(m.owners)
+	if err != nil {
+		return nil, err
 	}
-	if err := m.store.put(m.info.ID, listFile, l.Data()); err != nil {
-		return err
-	}
-	m.setListLocked(l)
-	return nil
+	return next(o, m.owners)
 }
 
-func (m *membership) setListLocked(l *wire.RevocationList) {
-	m.list, m.revoked = l, make(map[PeerID]bool, len(l.Peers))
-	for _, p := range l.Peers {
-		m.revoked[p] = true
-	}
+// owner returns the key with which this node speaks for the swarm, or why it has none.
+func (m *membership) owner() (*owner, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.store.owner(m.owners)
 }
 
-func checkList(l *wire.RevocationList, info *Info) error {
-	if l.Swarm != info.ID {
-		return fmt.Errorf("revocation list is for swarm %s, not %s", l.Swarm, info.ID)
-	}
-	return VerifySignature(info.Owner, wire.DomainRevocation, l.SigningBytes(), l.Signature[:])
-}
-
-// renewal returns a fresh certificate for the member that showed cert, if less
-// than a quarter of its life is left and this node holds the owner key.
+// renewal returns a fresh certificate for the member that showed cert, if this
+// node is an owner and it is time.
 func (m *membership) renewal(cert *wire.Certificate) *wire.Certificate {
 	now := time.Now()
 	if time.Unix(cert.Expires, 0).Sub(now) > CertificateLife/4 {
 		return nil
 	}
-	owner, err := m.store.ownerKey(m.info.ID)
-	if err != nil {
+	o, err := m.owner()
+	if err != nil || !o.renews(cert, now) {
 		return nil
 	}
-	c := issue(owner, cert.Peer, cert.Role, now)
+	c := o.issue(cert.Peer, cert.Role, now)
 	if err := m.store.record(c); err != nil {
 		m.log.Warn("a renewed certificate is not on record", "error", err)
 	}
 	return c
 }
 
-// renew takes over a certificate that an owner node sent unasked.
+// renewOwn renews this node's own certificate when it is time, even after its end, if the node is an owner.
+func (m *membership) renewOwn() {
+	own := m.certificate()
+	if !m.proven(&own, m.self) {
+		return
+	}
+	c := m.renewal(&own)
+	if c == nil {
+		return
+	}
+	if err := m.renew(c); err != nil {
+		m.log.Warn("this node can't renew its certificate", "error", err)
+	}
+}
+
+// renew takes over a certificate that an owner's node sent unasked.
 func (m *membership) renew(cert *wire.Certificate) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.checkLocked(cert, m.self, time.Now()); err != nil {
+	if err := m.owners.checkCertificate(cert, m.self, time.Now()); err != nil {
 		return err
 	}
 	if cert.Expires <= m.own.Expires {

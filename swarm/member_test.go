@@ -37,15 +37,15 @@ func TestForgedLists(t *testing.T) {
 		"changed after":  func() *wire.RevocationList { l := sign(owner, 5, p.info.ID); l.Peers = []string{victim.ID()}; return l }(),
 		"number changed": func() *wire.RevocationList { l := sign(owner, 5, p.info.ID); l.Seq = 6; return l }(),
 	} {
-		if _, err := p.owner.answerTrack(l, m.ID()); err == nil {
+		if _, err := p.owner.answerTrack(&wire.RevocationLists{Lists: []wire.RevocationList{*l}}, m.ID()); err == nil {
 			t.Errorf("%s list is taken", name)
 		}
 	}
-	if err := p.owner.members.apply(sign(owner, 7, p.info.ID)); err != nil {
+	if _, err := p.owner.members.apply(sign(owner, 7, p.info.ID)); err != nil {
 		t.Fatal(err)
 	}
 	for _, seq := range []uint64{6, 7} {
-		if err := p.owner.members.apply(sign(owner, seq, p.info.ID, victim.ID())); !errors.Is(err, errStale) {
+		if _, err := p.owner.members.apply(sign(owner, seq, p.info.ID, victim.ID())); !errors.Is(err, errStale) {
 			t.Errorf("list %d after 7: %v", seq, err)
 		}
 	}
@@ -55,6 +55,7 @@ func TestCertificates(t *testing.T) {
 	t.Parallel()
 	owner, peer := Ephemeral(), Ephemeral().ID()
 	swarm := privateID(owner.ID())
+	owners := newAuthority(&Info{ID: swarm, Owner: owner.ID()})
 	now := time.Now()
 	resign := func(f func(*wire.Certificate)) *wire.Certificate {
 		c := issue(owner, peer, RoleMember, now)
@@ -62,10 +63,10 @@ func TestCertificates(t *testing.T) {
 		copy(c.Signature[:], owner.Sign(wire.DomainCertificate, c.SigningBytes()))
 		return c
 	}
-	if err := checkCertificate(issue(owner, peer, RoleMember, now), swarm, owner.ID(), peer, now); err != nil {
+	if err := owners.checkCertificate(issue(owner, peer, RoleMember, now), peer, now); err != nil {
 		t.Fatal(err)
 	}
-	if err := checkCertificate(issue(owner, peer, RoleMember, now.Add(5*time.Minute)), swarm, owner.ID(), peer, now); err != nil {
+	if err := owners.checkCertificate(issue(owner, peer, RoleMember, now.Add(5*time.Minute)), peer, now); err != nil {
 		t.Errorf("clocks 5 minutes apart: %v", err)
 	}
 	for name, c := range map[string]*wire.Certificate{
@@ -81,7 +82,7 @@ func TestCertificates(t *testing.T) {
 		}(),
 		"role changed": func() *wire.Certificate { c := issue(owner, peer, RoleClient, now); c.Role = RoleMember; return c }(),
 	} {
-		if checkCertificate(c, swarm, owner.ID(), peer, now) == nil {
+		if owners.checkCertificate(c, peer, now) == nil {
 			t.Errorf("a certificate %s is accepted", name)
 		}
 	}
@@ -125,6 +126,10 @@ func TestExpiredMemberCannotStart(t *testing.T) {
 	s := OpenSwarms(dir)
 	owner, _ := s.ownerKey(info.ID)
 	if err := s.put(info.ID, certificateFile, issue(owner, id.ID(), RoleMember, time.Now().Add(-CertificateLife)).Data()); err != nil {
+		t.Fatal(err)
+	}
+	key, _ := s.path(info.ID, ownerFile)
+	if err := os.Rename(key, filepath.Join(dir, "away")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Start(context.Background(), Config{Identity: id, Dir: dir, Swarm: info}); err == nil || !containsAll(err.Error(), "ran out", "invite") {

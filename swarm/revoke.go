@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
@@ -12,54 +11,57 @@ import (
 	"github.com/starling-swarm/starling/swarm/wire"
 )
 
-// Revoke ends peer's membership of the private swarm id and returns the
-// sequence number of the list that says so. It needs the owner key. A running
-// node spreads the list with Host.Revoke; this is for when none runs.
-func (s *Swarms) Revoke(id string, peer PeerID) (uint64, error) {
-	l, err := s.revoke(id, peer)
+// Revoke ends peer's membership of the private swarm id. It needs an owner's
+// key. A running node spreads the news with Host.Revoke; this is for when none
+// runs.
+func (s *Swarms) Revoke(id string, peer PeerID) error {
+	err := s.newList(id, func(o *owner, a *authority) (*wire.RevocationList, error) { return o.revoke(a, peer, time.Now()) })
 	if err != nil {
-		return 0, err
+		return fmt.Errorf("revoke: %w", err)
 	}
-	return l.Seq, s.put(id, listFile, l.Data())
+	return nil
 }
 
-// revoke returns the swarm's list with peer added and the next number.
-func (s *Swarms) revoke(id string, peer PeerID) (*wire.RevocationList, error) {
-	if _, err := publicKey(peer); err != nil {
-		return nil, fmt.Errorf("revoke: %w", err)
-	}
-	owner, err := s.ownerKey(id)
+// newList stores the list that this data folder's owner says next.
+func (s *Swarms) newList(id string, next func(*owner, *authority) (*wire.RevocationList, error)) error {
+	info, err := s.Load(id)
 	if err != nil {
-		return nil, fmt.Errorf("revoke: %w", err)
+		return err
 	}
-	old, err := s.list(id)
+	a, err := s.loadAuthority(info.ID)
 	if err != nil {
-		return nil, fmt.Errorf("revoke: %w", err)
+		return err
 	}
-	if old == nil {
-		old = new(wire.RevocationList)
+	o, err := s.owner(a)
+	if err != nil {
+		return err
 	}
-	if slices.Contains(old.Peers, peer) {
-		return nil, fmt.Errorf("revoke: %s was revoked before", peer)
+	l, err := next(o, a)
+	if err != nil {
+		return err
 	}
-	if len(old.Peers) >= wire.MaxRevoked {
-		return nil, fmt.Errorf("revoke: the list already has %d peers; create a new swarm", len(old.Peers))
-	}
-	l := &wire.RevocationList{Swarm: id, Seq: old.Seq + 1, Issued: time.Now().Unix(), Peers: append(slices.Clone(old.Peers), peer)}
-	copy(l.Signature[:], owner.Sign(wire.DomainRevocation, l.SigningBytes()))
-	return l, nil
+	return s.put(info.ID, listName(info, o.key.ID()), l.Data())
 }
 
 // Revoke ends peer's membership of this host's swarm, closes its connections
-// and tells all connected members, who tell theirs. It needs the owner key.
+// and tells all connected members, who tell theirs. It needs an owner's key.
 func (h *Host) Revoke(peer PeerID) error {
-	if h.members == nil {
-		return errors.New("revoke: this swarm is public")
-	}
 	if peer == h.ID() {
 		return errors.New("revoke: that is this node itself")
 	}
-	l, err := h.store.revoke(h.info.ID, peer)
+	err := h.newList(func(o *owner, a *authority) (*wire.RevocationList, error) { return o.revoke(a, peer, time.Now()) })
+	if err != nil {
+		return fmt.Errorf("revoke: %w", err)
+	}
+	return nil
+}
+
+// newList applies and spreads the list that this host's owner says next.
+func (h *Host) newList(next func(*owner, *authority) (*wire.RevocationList, error)) error {
+	if h.members == nil {
+		return errors.New("this swarm is public")
+	}
+	l, err := h.members.nextList(next)
 	if err != nil {
 		return err
 	}
@@ -69,10 +71,11 @@ func (h *Host) Revoke(peer PeerID) error {
 // takeList applies a revocation list that came from a peer ("" for ourselves),
 // closes connections that it forbids, and passes it on.
 func (h *Host) takeList(l *wire.RevocationList, from PeerID) error {
-	if err := h.members.apply(l); err != nil {
+	owner, err := h.members.apply(l)
+	if err != nil {
 		return err
 	}
-	h.log.Info("new revocation list", "seq", l.Seq, "swarm", h.info.ID, "peers", len(l.Peers))
+	h.log.Info("new revocation list", "owner", owner, "seq", l.Seq, "swarm", h.info.ID, "peers", len(l.Peers), "owners", len(l.Owners))
 	h.closeForbidden()
 	for _, p := range h.Connected() {
 		if p != from {
@@ -84,6 +87,20 @@ func (h *Host) takeList(l *wire.RevocationList, from PeerID) error {
 		}
 	}
 	return nil
+}
+
+// takeLists takes all lists that are news; the founder's come first. It returns what is wrong with the others.
+func (h *Host) takeLists(lists []wire.RevocationList, from PeerID) error {
+	if h.members == nil {
+		return errors.New("a public swarm has no revocation lists")
+	}
+	var errs []error
+	for i := range lists {
+		if err := h.takeList(&lists[i], from); err != nil && !errors.Is(err, errStale) {
+			errs = append(errs, err)
+		}
+	}
+	return oneLine(errors.Join(errs...))
 }
 
 // closeForbidden closes the connections of peers that are members no longer.
@@ -109,25 +126,27 @@ func (h *Host) pushList(ctx context.Context, peer PeerID, l *wire.RevocationList
 	}
 	defer s.Close()
 	s.SetDeadline(time.Now().Add(trackTimeout))
-	return wire.WriteFrame(s, l)
+	return wire.WriteFrame(s, &wire.RevocationLists{Lists: []wire.RevocationList{*l}})
 }
 
-// pullList fetches a peer's list if it said that it has a newer one.
-func (h *Host) pullList(ctx context.Context, peer PeerID) {
-	if !h.members.behind(peer) {
-		return
-	}
-	reply, err := h.ask(ctx, peer, &wire.ListPull{Presence: h.presence()})
-	if err != nil {
-		h.log.Info("no revocation list", "peer", peer, "error", err)
-		return
-	}
-	l, ok := reply.(*wire.RevocationList)
+// pullLists fetches a peer's newer lists if it said that it has others.
+func (h *Host) pullLists(ctx context.Context, peer PeerID) {
+	held, ok := h.members.differ(peer)
 	if !ok {
-		h.log.Warn("no revocation list but another frame", "peer", peer, "type", uint8(reply.Type()))
 		return
 	}
-	if err := h.takeList(l, peer); err != nil && !errors.Is(err, errStale) {
+	reply, err := h.ask(ctx, peer, &wire.ListPull{Presence: h.presence(), Held: held})
+	if err != nil {
+		h.members.ask(peer)
+		h.log.Info("no revocation lists", "peer", peer, "error", err)
+		return
+	}
+	r, ok := reply.(*wire.RevocationLists)
+	if !ok {
+		h.log.Warn("no revocation lists but another frame", "peer", peer, "type", uint8(reply.Type()))
+		return
+	}
+	if err := h.takeLists(r.Lists, peer); err != nil {
 		h.log.Warn("revocation list refused", "peer", peer, "error", err)
 	}
 }

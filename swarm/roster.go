@@ -20,18 +20,19 @@ type Member struct {
 	Issued  time.Time // of the newest certificate; zero where none was seen
 	Expires time.Time
 	Revoked bool
+	Owner   bool // by the founder's list
 }
 
 // maxMembers bounds the records of certificates that are read.
 const maxMembers = 1 << 16
 
-// record keeps the newest certificate that was issued to a peer, on the node that holds the owner key.
+// record keeps the newest certificate that was issued to a peer, on the owner's node that did.
 func (s *Swarms) record(c *wire.Certificate) error {
 	return s.put(c.Swarm, filepath.Join(issuedDir, c.Peer), c.Data())
 }
 
-// Members lists the private swarm's members as this data folder knows them, by peer: with the owner key everybody who was ever
-// admitted (all), else this node and who was revoked. Host.Members adds whom a running node has met.
+// Members lists the private swarm's members as this data folder knows them, by peer: this node, whom it ever admitted as an owner, the
+// other owners, and who was revoked. Of a swarm's only owner that is everybody (all). Host.Members adds whom a running node has met.
 func (s *Swarms) Members(id string) (list []Member, all bool, err error) {
 	known, all, err := s.members(id)
 	return sortMembers(known), all, err
@@ -70,14 +71,13 @@ func (s *Swarms) members(id string) (known map[PeerID]Member, all bool, err erro
 		}
 		known[c.Peer] = memberOf(c)
 	}
-	list, err := s.list(info.ID)
+	a, err := s.authority(info)
 	if err != nil {
 		return nil, false, fmt.Errorf("members: %w", err)
 	}
-	if list != nil {
-		markRevoked(known, list.Peers)
-	}
-	return known, s.Owns(info.ID), nil
+	a.mark(known)
+	o, err := s.owner(a)
+	return known, err == nil && o.by == nil && len(a.delegates()) == 0, nil
 }
 
 // Members lists the members of this host's private swarm that it knows of, by peer; all says that there are no others.
@@ -94,9 +94,7 @@ func (h *Host) Members() (list []Member, all bool, err error) {
 			known[peer] = memberOf(c)
 		}
 	}
-	if m.list != nil {
-		markRevoked(known, m.list.Peers)
-	}
+	m.owners.mark(known)
 	return sortMembers(known), all, nil
 }
 
@@ -104,11 +102,17 @@ func memberOf(c *wire.Certificate) Member {
 	return Member{Peer: c.Peer, Role: c.Role, Issued: time.Unix(c.Issued, 0), Expires: time.Unix(c.Expires, 0)}
 }
 
-func markRevoked(known map[PeerID]Member, peers []PeerID) {
-	for _, p := range peers {
+// mark says in known who is revoked and who is an owner.
+func (a *authority) mark(known map[PeerID]Member) {
+	for p := range a.revoked {
 		k := known[p]
 		k.Peer, k.Revoked = p, true
 		known[p] = k
+	}
+	for _, g := range a.delegates() {
+		k := known[g.Owner]
+		k.Peer, k.Owner = g.Owner, true
+		known[g.Owner] = k
 	}
 }
 

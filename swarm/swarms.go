@@ -22,7 +22,7 @@ type Info struct {
 	ID        string   `json:"id"`
 	Name      string   `json:"name"`
 	Public    bool     `json:"public"`
-	Owner     PeerID   `json:"owner,omitempty"`     // of the owner key; private swarms only
+	Owner     PeerID   `json:"owner,omitempty"`     // of the founder's owner key; private swarms only
 	Bootstrap []string `json:"bootstrap,omitempty"` // full multiaddrs, …/p2p/<peer>
 }
 
@@ -91,9 +91,9 @@ func checkName(name string) error {
 
 // Swarms is what a data folder knows of swarms: descriptions in
 // <dir>/swarms/<id>.json, and for private ones a folder <dir>/swarms/<id>
-// with this node's certificate, the revocation list, and on the node that has
-// it the owner key, the invites and the certificates that were issued. Its methods may be called
-// concurrently, also by several processes.
+// with this node's certificate, the revocation lists, on the node that has it
+// the founder's key, and on owners' nodes the invites and the certificates
+// that were issued. Its methods may be called concurrently, also by several processes.
 type Swarms struct{ dir string }
 
 // OpenSwarms returns the swarms of the data folder dir.
@@ -183,9 +183,9 @@ func readInfo(path string) (*Info, error) {
 
 // The files in a private swarm's folder.
 const (
-	ownerFile       = "owner.key"   // 32-byte seed
+	ownerFile       = "owner.key"   // 32-byte seed of the founder's key
 	certificateFile = "certificate" // wire.Certificate of this node
-	listFile        = "revoked"     // newest wire.RevocationList
+	listFile        = "revoked"     // newest wire.RevocationList of the founder; of another owner with "-" and its peer ID behind
 	inviteDir       = "invites"
 	issuedDir       = "members" // on the owner's node: the newest certificate that each peer got
 )
@@ -214,7 +214,7 @@ func (s *Swarms) put(id, name string, b []byte) error {
 	return nil
 }
 
-// ownerKey returns the swarm's owner key if this node holds it.
+// ownerKey returns the key of the swarm's founder if this node holds it.
 func (s *Swarms) ownerKey(id string) (*Identity, error) {
 	path, err := s.path(id, ownerFile)
 	if err != nil {
@@ -233,10 +233,13 @@ func (s *Swarms) ownerKey(id string) (*Identity, error) {
 	return key, nil
 }
 
-// Owns reports whether this node holds the swarm's owner key, so that it can
+// Owns reports whether this node is one of the swarm's owners, so that it can
 // make invites and revoke members.
 func (s *Swarms) Owns(id string) bool {
-	_, err := s.ownerKey(id)
+	a, err := s.loadAuthority(id)
+	if err == nil {
+		_, err = s.owner(a)
+	}
 	return err == nil
 }
 
@@ -256,10 +259,17 @@ func (s *Swarms) certificate(id string) (*wire.Certificate, error) {
 	return wire.ParseCertificate(b)
 }
 
-// list returns the newest revocation list held, unchecked; nil if there is
-// none.
-func (s *Swarms) list(id string) (*wire.RevocationList, error) {
-	path, err := s.path(id, listFile)
+// listName returns the file of the newest revocation list of an owner of the swarm.
+func listName(info *Info, owner PeerID) string {
+	if owner == info.Owner {
+		return listFile
+	}
+	return listFile + "-" + owner
+}
+
+// list reads a revocation list, unchecked; nil if there is none.
+func (s *Swarms) list(id, file string) (*wire.RevocationList, error) {
+	path, err := s.path(id, file)
 	if err != nil {
 		return nil, err
 	}
@@ -271,4 +281,57 @@ func (s *Swarms) list(id string) (*wire.RevocationList, error) {
 		return nil, err
 	}
 	return wire.ParseRevocationList(b)
+}
+
+// listFiles returns the names of the revocation lists that are held, the founder's first.
+func (s *Swarms) listFiles(id string) ([]string, error) {
+	path, err := s.path(id, listFile)
+	if err != nil {
+		return nil, err
+	}
+	more, err := filepath.Glob(path + "-*")
+	if err != nil {
+		return nil, err
+	}
+	files := []string{listFile}
+	for _, f := range more {
+		files = append(files, filepath.Base(f))
+	}
+	return files, nil
+}
+
+// authority reads and checks the revocation lists that are held. Lists of owners that the founder has ended are left out.
+func (s *Swarms) authority(info *Info) (*authority, error) {
+	a := newAuthority(info)
+	files, err := s.listFiles(info.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		l, err := s.list(info.ID, f)
+		if err != nil {
+			return nil, err
+		}
+		if l == nil || l.By != nil && a.stands(l.By) != nil {
+			continue
+		}
+		owner, err := a.checkList(l)
+		if err != nil {
+			return nil, fmt.Errorf("swarm %s: file %s: %w", info.ID, f, err)
+		}
+		a.take(owner, l)
+	}
+	return a, nil
+}
+
+// loadAuthority is authority for a private swarm's ID.
+func (s *Swarms) loadAuthority(id string) (*authority, error) {
+	info, err := s.Load(id)
+	if err != nil {
+		return nil, err
+	}
+	if info.Public {
+		return nil, fmt.Errorf("swarm %s is public: it has no owners", info.Name)
+	}
+	return s.authority(info)
 }

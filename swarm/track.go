@@ -9,11 +9,11 @@ import (
 	"github.com/starling-swarm/starling/swarm/wire"
 )
 
-// /starling/track/5 carries offers and listings: one request and one answer per stream.
+// /starling/track/6 carries offers and listings: one request and one answer per stream.
 // Every node answers, so a small swarm needs no tracker; a tracker is a node
 // that says it is one, and so gets everyone's offers in a large one.
 const (
-	trackProtocol = "/starling/track/5"
+	trackProtocol = "/starling/track/6"
 	trackTimeout  = 5 * time.Second
 	publishEvery  = DefaultOfferTTL / 2
 	publishRetry  = 10 * time.Second
@@ -29,7 +29,7 @@ const (
 )
 
 func (h *Host) presence() wire.Presence {
-	return wire.Presence{Swarm: h.info.ID, Instance: h.instance, ListSeq: h.members.listSeq(), Tracker: h.cfg.Tracker}
+	return wire.Presence{Swarm: h.info.ID, Instance: h.instance, Lists: h.members.digest(), Tracker: h.cfg.Tracker}
 }
 
 // ask sends one request and reads one answer.
@@ -53,19 +53,18 @@ func (h *Host) ask(ctx context.Context, p PeerID, m wire.Message) (wire.Message,
 	switch r := reply.(type) {
 	case *wire.OffersReply:
 		h.noteTracker(p, r.Tracker)
-		h.hearList(p, r.ListSeq)
+		h.hearLists(p, r.Lists)
 	case *wire.ListingsReply:
 		h.noteTracker(p, r.Tracker)
-		h.hearList(p, r.ListSeq)
+		h.hearLists(p, r.Lists)
 	}
 	return reply, nil
 }
 
-// hearList notes which revocation list p has, and fetches it if newer.
-func (h *Host) hearList(p PeerID, seq uint64) {
-	h.members.heard(p, seq)
-	if h.members.behind(p) {
-		h.goDo(func(ctx context.Context) { h.pullList(ctx, p) })
+// hearLists notes which revocation lists p has, and fetches them if they are others.
+func (h *Host) hearLists(p PeerID, digest uint64) {
+	if h.members.heard(p, digest) {
+		h.goDo(func(ctx context.Context) { h.pullLists(ctx, p) })
 	}
 }
 
@@ -139,17 +138,13 @@ func (h *Host) answerTrack(m wire.Message, from PeerID) (wire.Message, error) {
 		if err := h.hearPresence(&m.Presence, from); err != nil {
 			return nil, err
 		}
-		l := h.members.revocations()
-		if l == nil {
-			return nil, errors.New("it asks for a revocation list, there is none")
+		if h.members == nil {
+			return nil, errors.New("it asks for revocation lists, a public swarm has none")
 		}
-		return l, nil
+		return &wire.RevocationLists{Lists: h.members.newer(m.Held)}, nil
 
-	case *wire.RevocationList:
-		if err := h.takeList(m, from); err != nil && !errors.Is(err, errStale) {
-			return nil, err
-		}
-		return nil, nil
+	case *wire.RevocationLists:
+		return nil, h.takeLists(m.Lists, from)
 	}
 	return nil, fmt.Errorf("frame of type %d doesn't belong here", m.Type())
 }
@@ -159,7 +154,7 @@ func (h *Host) hearPresence(p *wire.Presence, from PeerID) error {
 		return fmt.Errorf("it is in swarm %s, this is %s", p.Swarm, h.info.ID)
 	}
 	h.noteTracker(from, p.Tracker)
-	h.hearList(from, p.ListSeq)
+	h.hearLists(from, p.Lists)
 	return nil
 }
 

@@ -211,7 +211,7 @@ func TestBadOffersAreRefused(t *testing.T) {
 	if _, err := h.answerTrack(&wire.ListPull{Presence: presence}, peer.ID()); err == nil {
 		t.Error("a public swarm has a revocation list")
 	}
-	if _, err := h.answerTrack(&wire.RevocationList{}, peer.ID()); err == nil {
+	if _, err := h.answerTrack(&wire.RevocationLists{}, peer.ID()); err == nil {
 		t.Error("a public swarm takes a revocation list")
 	}
 	for _, bad := range []func(*Offer){

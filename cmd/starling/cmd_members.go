@@ -139,7 +139,7 @@ func (c *swarmRevokeCmd) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	if _, err := swarm.OpenSwarms(g.Data).Revoke(info.ID, peer); err != nil {
+	if err := swarm.OpenSwarms(g.Data).Revoke(info.ID, peer); err != nil {
 		return err
 	}
 	fmt.Printf("revoked %s: the members hear of it once 'starling serve' runs here\n", peer)

@@ -171,7 +171,7 @@ func revoke(ts *testscript.TestScript, neg bool, args []string) {
 	if err != nil || len(list) != 1 {
 		ts.Fatalf("%d swarms: %v", len(list), err)
 	}
-	if _, err := swarms.Revoke(list[0].ID, args[1]); err != nil {
+	if err := swarms.Revoke(list[0].ID, args[1]); err != nil {
 		ts.Fatalf("%v", err)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Frame types of /starling/track/5 that carry listings.
+// Frame types of /starling/track/6 that carry listings.
 const (
 	TypeListingsPush  Type = 83 // publisher → tracker or peer: all of the sender's listings
 	TypeListingsPull  Type = 84 // anyone → tracker or peer

@@ -7,32 +7,86 @@ import (
 	"strings"
 )
 
-// Frame types of /starling/join/1, and those that spread a private swarm's
-// revocation list over /starling/track/5.
+// Frame types of /starling/join/2, and those that spread a private swarm's
+// revocation lists over /starling/track/6.
 const (
-	TypeHello          Type = 90 // dialler → listener: its certificate
-	TypeRedeem         Type = 91 // dialler → listener: an invite's secret
-	TypeWelcome        Type = 92 // listener → dialler: its certificate
-	TypeAdmitted       Type = 93 // listener → dialler: invite accepted
-	TypeJoinRefused    Type = 94 // listener → dialler
-	TypeListPull       Type = 95 // member → member
-	TypeRevocationList Type = 96 // member → member
+	TypeHello           Type = 90 // dialler → listener: its certificate
+	TypeRedeem          Type = 91 // dialler → listener: an invite's secret
+	TypeWelcome         Type = 92 // listener → dialler: its certificate
+	TypeAdmitted        Type = 93 // listener → dialler: invite accepted
+	TypeJoinRefused     Type = 94 // listener → dialler
+	TypeListPull        Type = 95 // member → member
+	TypeRevocationLists Type = 96 // member → member
 )
 
 // Limits of membership messages.
 const (
 	MaxJoin      = 4 << 10 // everything a peer may send before it is a member
 	MaxRevoked   = 8192    // peers in a revocation list
+	MaxOwners    = 16      // of a swarm, beside its founder
+	MaxLists     = 1 + MaxOwners
 	MaxInvite    = 4 << 10 // text of an invite
 	MaxSwarmName = 64
 	SecretBytes  = 16 // an invite's secret
 )
 
-// Domains of the owner key's signatures.
+// Domains of the owner keys' signatures.
 const (
 	DomainCertificate = "starling/certificate/1"
 	DomainRevocation  = "starling/revocation/1"
+	DomainDelegation  = "starling/delegation/1"
 )
+
+// Delegation makes the peer Owner another owner of a private swarm: with its
+// peer key it signs certificates and a revocation list of its own. The swarm's
+// founder signs SigningBytes. It counts unless a list of the founder with this
+// number or a higher one doesn't name Owner.
+type Delegation struct {
+	Owner     string
+	Seq       uint64 // of the founder's list that named it first
+	Signature [signatureBytes]byte
+}
+
+// minDelegationBytes is the size of the shortest delegation.
+const minDelegationBytes = 2 + 8 + signatureBytes
+
+// SigningBytes returns what Signature covers in a swarm.
+func (g *Delegation) SigningBytes(swarm string) []byte {
+	var e Encoder
+	e.String(swarm)
+	e.String(g.Owner)
+	e.U64(g.Seq)
+	return e.Data()
+}
+
+func (g *Delegation) encode(e *Encoder) {
+	e.String(g.Owner)
+	e.U64(g.Seq)
+	e.Raw(g.Signature[:])
+}
+
+func (g *Delegation) decode(d *Decoder) {
+	g.Owner = d.String(MaxPeerID)
+	g.Seq = d.U64()
+	copy(g.Signature[:], d.take(signatureBytes))
+}
+
+// encodeBy writes who signed what comes before: the founder (nil), or an owner by delegation.
+func encodeBy(e *Encoder, by *Delegation) {
+	e.Bool(by != nil)
+	if by != nil {
+		by.encode(e)
+	}
+}
+
+func decodeBy(d *Decoder) *Delegation {
+	if !d.Bool() {
+		return nil
+	}
+	by := new(Delegation)
+	by.decode(d)
+	return by
+}
 
 // Role is what a member may do in a private swarm.
 type Role uint8
@@ -72,7 +126,7 @@ func (r Role) Serves() bool { return r == RoleMember || r == RoleVolunteer }
 // Tracks reports whether r is believed to be a tracker.
 func (r Role) Tracks() bool { return r == RoleMember || r == RoleTracker }
 
-// Certificate makes Peer a member of a private swarm. The swarm's owner key
+// Certificate makes Peer a member of a private swarm. One of the swarm's owners
 // signs SigningBytes. Times are Unix seconds.
 type Certificate struct {
 	Swarm     string
@@ -81,6 +135,7 @@ type Certificate struct {
 	Issued    int64
 	Expires   int64
 	Signature [signatureBytes]byte
+	By        *Delegation // of who signed; nil: the swarm's founder
 }
 
 // SigningBytes returns what Signature covers.
@@ -101,9 +156,16 @@ func (c *Certificate) encodeUnsigned(e *Encoder) {
 func (c *Certificate) encode(e *Encoder) {
 	c.encodeUnsigned(e)
 	e.Raw(c.Signature[:])
+	encodeBy(e, c.By)
 }
 
 func (c *Certificate) decode(d *Decoder) {
+	c.decodeSigned(d)
+	c.By = decodeBy(d)
+}
+
+// decodeSigned reads all but By.
+func (c *Certificate) decodeSigned(d *Decoder) {
 	c.Swarm = d.String(MaxSwarmID)
 	c.Peer = d.String(MaxPeerID)
 	c.Role = Role(d.U8())
@@ -122,34 +184,44 @@ func (c *Certificate) Data() []byte {
 	return e.Data()
 }
 
-// ParseCertificate reads what Data returned.
+// ParseCertificate reads what Data returned, and what it did when there were founders only: then nothing follows the signature.
 func ParseCertificate(b []byte) (*Certificate, error) {
 	d, c := NewDecoder(b), new(Certificate)
-	c.decode(d)
+	c.decodeSigned(d)
+	if d.Len() > 0 {
+		c.By = decodeBy(d)
+	}
 	if err := d.Done(); err != nil {
 		return nil, fmt.Errorf("certificate: %w", err)
 	}
 	return c, nil
 }
 
-// RevocationList names the peers whose certificates no longer count, whatever
-// they say. Of two lists of a swarm the one with the higher Seq counts. The
-// owner key signs SigningBytes.
+// RevocationList is what one owner of a private swarm last said of it. It names
+// the peers whose certificates no longer count, whatever they say; the
+// founder's also names the other owners. Of two lists of an owner the one with
+// the higher Seq counts; of several owners' lists, all. The owner signs
+// SigningBytes.
 type RevocationList struct {
 	Swarm     string
 	Seq       uint64
 	Issued    int64 // Unix seconds
 	Peers     []string
 	Signature [signatureBytes]byte
+	Owners    []Delegation // in the founder's list only; signed, too
+	By        *Delegation  // of who signed; nil: the swarm's founder
 }
 
-// Type implements Message.
-func (*RevocationList) Type() Type { return TypeRevocationList }
+// minListBytes is the size of the shortest list.
+const minListBytes = 2 + 8 + 8 + 4 + signatureBytes + 4 + 1
 
-// SigningBytes returns what Signature covers.
+// SigningBytes returns what Signature covers. A list without owners is signed as lists were before there could be any.
 func (l *RevocationList) SigningBytes() []byte {
 	var e Encoder
 	l.encodeUnsigned(&e)
+	if len(l.Owners) > 0 {
+		l.encodeOwners(&e)
+	}
 	return e.Data()
 }
 
@@ -163,12 +235,27 @@ func (l *RevocationList) encodeUnsigned(e *Encoder) {
 	}
 }
 
+func (l *RevocationList) encodeOwners(e *Encoder) {
+	e.U32(uint32(len(l.Owners)))
+	for i := range l.Owners {
+		l.Owners[i].encode(e)
+	}
+}
+
 func (l *RevocationList) encode(e *Encoder) {
 	l.encodeUnsigned(e)
 	e.Raw(l.Signature[:])
+	l.encodeOwners(e)
+	encodeBy(e, l.By)
 }
 
 func (l *RevocationList) decode(d *Decoder) {
+	l.decodeOld(d)
+	l.decodeRest(d)
+}
+
+// decodeOld reads what lists had before there were owners beside the founder.
+func (l *RevocationList) decodeOld(d *Decoder) {
 	l.Swarm = d.String(MaxSwarmID)
 	l.Seq = d.U64()
 	l.Issued = d.I64()
@@ -181,6 +268,19 @@ func (l *RevocationList) decode(d *Decoder) {
 	copy(l.Signature[:], d.take(signatureBytes))
 }
 
+func (l *RevocationList) decodeRest(d *Decoder) {
+	if n := d.Count(MaxOwners, minDelegationBytes); n > 0 {
+		l.Owners = make([]Delegation, n)
+		for i := range l.Owners {
+			l.Owners[i].decode(d)
+		}
+	}
+	l.By = decodeBy(d)
+	if l.By != nil && len(l.Owners) > 0 {
+		d.Fail("a list that isn't the founder's names owners")
+	}
+}
+
 // Data returns the list's bytes as they are stored on disk.
 func (l *RevocationList) Data() []byte {
 	var e Encoder
@@ -188,10 +288,13 @@ func (l *RevocationList) Data() []byte {
 	return e.Data()
 }
 
-// ParseRevocationList reads what Data returned.
+// ParseRevocationList reads what Data returned, and what it did when there were founders only: then nothing follows the signature.
 func ParseRevocationList(b []byte) (*RevocationList, error) {
 	d, l := NewDecoder(b), new(RevocationList)
-	l.decode(d)
+	l.decodeOld(d)
+	if d.Len() > 0 {
+		l.decodeRest(d)
+	}
 	if err := d.Done(); err != nil {
 		return nil, fmt.Errorf("revocation list: %w", err)
 	}
@@ -269,7 +372,7 @@ func ParseInvite(s string) (*Invite, error) {
 
 // Hello presents the dialler's certificate.
 type Hello struct {
-	ListSeq     uint64 // newest revocation list held
+	Lists       uint64 // tells the revocation lists held, as in Presence
 	Certificate Certificate
 }
 
@@ -277,12 +380,12 @@ type Hello struct {
 func (*Hello) Type() Type { return TypeHello }
 
 func (m *Hello) encode(e *Encoder) {
-	e.U64(m.ListSeq)
+	e.U64(m.Lists)
 	m.Certificate.encode(e)
 }
 
 func (m *Hello) decode(d *Decoder) {
-	m.ListSeq = d.U64()
+	m.Lists = d.U64()
 	m.Certificate.decode(d)
 }
 
@@ -307,7 +410,7 @@ func (m *Redeem) decode(d *Decoder) {
 
 // Welcome answers Hello: the dialler is a member here, and so is the listener.
 type Welcome struct {
-	ListSeq     uint64
+	Lists       uint64       // as in Hello
 	Certificate Certificate  // the listener's
 	Renewed     *Certificate // a fresh one for the dialler, if its own runs out soon
 }
@@ -316,7 +419,7 @@ type Welcome struct {
 func (*Welcome) Type() Type { return TypeWelcome }
 
 func (m *Welcome) encode(e *Encoder) {
-	e.U64(m.ListSeq)
+	e.U64(m.Lists)
 	m.Certificate.encode(e)
 	e.Bool(m.Renewed != nil)
 	if m.Renewed != nil {
@@ -325,7 +428,7 @@ func (m *Welcome) encode(e *Encoder) {
 }
 
 func (m *Welcome) decode(d *Decoder) {
-	m.ListSeq = d.U64()
+	m.Lists = d.U64()
 	m.Certificate.decode(d)
 	if d.Bool() {
 		m.Renewed = new(Certificate)
@@ -336,10 +439,10 @@ func (m *Welcome) decode(d *Decoder) {
 // Admitted answers Redeem.
 type Admitted struct {
 	Name        string // of the swarm
-	Owner       string // peer ID of the owner key
+	Owner       string // peer ID of the founder's key
 	Bootstrap   []string
 	Certificate Certificate
-	List        *RevocationList // nil if nobody was ever revoked
+	Lists       []RevocationList // those held, the founder's first; none if nobody was ever revoked
 }
 
 // Type implements Message.
@@ -350,10 +453,7 @@ func (m *Admitted) encode(e *Encoder) {
 	e.String(m.Owner)
 	encodeAddrs(e, m.Bootstrap)
 	m.Certificate.encode(e)
-	e.Bool(m.List != nil)
-	if m.List != nil {
-		m.List.encode(e)
-	}
+	encodeLists(e, m.Lists)
 }
 
 func (m *Admitted) decode(d *Decoder) {
@@ -361,10 +461,7 @@ func (m *Admitted) decode(d *Decoder) {
 	m.Owner = d.String(MaxPeerID)
 	m.Bootstrap = decodeAddrs(d)
 	m.Certificate.decode(d)
-	if d.Bool() {
-		m.List = new(RevocationList)
-		m.List.decode(d)
-	}
+	m.Lists = decodeLists(d)
 }
 
 // JoinRefused says why the listener cuts the connection.
@@ -379,11 +476,64 @@ func (m *JoinRefused) Error() string { return m.Text }
 func (m *JoinRefused) encode(e *Encoder) { e.String(cut(m.Text, MaxText)) }
 func (m *JoinRefused) decode(d *Decoder) { m.Text = d.String(MaxText) }
 
-// ListPull asks for the newest revocation list.
-type ListPull struct{ Presence }
+// ListHeld is the number of the list that a peer holds of an owner.
+type ListHeld struct {
+	Owner string // its key's peer ID
+	Seq   uint64
+}
+
+// ListPull asks for revocation lists that are newer than those held.
+type ListPull struct {
+	Presence
+	Held []ListHeld
+}
 
 // Type implements Message.
 func (*ListPull) Type() Type { return TypeListPull }
 
-func (m *ListPull) encode(e *Encoder) { m.Presence.encode(e) }
-func (m *ListPull) decode(d *Decoder) { m.Presence.decode(d) }
+func (m *ListPull) encode(e *Encoder) {
+	m.Presence.encode(e)
+	e.U32(uint32(len(m.Held)))
+	for _, h := range m.Held {
+		e.String(h.Owner)
+		e.U64(h.Seq)
+	}
+}
+
+func (m *ListPull) decode(d *Decoder) {
+	m.Presence.decode(d)
+	if n := d.Count(MaxLists, 2+8); n > 0 {
+		m.Held = make([]ListHeld, n)
+		for i := range m.Held {
+			m.Held[i] = ListHeld{d.String(MaxPeerID), d.U64()}
+		}
+	}
+}
+
+// RevocationLists spreads lists that are news, or answers ListPull. Lists that don't fit are left out.
+type RevocationLists struct{ Lists []RevocationList }
+
+// Type implements Message.
+func (*RevocationLists) Type() Type { return TypeRevocationLists }
+
+func (m *RevocationLists) encode(e *Encoder) { encodeLists(e, m.Lists) }
+func (m *RevocationLists) decode(d *Decoder) { m.Lists = decodeLists(d) }
+
+func encodeLists(e *Encoder, lists []RevocationList) {
+	e.U32(uint32(len(lists)))
+	for i := range lists {
+		lists[i].encode(e)
+	}
+}
+
+func decodeLists(d *Decoder) []RevocationList {
+	n := d.Count(MaxLists, minListBytes)
+	if n == 0 {
+		return nil
+	}
+	lists := make([]RevocationList, n)
+	for i := range lists {
+		lists[i].decode(d)
+	}
+	return lists
+}

@@ -79,20 +79,39 @@ func TestStoredMembership(t *testing.T) {
 	if err != nil || *back != c {
 		t.Errorf("certificate came back as %+v, %v", back, err)
 	}
-	l := swarmMessages()["RevocationList"].(*RevocationList)
-	lback, err := ParseRevocationList(l.Data())
-	if err != nil || !reflect.DeepEqual(lback, l) {
-		t.Errorf("list came back as %+v, %v", lback, err)
+	delegated := c
+	delegated.By = sampleDelegation()
+	if back, err := ParseCertificate(delegated.Data()); err != nil || !reflect.DeepEqual(*back, delegated) {
+		t.Errorf("a delegate's certificate came back as %+v, %v", back, err)
 	}
-	for n := range len(c.Data()) {
-		if _, err := ParseCertificate(c.Data()[:n]); !errors.Is(err, ErrFormat) {
+	for n := range len(delegated.Data()) {
+		_, err := ParseCertificate(delegated.Data()[:n])
+		if old := n == len(c.Data())-1; old != (err == nil) || err != nil && !errors.Is(err, ErrFormat) { // as it was stored once
 			t.Errorf("certificate cut to %d bytes: %v", n, err)
 		}
 	}
-	for n := range len(l.Data()) {
-		if _, err := ParseRevocationList(l.Data()[:n]); !errors.Is(err, ErrFormat) {
-			t.Errorf("list cut to %d bytes: %v", n, err)
+	for _, l := range sampleLists() {
+		lback, err := ParseRevocationList(l.Data())
+		if err != nil || !reflect.DeepEqual(*lback, l) {
+			t.Errorf("list came back as %+v, %v", lback, err)
 		}
+		var old Encoder
+		l.encodeUnsigned(&old)
+		old.Raw(l.Signature[:])
+		for n := range len(l.Data()) {
+			_, err := ParseRevocationList(l.Data()[:n])
+			if old := n == len(old.Data()); old != (err == nil) || err != nil && !errors.Is(err, ErrFormat) {
+				t.Errorf("list cut to %d bytes: %v", n, err)
+			}
+		}
+	}
+	both := sampleLists()[1]
+	both.Owners = []Delegation{*sampleDelegation()}
+	if _, err := ParseRevocationList(both.Data()); !errors.Is(err, ErrFormat) {
+		t.Errorf("a delegate's list names owners: %v", err)
+	}
+	if plain := sampleLists()[2]; !bytes.Equal(plain.SigningBytes(), plain.Data()[:len(plain.SigningBytes())]) || len(plain.Data()) != minListBytes+len("prv-x") {
+		t.Errorf("a plain list's signature covers %x of %x", plain.SigningBytes(), plain.Data())
 	}
 	for role := range Role(8) {
 		c.Role = role
@@ -111,19 +130,42 @@ func sampleCertPtr() *Certificate { c := sampleCertificate(); return &c }
 // longest fields that are allowed.
 func TestJoinFits(t *testing.T) {
 	long := func(n int) string { return strings.Repeat("x", n) }
-	c := Certificate{Swarm: long(MaxSwarmID), Peer: long(MaxPeerID), Role: RoleMember}
+	c := Certificate{Swarm: long(MaxSwarmID), Peer: long(MaxPeerID), Role: RoleMember, By: &Delegation{Owner: long(MaxPeerID)}}
 	for _, m := range []Message{&Hello{1, c}, &Redeem{Swarm: long(MaxSwarmID)}, &Welcome{1, c, &c}, &JoinRefused{long(2 * MaxText)}} {
 		if n := len(Append(nil, m)); n > MaxJoin-512 {
 			t.Errorf("type %d can have %d bytes, the limit is %d with a protocol header", m.Type(), n, MaxJoin)
 		}
 	}
-	l := &RevocationList{Swarm: long(MaxSwarmID)}
+	l := RevocationList{Swarm: long(MaxSwarmID)}
 	for range MaxRevoked {
 		l.Peers = append(l.Peers, long(52)) // an Ed25519 peer ID
 	}
-	if n := len(Append(nil, &Admitted{Certificate: c, List: l})); n > MaxControl {
-		t.Errorf("a full list needs %d bytes, the limit is %d", n, MaxControl)
+	for range MaxOwners {
+		l.Owners = append(l.Owners, *c.By)
 	}
+	if n := len(Append(nil, &Admitted{Certificate: c, Lists: []RevocationList{l, {Swarm: l.Swarm, Peers: l.Peers, By: c.By}}})); n > MaxControl {
+		t.Errorf("two full lists need %d bytes, the limit is %d", n, MaxControl)
+	}
+}
+
+// What is stored of a membership, or was in a backup, is foreign like a frame.
+func FuzzStoredMembership(f *testing.F) {
+	c := sampleCertificate()
+	f.Add(c.Data())
+	c.By = sampleDelegation()
+	f.Add(c.Data())
+	for _, l := range sampleLists() {
+		f.Add(l.Data())
+		f.Add(l.Data()[:len(l.Data())/2])
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if c, err := ParseCertificate(b); err == nil && !bytes.HasPrefix(c.Data(), b) {
+			t.Fatalf("certificate %x was read and written as %x", b, c.Data())
+		}
+		if l, err := ParseRevocationList(b); err == nil && !bytes.HasPrefix(l.Data(), b) {
+			t.Fatalf("list %x was read and written as %x", b, l.Data())
+		}
+	})
 }
 
 func FuzzParseInvite(f *testing.F) {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Frame types of /starling/track/5.
+// Frame types of /starling/track/6.
 const (
 	TypeOffersPush  Type = 80 // peer → tracker: all of the sender's offers
 	TypeOffersPull  Type = 81 // anyone → tracker
@@ -210,25 +210,25 @@ type HeldOffer struct {
 	Offer     Offer
 }
 
-// Presence is what every message of /starling/track/5 says of its sender.
+// Presence is what every message of /starling/track/6 says of its sender.
 type Presence struct {
 	Swarm    string
 	Instance uint64 // drawn at random at each start; tells two nodes with one key apart
-	ListSeq  uint64 // sequence number of the newest revocation list held, 0 without one
+	Lists    uint64 // tells the revocation lists held: another number, other lists; 0 without one
 	Tracker  bool   // sender has the tracker role
 }
 
 func (p *Presence) encode(e *Encoder) {
 	e.String(p.Swarm)
 	e.U64(p.Instance)
-	e.U64(p.ListSeq)
+	e.U64(p.Lists)
 	e.Bool(p.Tracker)
 }
 
 func (p *Presence) decode(d *Decoder) {
 	p.Swarm = d.String(MaxSwarmID)
 	p.Instance = d.U64()
-	p.ListSeq = d.U64()
+	p.Lists = d.U64()
 	p.Tracker = d.Bool()
 }
 

@@ -30,7 +30,7 @@ func sampleListing() Listing {
 }
 
 func samplePresence() Presence {
-	return Presence{Swarm: "pub-x", Instance: 7, ListSeq: 3, Tracker: true}
+	return Presence{Swarm: "pub-x", Instance: 7, Lists: 3, Tracker: true}
 }
 
 func sampleCertificate() Certificate {
@@ -39,10 +39,24 @@ func sampleCertificate() Certificate {
 	return c
 }
 
+func sampleDelegation() *Delegation {
+	return &Delegation{Owner: "Q", Seq: 6, Signature: [64]byte{0xee}}
+}
+
+// sampleLists has the founder's list, that of another owner, and an empty one.
+func sampleLists() []RevocationList {
+	return []RevocationList{
+		{Swarm: "prv-x", Seq: 4, Issued: 5, Peers: []string{"A", "B"}, Signature: [64]byte{1}, Owners: []Delegation{*sampleDelegation()}},
+		{Swarm: "prv-x", Seq: 7, Issued: 8, Peers: []string{"C"}, Signature: [64]byte{2}, By: sampleDelegation()},
+		{Swarm: "prv-x", Seq: 1},
+	}
+}
+
 // swarmMessages has every message of types 80–99, full and empty.
 func swarmMessages() map[string]Message {
 	cert := sampleCertificate()
-	list := &RevocationList{Swarm: "prv-x", Seq: 4, Issued: 5, Peers: []string{"A", "B"}, Signature: [64]byte{1}}
+	delegated := cert
+	delegated.By = sampleDelegation()
 	return map[string]Message{
 		"OffersPush":         &OffersPush{samplePresence(), 9, []Offer{sampleOffer(), sampleOffer()}},
 		"OffersPush none":    &OffersPush{samplePresence(), 9, nil},
@@ -55,15 +69,17 @@ func swarmMessages() map[string]Message {
 		"ListingsReply":      &ListingsReply{samplePresence(), 5, true, []Listing{sampleListing()}},
 		"ListingsReply none": &ListingsReply{Presence: samplePresence()},
 		"Hello":              &Hello{3, cert},
+		"Hello, delegated":   &Hello{3, delegated},
 		"Redeem":             &Redeem{"prv-x", [SecretBytes]byte{1, 2, 3}},
 		"Welcome":            &Welcome{3, cert, nil},
-		"Welcome renewed":    &Welcome{3, cert, &cert},
-		"Admitted":           &Admitted{"friends", "O", []string{"/a"}, cert, list},
+		"Welcome renewed":    &Welcome{3, cert, &delegated},
+		"Admitted":           &Admitted{"friends", "O", []string{"/a"}, delegated, sampleLists()},
 		"Admitted, no list":  &Admitted{"friends", "O", nil, cert, nil},
 		"JoinRefused":        &JoinRefused{"no"},
-		"ListPull":           &ListPull{samplePresence()},
-		"RevocationList":     list,
-		"RevocationList nil": &RevocationList{Swarm: "prv-x", Seq: 1},
+		"ListPull":           &ListPull{samplePresence(), []ListHeld{{"O", 4}, {"Q", 7}}},
+		"ListPull, none":     &ListPull{Presence: samplePresence()},
+		"RevocationLists":    &RevocationLists{sampleLists()},
+		"Lists, none":        &RevocationLists{},
 	}
 }
 
@@ -94,7 +110,9 @@ func TestSwarmMessages(t *testing.T) {
 // The bytes of these messages are what other versions of the program sent.
 func TestSwarmGolden(t *testing.T) {
 	cert := "0500" + "7072762d78" + "0100" + "50" + "02" + "0100000000000000" + "0200000000000000" +
-		"cc" + strings.Repeat("00", 62) + "dd"
+		"cc" + strings.Repeat("00", 62) + "dd" + "00"
+	delegation := "0100" + "51" + "0600000000000000" + "ee" + strings.Repeat("00", 63)
+	delegated := strings.TrimSuffix(cert, "00") + "01" + delegation
 	presence := "0500" + "7075622d78" + "0700000000000000" + "0300000000000000" + "01"
 	zeros := strings.Repeat("00", 31)
 	signature := ""
@@ -108,23 +126,27 @@ func TestSwarmGolden(t *testing.T) {
 		"02000000" + "0200" + hex.EncodeToString([]byte("/a")) + "0300" + hex.EncodeToString([]byte("/bc")) + signature
 	listing := "0500" + "7075622d78" + "0100" + "50" + "0807060504030201" + "8096980000000000" + "aa" + zeros + "0500" + hex.EncodeToString([]byte("smoke")) +
 		"0500" + hex.EncodeToString([]byte("llama")) + "0400" + hex.EncodeToString([]byte("Q4_1")) + "0300" + hex.EncodeToString([]byte("mit")) + "0000001000000000" + "09000000" + signature
-	list := "0500" + "7072762d78" + "0400000000000000" + "0500000000000000" + "02000000" + "010041" + "010042" + "01" + strings.Repeat("00", 63)
+	lists := "03000000" +
+		"0500" + "7072762d78" + "0400000000000000" + "0500000000000000" + "02000000" + "010041" + "010042" + "01" + strings.Repeat("00", 63) + "01000000" + delegation + "00" +
+		"0500" + "7072762d78" + "0700000000000000" + "0800000000000000" + "01000000" + "010043" + "02" + strings.Repeat("00", 63) + "00000000" + "01" + delegation +
+		"0500" + "7072762d78" + "0100000000000000" + strings.Repeat("00", 8+4+64+4+1)
 	messages := swarmMessages()
 	for name, want := range map[string]string{
-		"OffersPush":      presence + "0900000000000000" + "02000000" + offer + offer,
-		"OffersPull":      presence + "01" + zeros + "c8000000",
-		"OffersReply":     presence + "0500000000000000" + "0101" + "01000000" + "3c000000" + offer,
-		"ListingsPush":    presence + "0900000000000000" + "02000000" + listing + listing,
-		"ListingsPull":    presence + "01" + zeros + "0a00" + hex.EncodeToString([]byte("smollm2 q4")) + "c8000000",
-		"ListingsReply":   presence + "0500000000000000" + "01" + "01000000" + listing,
-		"Hello":           "0300000000000000" + cert,
-		"Redeem":          "0500" + "7072762d78" + "010203" + strings.Repeat("00", 13),
-		"Welcome":         "0300000000000000" + cert + "00",
-		"Welcome renewed": "0300000000000000" + cert + "01" + cert,
-		"Admitted":        "0700" + hex.EncodeToString([]byte("friends")) + "01004f" + "01000000" + "02002f61" + cert + "01" + list,
-		"JoinRefused":     "02006e6f",
-		"ListPull":        presence,
-		"RevocationList":  list,
+		"OffersPush":       presence + "0900000000000000" + "02000000" + offer + offer,
+		"OffersPull":       presence + "01" + zeros + "c8000000",
+		"OffersReply":      presence + "0500000000000000" + "0101" + "01000000" + "3c000000" + offer,
+		"ListingsPush":     presence + "0900000000000000" + "02000000" + listing + listing,
+		"ListingsPull":     presence + "01" + zeros + "0a00" + hex.EncodeToString([]byte("smollm2 q4")) + "c8000000",
+		"ListingsReply":    presence + "0500000000000000" + "01" + "01000000" + listing,
+		"Hello":            "0300000000000000" + cert,
+		"Hello, delegated": "0300000000000000" + delegated,
+		"Redeem":           "0500" + "7072762d78" + "010203" + strings.Repeat("00", 13),
+		"Welcome":          "0300000000000000" + cert + "00",
+		"Welcome renewed":  "0300000000000000" + cert + "01" + delegated,
+		"Admitted":         "0700" + hex.EncodeToString([]byte("friends")) + "01004f" + "01000000" + "02002f61" + delegated + lists,
+		"JoinRefused":      "02006e6f",
+		"ListPull":         presence + "02000000" + "01004f" + "0400000000000000" + "010051" + "0700000000000000",
+		"RevocationLists":  lists,
 	} {
 		if got := hex.EncodeToString(Append(nil, messages[name])[5:]); got != want {
 			t.Errorf("%s is\n%s, want\n%s", name, got, want)
@@ -184,7 +206,8 @@ func TestSwarmCountsAreChecked(t *testing.T) {
 		b[at], b[at+1], b[at+2], b[at+3] = byte(n), byte(n>>8), byte(n>>16), byte(n>>24)
 		return b
 	}
-	push, list := &OffersPush{Presence: Presence{Swarm: "s"}}, &RevocationList{Swarm: "s"}
+	push, lists := &OffersPush{Presence: Presence{Swarm: "s"}}, &RevocationLists{}
+	one, pull := &RevocationLists{[]RevocationList{{Swarm: "s"}}}, &ListPull{Presence: Presence{Swarm: "s"}}
 	listings := &ListingsPush{Presence: Presence{Swarm: "s"}}
 	allocs := testing.AllocsPerRun(10, func() {
 		for _, n := range []uint32{1, MaxOwnOffers, MaxOwnOffers + 1, 1 << 31, 1<<32 - 1} {
@@ -194,12 +217,21 @@ func TestSwarmCountsAreChecked(t *testing.T) {
 			if _, err := Decode(TypeListingsPush, many(listings, 3+17+8, n)); !errors.Is(err, ErrFormat) {
 				t.Errorf("%d listings in no bytes: %v", n, err)
 			}
-			if _, err := Decode(TypeRevocationList, many(list, 3+16, n*40)); !errors.Is(err, ErrFormat) && n*40 != 0 {
+			if _, err := Decode(TypeRevocationLists, many(lists, 0, n)); !errors.Is(err, ErrFormat) {
+				t.Errorf("%d lists in no bytes: %v", n, err)
+			}
+			if _, err := Decode(TypeRevocationLists, many(one, 4+3+16, n*40)); !errors.Is(err, ErrFormat) && n*40 != 0 {
 				t.Errorf("%d revoked in no bytes: %v", n*40, err)
+			}
+			if _, err := Decode(TypeRevocationLists, many(one, 4+3+16+4+64, n)); !errors.Is(err, ErrFormat) {
+				t.Errorf("%d owners in no bytes: %v", n, err)
+			}
+			if _, err := Decode(TypeListPull, many(pull, 3+17, n)); !errors.Is(err, ErrFormat) {
+				t.Errorf("%d numbers in no bytes: %v", n, err)
 			}
 		}
 	})
-	if allocs > 300 {
+	if allocs > 500 {
 		t.Errorf("%v allocations for messages of no bytes", allocs)
 	}
 }

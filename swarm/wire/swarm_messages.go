@@ -28,8 +28,8 @@ func newSwarmMessage(t Type) Message {
 		return new(JoinRefused)
 	case TypeListPull:
 		return new(ListPull)
-	case TypeRevocationList:
-		return new(RevocationList)
+	case TypeRevocationLists:
+		return new(RevocationLists)
 	}
 	return nil
 }
