@@ -22,7 +22,7 @@ type keyCmd struct {
 // Help implements kong.HelpProvider.
 func (keyCmd) Help() string {
 	return `Two keys in the data folder can't be had again once they are lost: the peer key, which is this machine's place in its swarms,
-and the owner key of each private swarm that was created here, without which nobody can invite or revoke. What is lost with each is in docs/running-a-node.md.`
+and the owner key of each private swarm that was created here, without which nobody can invite or revoke unless it has other owners. What is lost with each is in docs/running-a-node.md.`
 }
 
 // passphraseFlags say where the passphrase comes from.

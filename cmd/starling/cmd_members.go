@@ -19,8 +19,8 @@ type swarmMembersCmd struct {
 
 // Help implements kong.HelpProvider.
 func (swarmMembersCmd) Help() string {
-	return `Lists the members of the private swarm. On the data folder with the owner key that is everybody who was ever admitted;
-elsewhere those that the running node has met. Peers that were revoked are shown with the rest.`
+	return `Lists the members of the private swarm. On the data folder of its only owner that is everybody who was ever admitted;
+elsewhere those that it has let in and that the running node has met. Peers that were revoked are shown with the rest.`
 }
 
 // Run lists the members.
@@ -39,6 +39,9 @@ func (c *swarmMembersCmd) Run(ctx context.Context, g *globals) error {
 			if role == "" {
 				role = "–"
 			}
+			if m.Owner {
+				role += ", owner"
+			}
 			if !m.Expires.IsZero() {
 				until = m.Expires.Local().Format("2006-01-02")
 			}
@@ -46,7 +49,7 @@ func (c *swarmMembersCmd) Run(ctx context.Context, g *globals) error {
 		}
 	})
 	if err == nil && !r.All {
-		fmt.Println("there may be others: the data folder with the owner key knows all")
+		fmt.Println("there may be others: each owner's data folder knows whom it let in")
 	}
 	return err
 }
@@ -89,7 +92,7 @@ func listMembers(ctx context.Context, g *globals) (r control.MembersReply, err e
 	}
 	r.All = all
 	for _, m := range list {
-		v := control.Member{Peer: m.Peer, Issued: m.Issued, Expires: m.Expires, Revoked: m.Revoked, Self: m.Peer == id.ID()}
+		v := control.Member{Peer: m.Peer, Issued: m.Issued, Expires: m.Expires, Revoked: m.Revoked, Owner: m.Owner, Self: m.Peer == id.ID()}
 		if m.Role.Known() {
 			v.Role = m.Role.String()
 		}
@@ -104,7 +107,8 @@ type swarmRevokeCmd struct {
 
 // Help implements kong.HelpProvider.
 func (swarmRevokeCmd) Help() string {
-	return `Ends a peer's membership of the private swarm, for good: that key isn't admitted again. It needs the owner key. The
+	return `Ends a peer's membership of the private swarm, for good: that key isn't admitted again. It needs the owner key, or a peer
+key that 'starling swarm owner' has made one; owners are revoked by the founder's key only. The
 running node tells all members, who close their connections with the peer and don't answer it any more; a member that is
 away hears of it from whomever it meets first. Without a running node the list is spread when one starts.
 
@@ -115,11 +119,29 @@ Example:
 
 // Run revokes the member.
 func (c *swarmRevokeCmd) Run(ctx context.Context, g *globals) error {
+	return changeMember(ctx, g, c.Peer, memberChange{
+		online: func(client *control.Client, peer string) error {
+			return client.Revoke(ctx, control.RevokeRequest{Peer: peer})
+		},
+		offline: func(s *swarm.Swarms, id, peer string) error { return s.Revoke(id, peer) },
+		done:    "revoked %s",
+	})
+}
+
+// memberChange is what an owner says of a member, by way of the running node or without one.
+type memberChange struct {
+	online  func(client *control.Client, peer string) error
+	offline func(s *swarm.Swarms, id, peer string) error
+	done    string // names the peer
+}
+
+// changeMember finds the member that text names and does what is wanted.
+func changeMember(ctx context.Context, g *globals, text string, change memberChange) error {
 	r, err := listMembers(ctx, g)
 	if err != nil {
 		return err
 	}
-	peer, err := findMember(r.Members, c.Peer)
+	peer, err := findMember(r.Members, text)
 	if err != nil {
 		return err
 	}
@@ -127,10 +149,10 @@ func (c *swarmRevokeCmd) Run(ctx context.Context, g *globals) error {
 	switch {
 	case err == nil:
 		defer client.Close()
-		if err := client.Revoke(ctx, control.RevokeRequest{Peer: peer}); err != nil {
+		if err := change.online(client, peer); err != nil {
 			return err
 		}
-		fmt.Printf("revoked %s: the running node tells the members\n", peer)
+		fmt.Printf(change.done+": the running node tells the members\n", peer)
 		return nil
 	case !errors.Is(err, control.ErrNoDaemon):
 		return err
@@ -139,10 +161,10 @@ func (c *swarmRevokeCmd) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	if err := swarm.OpenSwarms(g.Data).Revoke(info.ID, peer); err != nil {
+	if err := change.offline(swarm.OpenSwarms(g.Data), info.ID, peer); err != nil {
 		return err
 	}
-	fmt.Printf("revoked %s: the members hear of it once 'starling serve' runs here\n", peer)
+	fmt.Printf(change.done+": the members hear of it once 'starling serve' runs here\n", peer)
 	return nil
 }
 

@@ -21,6 +21,7 @@ type swarmCmd struct {
 
 	Members swarmMembersCmd `cmd:"" help:"List the members of a private swarm."`
 	Revoke  swarmRevokeCmd  `cmd:"" help:"End a peer's membership of a private swarm."`
+	Owner   swarmOwnerCmd   `cmd:"" help:"Let a member of a private swarm invite and revoke, too."`
 	Trust   swarmTrustCmd   `cmd:"" help:"List the peers that --trust listed lets see a prompt."`
 }
 
@@ -43,7 +44,7 @@ type swarmCreateCmd struct {
 // Help implements kong.HelpProvider.
 func (swarmCreateCmd) Help() string {
 	return `Makes a swarm and this data folder its first member. Of a private swarm the owner key stays in the data folder: keep
-a copy of it, since only its holder can invite others.
+a copy of it ('starling key export'), since only its holder can invite others and make more owners ('starling swarm owner').
 
 Examples:
 
@@ -84,7 +85,7 @@ type swarmInviteCmd struct {
 // Help implements kong.HelpProvider.
 func (swarmInviteCmd) Help() string {
 	return `Prints an invitation. To a private swarm it admits one peer, once, until it expires, and is redeemed by the node
-that made it: run this where 'starling swarm create' was run, while 'starling serve' runs there. Treat it like a
+that made it: run this where 'starling swarm create' was run, or on another owner's machine, while 'starling serve' runs there. Treat it like a
 password. An invitation to a public swarm is its ID and addresses; it serves anybody.
 
 Examples:

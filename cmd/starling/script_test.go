@@ -46,6 +46,8 @@ func TestMain(m *testing.M) {
 //	offers N DIR…          waits until each of these nodes sees the offers of N peers, itself included
 //	identify DIR PEER PID  sets PEER and PID to a node's peer ID and process ID
 //	locate DIR ADDR PORT ID sets ADDR and PORT to a node's first address and its TCP port, ID to its swarm
+//	owned DIR              waits until a node is an owner of its swarm
+//	apart DIR PEER         waits until a node has no connection with a peer
 //	revoke DIR PEER        ends a peer's membership, where no node runs on the owner's DIR
 //	keep NAME              sets NAME to the last command's output
 func TestScripts(t *testing.T) {
@@ -62,7 +64,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("OWN", ownLoopback())
 			return writeModels(e.WorkDir)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "gone": gone, "busy": busy, "standing": standing, "offers": offers, "identify": identify, "locate": locate, "revoke": revoke, "keep": keep},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "gone": gone, "busy": busy, "standing": standing, "offers": offers, "identify": identify, "locate": locate, "owned": owned, "apart": apart, "revoke": revoke, "keep": keep},
 	})
 }
 
@@ -160,6 +162,26 @@ func locate(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[1], st.Addrs[0])
 	ts.Setenv(args[2], strings.Split(st.Addrs[0], "/")[4])
 	ts.Setenv(args[3], st.Swarm.ID)
+}
+
+func owned(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: owned DIR")
+	}
+	poll(ts, func(ctx context.Context) bool {
+		st, err := status(ctx, ts.MkAbs(args[0]))
+		return err == nil && st.Swarm.Owner
+	})
+}
+
+func apart(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: apart DIR PEER")
+	}
+	poll(ts, func(ctx context.Context) bool {
+		st, err := status(ctx, ts.MkAbs(args[0]))
+		return err == nil && !slices.Contains(st.Connected, args[1])
+	})
 }
 
 func revoke(ts *testscript.TestScript, neg bool, args []string) {

@@ -110,6 +110,11 @@ func (c *Client) Revoke(ctx context.Context, q RevokeRequest) error {
 	return c.call(ctx, "POST", "/v1/revoke", q, nil)
 }
 
+// SetOwner makes a peer another owner of the node's private swarm, or ends that.
+func (c *Client) SetOwner(ctx context.Context, q OwnerRequest) error {
+	return c.call(ctx, "POST", "/v1/owner", q, nil)
+}
+
 // Pause makes the node take no new work of others; it returns when none is left.
 func (c *Client) Pause(ctx context.Context, q DrainRequest) (r DrainReply, err error) {
 	err = c.call(ctx, "POST", "/v1/pause", q, &r)

@@ -69,6 +69,10 @@ func (e *engine) Invite(_ context.Context, q InviteRequest) (*InviteReply, error
 func (e *engine) Members(context.Context) (*MembersReply, error) {
 	return &MembersReply{Members: []Member{{Peer: "p", Role: "client"}}, All: true}, e.err
 }
+func (e *engine) SetOwner(_ context.Context, q OwnerRequest) error {
+	e.asked = q
+	return e.err
+}
 func (e *engine) Revoke(_ context.Context, q RevokeRequest) error {
 	e.asked = q
 	return e.err
@@ -205,6 +209,9 @@ func TestCalls(t *testing.T) {
 			}
 			if err := c.Revoke(ctx, RevokeRequest{Peer: "p"}); err != nil || e.asked.(RevokeRequest).Peer != "p" {
 				t.Errorf("Revoke: %+v, %v", e.asked, err)
+			}
+			if err := c.SetOwner(ctx, OwnerRequest{Peer: "p", Remove: true}); err != nil || e.asked != (OwnerRequest{"p", true}) {
+				t.Errorf("SetOwner: %+v, %v", e.asked, err)
 			}
 			if r, err := c.Invite(ctx, InviteRequest{TTL: time.Hour}); err != nil || r.Invite != "come in" || e.asked.(InviteRequest).TTL != time.Hour {
 				t.Errorf("Invite: %+v, %v", r, err)

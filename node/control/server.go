@@ -26,6 +26,7 @@ type Engine interface {
 	Invite(ctx context.Context, r InviteRequest) (*InviteReply, error)
 	Members(ctx context.Context) (*MembersReply, error)
 	Revoke(ctx context.Context, r RevokeRequest) error
+	SetOwner(ctx context.Context, r OwnerRequest) error
 	Collect(ctx context.Context, r CollectRequest) (*CollectReply, error)
 	Pin(ctx context.Context, r PinRequest) (*Model, error)
 	Pause(ctx context.Context, r DrainRequest) (*DrainReply, error)
@@ -57,6 +58,7 @@ func Handler(e Engine, stop func(DrainRequest)) http.Handler {
 	post(mux, "/v1/plan", func(ctx context.Context, q PlanRequest) (any, error) { return e.Plan(ctx, q) })
 	post(mux, "/v1/invite", func(ctx context.Context, q InviteRequest) (any, error) { return e.Invite(ctx, q) })
 	get(mux, "/v1/members", func(r *http.Request) (any, error) { return e.Members(r.Context()) })
+	post(mux, "/v1/owner", func(ctx context.Context, q OwnerRequest) (any, error) { return struct{}{}, e.SetOwner(ctx, q) })
 	post(mux, "/v1/revoke", func(ctx context.Context, q RevokeRequest) (any, error) { return struct{}{}, e.Revoke(ctx, q) })
 	post(mux, "/v1/gc", func(ctx context.Context, q CollectRequest) (any, error) { return e.Collect(ctx, q) })
 	post(mux, "/v1/pin", func(ctx context.Context, q PinRequest) (any, error) { return e.Pin(ctx, q) })

@@ -14,7 +14,7 @@ type Swarm struct {
 	Name      string   `json:"name"`
 	Public    bool     `json:"public"`
 	Bootstrap []string `json:"bootstrap,omitempty"`
-	Owner     bool     `json:"owner"` // this data folder holds the owner's key
+	Owner     bool     `json:"owner"` // this data folder has a key that may invite and revoke
 }
 
 // Status is what a node knows about itself.
@@ -492,7 +492,7 @@ type InviteRequest struct {
 // MembersReply lists the members of the node's private swarm.
 type MembersReply struct {
 	Members []Member `json:"members"` // by peer
-	All     bool     `json:"all"`     // there are no others: the data folder has the owner's key. Else: those that the node has met, and the revoked
+	All     bool     `json:"all"`     // there are no others: the node is the swarm's only owner. Else: those that the node has let in or met, owners, and the revoked
 }
 
 // Member is one member of a private swarm.
@@ -502,11 +502,18 @@ type Member struct {
 	Issued    time.Time `json:"issued,omitzero"`
 	Expires   time.Time `json:"expires,omitzero"`
 	Revoked   bool      `json:"revoked"`
+	Owner     bool      `json:"owner"` // made one by the swarm's founder: it invites and revokes, too
 	Connected bool      `json:"connected"`
 	Self      bool      `json:"self"`
 }
 
-// RevokeRequest ends a peer's membership, on the node with the owner's key.
+// OwnerRequest makes a peer another owner of the swarm, or ends that, on the node with the founder's key.
+type OwnerRequest struct {
+	Peer   string `json:"peer"`
+	Remove bool   `json:"remove,omitempty"`
+}
+
+// RevokeRequest ends a peer's membership, on an owner's node.
 type RevokeRequest struct {
 	Peer string `json:"peer"`
 }
