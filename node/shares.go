@@ -95,7 +95,11 @@ func (n *Node) shareRefusalLocked(client string, tokens int) *wire.Refusal {
 	case n.sessions.blocked[client]:
 		return wire.Refuse(wire.CodeLeaving, "this node's owner has blocked the client")
 	}
-	open := 0
+	return n.sessions.taken.take(client, n.sessionsOfLocked(client), tokens, time.Now())
+}
+
+// sessionsOfLocked counts a client's sessions here.
+func (n *Node) sessionsOfLocked(client string) (open int) {
 	for _, s := range n.sessions.stages {
 		if s.client == client {
 			open++
@@ -106,5 +110,5 @@ func (n *Node) shareRefusalLocked(client string, tokens int) *wire.Refusal {
 			open++
 		}
 	}
-	return n.sessions.taken.take(client, open, tokens, time.Now())
+	return open
 }

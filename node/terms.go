@@ -110,8 +110,13 @@ func (n *Node) termsStatus() *control.Terms {
 	v.Sent, v.Received = n.torrents.Traffic()
 	v.SessionSent, v.SessionReceived = n.metrics.Traffic()
 	v.Sent, v.Received = v.Sent+v.SessionSent, v.Received+v.SessionReceived
+	v.StreamsPerPeer = n.host.StreamsPerPeer()
+	usage := n.host.Usage()
 	n.sessions.Lock()
 	defer n.sessions.Unlock()
 	v.Away, v.Blocked = n.sessions.away, len(n.sessions.blocked)
+	for _, u := range usage {
+		v.Peers = append(v.Peers, control.PeerUse{Peer: u.Peer, Sessions: n.sessionsOfLocked(u.Peer), Streams: u.Streams, Sent: u.Sent, Received: u.Received})
+	}
 	return v
 }

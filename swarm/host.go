@@ -135,6 +135,7 @@ type Host struct {
 	blocked      map[PeerID]bool      // by this node's owner; replaced, never changed
 	probing      map[PeerID]bool      // signers that are being contacted
 	rtts         map[PeerID]time.Duration
+	traffic      map[PeerID]*traffic // of those connected
 	announced    map[[32]byte]bool
 	onDisconnect []func(PeerID)
 	onDirect     []func(PeerID)
@@ -177,7 +178,7 @@ func Start(ctx context.Context, cfg Config) (*Host, error) {
 		book: newOfferBook(), catalogue: newCatalogue(), kick: make(chan struct{}, 1), found: make(chan struct{}, 1), moved: make(chan struct{}, 1), met: make(chan struct{}),
 		seq:  uint64(time.Now().UnixNano()),
 		sent: map[PeerID]uint64{}, pushing: map[PeerID]bool{}, trackers: map[PeerID]bool{}, contacts: map[PeerID]time.Time{},
-		rtts: map[PeerID]time.Duration{}, announced: map[[32]byte]bool{},
+		rtts: map[PeerID]time.Duration{}, traffic: map[PeerID]*traffic{}, announced: map[[32]byte]bool{},
 		probing: map[PeerID]bool{}, bootstrap: map[PeerID]contact{}, nat: map[network.NATTransportProtocol]string{}, reach: ReachUnknown, seen: map[network.Conn]ma.Multiaddr{},
 	}
 	h.listings.sent = map[PeerID]uint64{}
@@ -263,11 +264,7 @@ func newLibp2p(id *Identity, listen []string, admit admission, traversal ...libp
 		addrs = append(addrs, a)
 	}
 	var h host.Host
-	most := strangers
-	if admit != nil {
-		most = members
-	}
-	limits, err := newResourceManager(most, newFlood(func(p peer.ID) { h.Network().ClosePeer(p) })) // h is there before any peer is
+	limits, err := newResourceManager(limitsFor(admit != nil), newFlood(func(p peer.ID) { h.Network().ClosePeer(p) })) // h is there before any peer is
 	if err != nil {
 		return nil, err
 	}
@@ -466,6 +463,7 @@ func (h *Host) disconnected(n network.Network, c network.Conn) {
 	h.mu.Lock()
 	_, known := h.contacts[p]
 	delete(h.contacts, p)
+	delete(h.traffic, p)
 	delete(h.sent, p)
 	delete(h.listings.sent, p)
 	fs := h.onDisconnect

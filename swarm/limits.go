@@ -38,6 +38,14 @@ var (
 	members   = peerLimits{streams: 240, outbound: 240, memory: 256 << 20} // QUIC has 256 incoming streams at most
 )
 
+// limitsFor returns a peer's limits in a private swarm or a public one.
+func limitsFor(private bool) peerLimits {
+	if private {
+		return members
+	}
+	return strangers
+}
+
 // Up to which part of a peer's memory something may be taken, (1+priority)/256.
 const (
 	growPriority  = 63  // of strangers' windows, a quarter: 6 MiB under way are 1 Gbit/s over 50 ms

@@ -21,6 +21,7 @@ type Stream struct {
 	s       network.Stream
 	release sync.Once
 	lift    func() // ends the connection's protection from being trimmed
+	traffic *traffic
 }
 
 var (
@@ -37,14 +38,22 @@ const streamTag = "starling-stream"
 func (h *Host) newStream(s network.Stream) *Stream {
 	p, tag := s.Conn().RemotePeer(), streamTag+s.ID()
 	h.lp.ConnManager().Protect(p, tag)
-	return &Stream{s: s, lift: func() { h.lp.ConnManager().Unprotect(p, tag) }}
+	return &Stream{s: s, lift: func() { h.lp.ConnManager().Unprotect(p, tag) }, traffic: h.trafficOf(p)}
 }
 
 // Read implements io.Reader. After the peer's CloseWrite it returns io.EOF.
-func (s *Stream) Read(b []byte) (int, error) { return s.s.Read(b) }
+func (s *Stream) Read(b []byte) (int, error) {
+	n, err := s.s.Read(b)
+	s.traffic.received.Add(int64(n))
+	return n, err
+}
 
 // Write implements io.Writer.
-func (s *Stream) Write(b []byte) (int, error) { return s.s.Write(b) }
+func (s *Stream) Write(b []byte) (int, error) {
+	n, err := s.s.Write(b)
+	s.traffic.sent.Add(int64(n))
+	return n, err
+}
 
 // Reserve implements wire.Budget: what a peer's unfinished frames may take is
 // bounded, together with the windows of its streams.

@@ -39,6 +39,9 @@ func (c *statusCmd) Run(ctx context.Context, g *globals) error {
 	return printStatus(os.Stdout, &st)
 }
 
+// busiest is how many peers are shown with what they have.
+const busiest = 5
+
 func printStatus(w io.Writer, st *control.Status) error {
 	return table(w, func(w io.Writer) {
 		fmt.Fprintf(w, "node\t%s, %s, starling %s, up %v\n", st.Role, st.Standing, printable(st.Version), st.Uptime.Round(time.Second))
@@ -57,6 +60,12 @@ func printStatus(w io.Writer, st *control.Status) error {
 		if t := st.Terms; t != nil {
 			fmt.Fprintf(w, "terms\t%s\n", termsText(t))
 			fmt.Fprintf(w, "given\t%s\n", givenText(t))
+			for _, p := range t.Peers[:min(len(t.Peers), busiest)] {
+				fmt.Fprintf(w, "\t%s: %d sessions, %d of %d streams, %s sent, %s received\n", p.Peer, p.Sessions, p.Streams, t.StreamsPerPeer, bytesText(p.Sent), bytesText(p.Received))
+			}
+			if more := len(t.Peers) - busiest; more > 0 {
+				fmt.Fprintf(w, "\tand %d peers with less traffic\n", more)
+			}
 		}
 		if s := st.Spare; s != nil {
 			fmt.Fprintf(w, "spare disk\t%s of %s is seeded for the swarm\n", bytesText(s.Used), bytesText(s.Limit))

@@ -92,7 +92,19 @@ type Terms struct {
 	Disk            int64 `json:"disk"`               // … that they take
 	SessionsPerPeer int   `json:"sessions_per_peer,omitempty"`
 	TokensPerMinute int   `json:"tokens_per_minute,omitempty"`
+	StreamsPerPeer  int   `json:"streams_per_peer"`
 	Blocked         int   `json:"blocked,omitempty"` // peers and models
+
+	Peers []PeerUse `json:"peers,omitempty"` // what those connected have, by bytes
+}
+
+// PeerUse is what a connected peer has of this node.
+type PeerUse struct {
+	Peer     string `json:"peer"`
+	Sessions int    `json:"sessions"` // of its own: what it is a client of
+	Streams  int    `json:"streams"`  // that it has opened
+	Sent     int64  `json:"sent"`     // bytes to it since it connected, of everything but the DHT
+	Received int64  `json:"received"`
 }
 
 // Relayed says through whom a peer is reached.
