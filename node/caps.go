@@ -3,6 +3,7 @@ package node
 import (
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,7 +19,8 @@ func newCaps(up, down int64, torrents func(sent, received int)) *caps {
 // leastCap is the lowest cap on bytes per second. With less, several peers that send at once would each get too little to know that it is still heard.
 const leastCap = 128 << 10
 
-// allowance is one direction's store of bytes. It fills at its rate, and may be drawn below empty: who comes next waits.
+// allowance is one direction's store of bytes. It fills at its rate, and may be drawn below empty: who comes next waits. Where several
+// peers wait, each gets the same, however many streams it has.
 type allowance struct {
 	rate float64 // bytes per second
 	note func(n int)
@@ -26,30 +28,90 @@ type allowance struct {
 	mu    sync.Mutex
 	level float64 // bytes in store, as of at
 	at    time.Time
+	turns turns
+	timer *time.Timer // calls serve; nil: nobody waits
 }
 
 func newAllowance(rate int64, note func(int)) *allowance {
 	if rate == 0 {
 		return nil
 	}
-	return &allowance{rate: float64(rate), note: note}
+	return &allowance{rate: float64(rate), note: note, turns: turns{lead: float64(rate)}}
 }
 
 // piece is how many bytes go at once: so few that a peer hears of this node many times a second, however low the cap.
 func (a *allowance) piece() int { return int(min(a.rate/16, writeStep)) }
 
-// take draws n bytes, and returns how long to wait until the store is no longer empty.
-func (a *allowance) take(n int, now time.Time) time.Duration {
+func (a *allowance) fillLocked(now time.Time) {
+	a.level = min(a.rate/4, a.level+max(now.Sub(a.at), 0).Seconds()*a.rate)
+	a.at = now
+}
+
+// draw takes n bytes for a peer that waits for nothing.
+func (a *allowance) draw(peer string, n int, now time.Time) {
+	if n == 0 {
+		return
+	}
+	a.note(n)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.fillLocked(now)
+	if a.turns.waiting == 0 && a.level >= 0 {
+		a.turns.idle()
+	}
+	a.turns.charge(peer, n)
+	a.level -= float64(n)
+}
+
+// ask takes n bytes for a peer, or lets it wait: until next is closed, which takes them, or for what calls leave.
+func (a *allowance) ask(peer string, n int, now time.Time) (next chan struct{}) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.fillLocked(now)
+	if a.turns.waiting == 0 && a.level >= 0 {
+		a.turns.idle()
+		a.turns.charge(peer, n)
+		a.takeLocked(n)
+		return nil
+	}
+	next = a.turns.join(peer, n)
+	if a.timer == nil {
+		a.timer = time.AfterFunc(a.dueLocked(), func() { a.serve(time.Now()) })
+	}
+	return next
+}
+
+// leave ends waiting.
+func (a *allowance) leave(peer string, next chan struct{}) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.turns.leave(peer, next)
+}
+
+// serve lets those go on for whom there is something in store.
+func (a *allowance) serve(now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.fillLocked(now)
+	for a.turns.waiting > 0 && a.level >= 0 {
+		a.takeLocked(a.turns.next())
+	}
+	a.timer = nil
+	if a.turns.waiting > 0 {
+		a.timer = time.AfterFunc(a.dueLocked(), func() { a.serve(time.Now()) })
+	}
+}
+
+func (a *allowance) takeLocked(n int) {
 	if n > 0 {
 		a.note(n)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.level = min(a.rate/4, a.level+max(now.Sub(a.at), 0).Seconds()*a.rate)
-	a.at = now
-	debt := max(-a.level, 0)
 	a.level -= float64(n)
-	return time.Duration(debt / a.rate * float64(time.Second))
+}
+
+// dueLocked is how long the store is empty.
+func (a *allowance) dueLocked() time.Duration {
+	return time.Duration(max(-a.level, 0)/a.rate*float64(time.Second)) + 1
 }
 
 // urgentBytes is what a write has at most that waits for no cap, but counts: tokens, pings, acknowledgements.
@@ -69,6 +131,7 @@ type cappedStream struct {
 	caps  *caps
 	once  sync.Once
 	ended chan struct{} // closed by Close and Reset
+	owed  atomic.Int64  // bytes of the latest Read, which the next one waits for: before it nobody knows how many will come
 
 	mu          sync.Mutex
 	read, write time.Time // deadlines
@@ -80,11 +143,13 @@ func (s *cappedStream) Read(b []byte) (int, error) {
 	if a == nil {
 		return s.stream.Read(b)
 	}
-	if err := s.wait(a.take(0, time.Now()), &s.read, s.stream.SetReadDeadline); err != nil {
-		return 0, err
+	if n := int(s.owed.Swap(0)); n > 0 {
+		if err := s.wait(a, n, &s.read, s.stream.SetReadDeadline); err != nil {
+			return 0, err
+		}
 	}
 	n, err := s.stream.Read(b[:min(len(b), a.piece())])
-	a.take(n, time.Now())
+	s.owed.Store(int64(n))
 	return n, err
 }
 
@@ -94,13 +159,14 @@ func (s *cappedStream) Write(b []byte) (n int, err error) {
 	if a == nil {
 		return s.stream.Write(b)
 	}
-	urgent := len(b) <= urgentBytes
+	if len(b) <= urgentBytes {
+		a.draw(s.Peer(), len(b), time.Now())
+		return s.stream.Write(b)
+	}
 	for len(b) > 0 {
 		k := min(len(b), a.piece())
-		if wait := a.take(k, time.Now()); !urgent {
-			if err := s.wait(wait, &s.write, s.stream.SetWriteDeadline); err != nil {
-				return n, err
-			}
+		if err := s.wait(a, k, &s.write, s.stream.SetWriteDeadline); err != nil {
+			return n, err
 		}
 		some, err := s.stream.Write(b[:k])
 		n, b = n+some, b[some:]
@@ -111,19 +177,20 @@ func (s *cappedStream) Write(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// wait waits, and puts off a deadline by that.
-func (s *cappedStream) wait(d time.Duration, deadline *time.Time, set func(time.Time) error) error {
-	if d <= 0 {
-		return nil
-	}
+// wait waits until n bytes may go, and puts off a deadline by that.
+func (s *cappedStream) wait(a *allowance, n int, deadline *time.Time, set func(time.Time) error) error {
 	s.mu.Lock()
 	was := *deadline
 	s.mu.Unlock()
-	t := time.NewTimer(d)
-	defer t.Stop()
+	began := time.Now()
+	next := a.ask(s.Peer(), n, began)
+	if next == nil {
+		return nil
+	}
 	select {
-	case <-t.C:
+	case <-next:
 	case <-s.ended:
+		a.leave(s.Peer(), next)
 		return net.ErrClosed
 	}
 	s.mu.Lock()
@@ -131,7 +198,7 @@ func (s *cappedStream) wait(d time.Duration, deadline *time.Time, set func(time.
 	if was.IsZero() || !deadline.Equal(was) {
 		return nil
 	}
-	*deadline = was.Add(d)
+	*deadline = was.Add(time.Since(began))
 	return set(*deadline)
 }
 
@@ -153,12 +220,19 @@ func (s *cappedStream) SetWriteDeadline(t time.Time) error {
 
 // Close implements io.Closer.
 func (s *cappedStream) Close() error {
-	s.once.Do(func() { close(s.ended) })
+	s.once.Do(s.end)
 	return s.stream.Close()
 }
 
 // Reset ends the stream at once.
 func (s *cappedStream) Reset() error {
-	s.once.Do(func() { close(s.ended) })
+	s.once.Do(s.end)
 	return s.stream.Reset()
+}
+
+func (s *cappedStream) end() {
+	close(s.ended)
+	if n := s.owed.Swap(0); n > 0 {
+		s.caps.down.draw(s.Peer(), int(n), time.Now())
+	}
 }
