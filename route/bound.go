@@ -63,7 +63,7 @@ func (f *frontier) rests() []rest {
 func (f *frontier) layerTime(i, x int) float64 {
 	t := f.set.chunk * f.in.model.LayerFlops[x] / f.speed[i]
 	if f.set.pipelined {
-		t += f.in.steps * f.in.readTime(f.pool[i], float64(f.in.model.LayerWeightBytes[x]), f.in.read[x+1]-f.in.read[x])
+		t += f.in.steps * f.in.readTime(f.pool[i], float64(f.in.model.LayerWeightBytes[x]), f.in.read[x+1]-f.in.read[x], f.in.model.LayerFlops[x])
 	}
 	return t
 }

@@ -10,9 +10,10 @@ type Prediction struct {
 	HeadSeconds       float64 `json:"head_seconds"`        // output head for one token
 	FirstTokenSeconds float64 `json:"first_token_seconds"` // prefill, tail and head
 	TokenSeconds      float64 `json:"token_seconds"`       // per decoded token after the first
-	TotalSeconds      float64 `json:"total_seconds"`
-	SeamBytes         int64   `json:"seam_bytes"` // hidden states that cross links, decoding included
-	KVBytes           int64   `json:"kv_bytes"`   // cache rows that cross links, decoding included
+	RiskSeconds       float64 `json:"risk_seconds"`        // what losses are expected to add
+	TotalSeconds      float64 `json:"total_seconds"`       // all tokens, and the risk
+	SeamBytes         int64   `json:"seam_bytes"`          // hidden states that cross links, decoding included
+	KVBytes           int64   `json:"kv_bytes"`            // cache rows that cross links, decoding included
 
 	// Ranges are the parts in layer order, the decoder's last.
 	Ranges []RangePrediction `json:"ranges"`
@@ -23,6 +24,7 @@ type RangePrediction struct {
 	Peer           string  `json:"peer"`
 	Layers         Range   `json:"layers"`
 	ComputeSeconds float64 `json:"compute_seconds"`
+	DiskSeconds    float64 `json:"disk_seconds"` // part of ComputeSeconds: weights that its memory is too short for
 	SendSeconds    float64 `json:"send_seconds"`
 	WaitSeconds    float64 `json:"wait_seconds"` // least time between chunks while the decoder's acknowledgements travel
 	SeamBytes      int64   `json:"seam_bytes"`
@@ -60,8 +62,18 @@ func (in *instance) computeTime(s *setting, p, a, b int) float64 {
 // passTime returns seconds that the peer takes for a pass of so many rows, each of which takes so many FLOPs, through layers with so many bytes of weights.
 func (p *Peer) passTime(rows, flops, weight float64) float64 {
 	each := rows * flops / p.PrefillFlops
-	pass := weight / p.DecodeBytesPerSec
+	pass := weight/p.DecodeBytesPerSec + p.missTime(weight)
 	return (1+p.Load)*(pass+each) + PassOverhead
+}
+
+// missTime returns seconds per pass over so many bytes of weights for which the peer waits for its disk. Pages that are read in turn and
+// dropped in no particular order miss about twice as often as what is too much would tell: what comes back drops what is needed next.
+func (p *Peer) missTime(weight float64) float64 {
+	short := weight - float64(p.MemoryBytes)
+	if p.MemoryBytes == 0 || short <= 0 {
+		return 0
+	}
+	return min(weight, 2*short) / orDefault(p.DiskBytesPerSec, DefaultDiskBytesPerSec)
 }
 
 // ChunkSeconds returns how long a peer, whose speeds are known, should compute a chunk of so many tokens in layers of a model: C of the package comment.
@@ -72,6 +84,11 @@ func ChunkSeconds(m *Model, p *Peer, layers Range, tokens int) float64 {
 		weight += float64(m.LayerWeightBytes[l])
 	}
 	return p.passTime(float64(tokens), flops, weight)
+}
+
+// diskTime returns what of computeTime is for weights that come from p's disk.
+func (in *instance) diskTime(p, a, b int) float64 {
+	return (1 + in.peers[p].Load) * in.peers[p].missTime(in.weight[b]-in.weight[a])
 }
 
 // ownTime returns seconds per chunk for the decoder on its own layers, from x on, and on what comes from others: C(d).
@@ -115,12 +132,12 @@ func (in *instance) rowBytes(s *setting, a, b int) float64 {
 	return in.kv[b] - in.kv[a] + (in.tail[b]-in.tail[a])/s.chunk
 }
 
-// tokenBytes returns the cache bytes that the owner of [a, b) sends of a decoded token, its tails spread over all that go once.
+// tokenBytes returns the cache bytes that the owner of [a, b) sends of a decoded token and the guesses behind it, its tails spread over all that go once.
 func (in *instance) tokenBytes(s *setting, a, b int) float64 {
 	if !s.kv {
 		return 0
 	}
-	return in.kv[b] - in.kv[a] + (in.tail[b]-in.tail[a])/float64(max(in.model.TailEvery, 1))
+	return (1+in.guesses)*(in.kv[b]-in.kv[a]) + (in.tail[b]-in.tail[a])/float64(max(in.model.TailEvery, 1))
 }
 
 // leastChunk is the smallest last chunk that the planner chooses. For as few rows the decoder needs, in its own layers, about the time
@@ -148,18 +165,22 @@ func (in *instance) hopTime(s *setting, next line) float64 {
 	return next.rtt/2 + s.chunk*float64(in.model.SeamBytes)/next.rate
 }
 
-// walkTime returns seconds a decoded token spends at stage p and on its way to the next peer. The stage isn't free for the
-// next token before its cache row is out.
+// walkTime returns seconds a decoded token, with the guesses behind it, spends at stage p and on its way to the next peer. The stage isn't
+// free for the next one before its cache rows are out.
 func (in *instance) walkTime(s *setting, p, a, b int, next, decoder line) float64 {
-	pass := in.readTime(p, in.weight[b]-in.weight[a], in.read[b]-in.read[a]) + PassOverhead
-	hop := next.rtt/2 + float64(in.model.SeamBytes)/next.rate
+	pass := in.readTime(p, in.weight[b]-in.weight[a], in.read[b]-in.read[a], in.flops[b]-in.flops[a]) + PassOverhead
+	hop := next.rtt/2 + in.stepSeam()/next.rate
 	return max(pass+hop, in.tokenBytes(s, a, b)/decoder.rate)
 }
 
-// readTime returns seconds for peer p to read weights and the cache of the average decoded token.
-func (in *instance) readTime(p int, weights, cache float64) float64 {
+// stepSeam returns the bytes of the seams that walk together when a token is decoded.
+func (in *instance) stepSeam() float64 { return (1 + in.guesses) * float64(in.model.SeamBytes) }
+
+// readTime returns seconds for peer p to read weights and the cache of the average decoded token, and to compute the rows of the guesses
+// behind it, which take so many FLOPs each.
+func (in *instance) readTime(p int, weights, cache, flops float64) float64 {
 	peer := &in.peers[p]
-	return (1 + peer.Load) * (weights + cache) / peer.DecodeBytesPerSec
+	return (1 + peer.Load) * ((weights+cache)/peer.DecodeBytesPerSec + peer.missTime(weights) + in.guesses*flops/peer.PrefillFlops)
 }
 
 // headTime returns seconds for one token's logits on peer d.
@@ -168,13 +189,14 @@ func (in *instance) headTime(d int) float64 {
 	return (1 + peer.Load) * max(in.model.HeadFlops/peer.PrefillFlops, float64(in.model.HeadBytes)/peer.DecodeBytesPerSec)
 }
 
-// decoderStep returns the decoder's own seconds per decoded token when its range begins at x.
+// decoderStep returns the decoder's own seconds per pass that decodes when its range begins at x.
 func (in *instance) decoderStep(s *setting, x int) float64 {
 	if !s.pipelined {
 		x = 0
 	}
 	last := in.model.Layers
-	return in.readTime(s.dec, in.weight[last]-in.weight[x]+float64(in.model.HeadBytes), in.read[last]-in.read[x]) + PassOverhead
+	flops := in.flops[last] - in.flops[x] + in.model.HeadFlops
+	return in.readTime(s.dec, in.weight[last]-in.weight[x]+float64(in.model.HeadBytes), in.read[last]-in.read[x], flops) + PassOverhead
 }
 
 // inflow returns seconds per chunk of the decoder's downlink for the last seam and everyone's cache rows.
@@ -222,9 +244,9 @@ func (in *instance) price(r route, detail func(RangePrediction)) Prediction {
 			step += trip
 		}
 	}
-	prompt, walked := int64(in.req.PromptTokens), int64(0)
+	prompt, walked := int64(in.req.PromptTokens), 0.0
 	if s.pipelined {
-		walked = int64(in.steps)
+		walked = in.steps
 	}
 	for i, p := range r.peers {
 		a, b := r.span(i)
@@ -240,9 +262,9 @@ func (in *instance) price(r route, detail func(RangePrediction)) Prediction {
 		}
 		if detail != nil {
 			detail(RangePrediction{
-				Peer: in.peers[p].ID, Layers: Range{a, b}, ComputeSeconds: compute, SendSeconds: send, WaitSeconds: wait,
-				SeamBytes: in.model.SeamBytes * (prompt + walked),
-				KVBytes:   int64(in.rowBytes(&s, a, b))*prompt + int64(in.tokenBytes(&s, a, b))*walked,
+				Peer: in.peers[p].ID, Layers: Range{a, b}, ComputeSeconds: compute, DiskSeconds: in.diskTime(p, a, b), SendSeconds: send, WaitSeconds: wait,
+				SeamBytes: in.model.SeamBytes*prompt + int64(in.stepSeam()*walked),
+				KVBytes:   int64(in.rowBytes(&s, a, b))*prompt + int64(in.tokenBytes(&s, a, b)*walked),
 				Hop:       &Link{From: in.peers[p].ID, To: in.peers[n].ID, RTT: next.rtt, BytesPerSec: next.rate, Basis: in.net.basis(p, n)},
 			})
 		}
@@ -255,13 +277,39 @@ func (in *instance) price(r route, detail func(RangePrediction)) Prediction {
 		out.KVTailSeconds = max(out.KVTailSeconds, s.chunk*in.rowBytes(&s, 0, x)/in.peers[r.dec].Down)
 	}
 	if detail != nil {
-		detail(RangePrediction{Peer: in.peers[r.dec].ID, Layers: Range{x, last}, ComputeSeconds: own})
+		detail(RangePrediction{Peer: in.peers[r.dec].ID, Layers: Range{x, last}, ComputeSeconds: own, DiskSeconds: in.diskTime(r.dec, x, last)})
 	}
 	out.FillSeconds += own
 	out.PrefillSeconds = out.FillSeconds + s.periods*out.PeriodSeconds
 	out.HeadSeconds = in.headTime(r.dec)
 	out.FirstTokenSeconds = out.PrefillSeconds + out.KVTailSeconds + out.HeadSeconds
-	out.TokenSeconds = step + in.decoderStep(&s, x)
-	out.TotalSeconds = out.FirstTokenSeconds + in.steps*out.TokenSeconds
+	step += in.decoderStep(&s, x)
+	out.TokenSeconds = step / (1 + in.req.Accepted)
+	undisturbed := out.FirstTokenSeconds + in.steps*step
+	out.RiskSeconds = in.risk(&s, r.peers, undisturbed)
+	out.TotalSeconds = undisturbed + out.RiskSeconds
 	return out
+}
+
+// risk returns the seconds that losses are expected to add to a session of so many. They are few, so that two in one session don't count. It
+// grows with the seconds and with the peers, so whatever is a bound without it is one.
+func (in *instance) risk(s *setting, stages []int, seconds float64) float64 {
+	risk := in.peers[s.dec].FailuresPerHour * seconds * (RecoverySeconds + seconds/2)
+	work := in.stageWork(s, seconds)
+	for _, p := range stages {
+		risk += in.peers[p].FailuresPerHour * work
+	}
+	return risk / 3600
+}
+
+// stageWork returns what one failure of a stage per second would add to a session of so many seconds, in seconds: while the session depends on
+// stages, each stops it for a while, and where the stages have the cache rows alone, half of what has been done on average is done again.
+func (in *instance) stageWork(s *setting, seconds float64) float64 {
+	if !s.pipelined {
+		return max(seconds-in.steps*in.decoderStep(s, 0), 0) * RecoverySeconds
+	}
+	if s.kv {
+		return seconds * RecoverySeconds
+	}
+	return seconds * (RecoverySeconds + seconds/2)
 }

@@ -212,6 +212,9 @@ func (in *instance) helpers(peers []int, dec, most int) []helper {
 		if s.pipelined {
 			cost += in.steps * in.walkTime(&s, p, first, last, way, way)
 		}
+		if fails := in.peers[p].FailuresPerHour; fails > 0 { // in a session that takes as long as its part
+			cost += fails / 3600 * in.stageWork(&s, cost+s.periods*busy+in.steps*in.decoderStep(&s, last))
+		}
 		all = append(all, helper{p, a, b, cost / float64(last-first)})
 	}
 	return cheapest(all, most, len(in.bounds)-1)

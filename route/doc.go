@@ -20,7 +20,8 @@
 // For a peer p and layers r: F(r) FLOPs per token, W(r) weight bytes, K(r) cache bytes per token; q(p) = 1 + load is
 // the queueing factor; rate(p,n) = min(up of p, down of n, link p→n); rtt/2 is a one-way trip.
 //
-//	compute  C(p,r)    = q·(W/decode + c·F/prefill) + PassOverhead          (a pass reads and unpacks the weights once, whatever its rows)
+//	misses   M(p,w)    = min(w, 2·(w − memory))/disk where w bytes of weights don't fit in p's memory, else 0
+//	compute  C(p,r)    = q·(W/decode + M(p,W) + c·F/prefill) + PassOverhead   (a pass reads and unpacks the weights once, whatever its rows)
 //	own      C(d)      = C(d,r) + q·ReceiveReads·c·(seam + ΣK)/decode       (all that others send comes to the decoder)
 //	sending  X(p,r,n)  = max(c·(seam+K)/up, c·seam/rate(p,n), c·K/rate(p,d)),  or c·(seam+K)/rate(p,d) when n is d
 //	waiting  Z(p,r)    = (C + c·K/rate(p,d) + rtt(p,d))/2, where K goes to d: two chunks may be unacknowledged
@@ -31,10 +32,19 @@
 //	KV tail            = max(max over stages c·K/rate(p,d), c·ΣK/down(d))    (the last chunk's cache rows)
 //	head               = q(d)·max(headFLOPs/prefill, headBytes/decode)
 //	first token        = prefill + KV tail + head
-//	token, local       = q(d)·(W + headBytes + R)/decode + PassOverhead
-//	token, pipelined   = rtt(d,first)/2 + Σ over stages walk + q(d)·(W(d) + headBytes + R(d))/decode + PassOverhead
-//	         walk      = max(q·(W + R)/decode + PassOverhead + rtt(p,n)/2 + seam/rate(p,n), K/rate(p,d))
-//	total              = first token + (N − 1)·token
+//	reading  Y(p,r)    = q·((W + R)/decode + M(p,W) + g·F/prefill) + PassOverhead   (the decoder's with the head in W and F)
+//	step, local        = Y(d, all layers)
+//	step, pipelined    = rtt(d,first)/2 + Σ over stages walk + Y(d,r)
+//	         walk      = max(Y + rtt(p,n)/2 + (1+g)·seam/rate(p,n), (1+g)·K/rate(p,d))
+//	token              = step/(1 + a)
+//	undisturbed U      = first token + (N − 1)·token
+//	risk               = λ(d)·U·(RecoverySeconds + U/2) + Σ over stages λ(p)·exposed
+//	         exposed   = RecoverySeconds·(U − (N − 1)·token) in the across shape, RecoverySeconds·U in the pipelined one, or
+//	                     U·(RecoverySeconds + U/2) where its cache rows stay with the stages
+//	total              = U + risk
+//
+// g guesses are computed with each decoded token, and a of them are right ([Request.Guesses], [Request.Accepted]). λ is failures per second.
+// docs/planning.md gives the reasons.
 //
 // R(r) is the cache that a decoded token reads, each layer's K times T + N/2 or its KVPositions.
 // K counts in sending, tail and walk only where cache rows go to the decoder: always in the across shape; in the

@@ -46,7 +46,11 @@ func (p Plan) Explain() string {
 	if p.NewTokens > 1 {
 		fmt.Fprintf(&b, "then         %s per token, %.3g tokens/s\n", secondsText(c.TokenSeconds), 1/c.TokenSeconds)
 	}
-	fmt.Fprintf(&b, "total        %s\n", secondsText(c.TotalSeconds))
+	fmt.Fprintf(&b, "total        %s", secondsText(c.TotalSeconds))
+	if c.RiskSeconds > 0 {
+		fmt.Fprintf(&b, "  (%s of it: what losses are expected to cost)", secondsText(c.RiskSeconds))
+	}
+	b.WriteString("\n")
 	fmt.Fprintf(&b, "slowest      %s, %s per chunk\n", c.Bottleneck, secondsText(c.PeriodSeconds))
 	if p.Draft != "" {
 		fmt.Fprintf(&b, "guesses      %s, at the decoder\n", p.Draft)

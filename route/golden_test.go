@@ -17,10 +17,10 @@ var rewrite = flag.Bool("rewrite", false, "rewrite testdata/*.txt with what the 
 //
 //	# a comment
 //	model layers=8 weight=100MB flops=0.4GF kv=4kB seam=16kB head=200MB [cuts=2,4,6] [context=4096]
-//	peer NAME [holds=0-7] [head] [embed] [all] [nodecode] [self] prefill=100GF decode=20GB kv=2GB up=5MB down=20MB …
+//	peer NAME [holds=0-7] [head] [embed] [all] [nodecode] [self] prefill=100GF decode=20GB kv=2GB up=5MB down=20MB [memory=4GB disk=500MB] [fails=0.5] …
 //	link A B rtt=20ms [rate=1MB]      (rtt both ways, rate from A to B)
 //	drop NAME                         (takes an offer back)
-//	plan prompt=1000 new=100 [shape=across] [chunk=64] [cuts=2,4] [assign=a,-,c] [decoder=a] [self] [exclude=a:why] [include=b]
+//	plan prompt=1000 new=100 [shape=across] [chunk=64] [cuts=2,4] [assign=a,-,c] [decoder=a] [self] [exclude=a:why] [include=b] [guesses=4 accepted=2]
 //
 // Layer ranges are inclusive, as in the interface.
 func TestGolden(t *testing.T) {
@@ -171,6 +171,12 @@ func (s *script) peer(words []string) error {
 			p.Load = amount(value)
 		case "context":
 			p.Context = int(amount(value))
+		case "memory":
+			p.MemoryBytes = int64(amount(value))
+		case "disk":
+			p.DiskBytesPerSec = amount(value)
+		case "fails":
+			p.FailuresPerHour = amount(value)
 		default:
 			return fmt.Errorf("peer: %q", w)
 		}
@@ -223,6 +229,10 @@ func (s *script) plan(words []string) (string, error) {
 		case "exclude":
 			id, why, _ := strings.Cut(value, ":")
 			r.Exclude[id] = strings.ReplaceAll(why, "_", " ")
+		case "guesses":
+			r.Guesses = amount(value)
+		case "accepted":
+			r.Accepted = amount(value)
 		case "include":
 			r.Include = strings.Split(value, ",")
 		default:

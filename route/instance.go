@@ -21,7 +21,8 @@ type instance struct {
 
 	tokens  float64 // prompt + new: what cache memory must hold
 	context float64 // cached positions an average decoded token reads
-	steps   float64 // decoded tokens after the first
+	steps   float64 // passes over the layers that decode tokens after the first: fewer than tokens where guesses are right
+	guesses float64 // rows in each of them beside the token's own
 
 	barred  []string // per peer: why it can't be used at all; "" if it can
 	guessed []string // per peer: what was not measured; "" if all was
@@ -41,7 +42,8 @@ func newInstance(m Model, peers []Peer, r Request) *instance {
 		read:    make([]float64, m.Layers+1),
 		tokens:  float64(r.PromptTokens) + float64(r.NewTokens),
 		context: float64(r.PromptTokens) + float64(r.NewTokens)/2,
-		steps:   float64(max(r.NewTokens-1, 0)),
+		steps:   float64(max(r.NewTokens-1, 0)) / (1 + r.Accepted),
+		guesses: r.Guesses,
 	}
 	in.within = make([]int, m.Layers+1)
 	for i, at := range in.bounds {

@@ -70,6 +70,8 @@ func (in *instance) plan(r route) Plan {
 		Shape:         r.shape,
 		PromptTokens:  in.req.PromptTokens,
 		NewTokens:     in.req.NewTokens,
+		Guesses:       in.req.Guesses,
+		Accepted:      in.req.Accepted,
 		Stages:        make([]Stage, 0, len(r.peers)),
 		Decoder:       in.peers[r.dec].ID,
 		Draft:         in.peers[r.dec].Draft,

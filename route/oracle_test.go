@@ -141,7 +141,7 @@ func (o *oracle) total(c candidate) float64 {
 			rows = k
 		}
 		q := 1 + p.Load
-		compute := q*(w/p.DecodeBytesPerSec+ch*f/p.PrefillFlops) + PassOverhead
+		compute := q*(w/p.DecodeBytesPerSec+missed(p, w)+ch*f/p.PrefillFlops) + PassOverhead
 		send := math.Max(ch*(seam+rows)/p.Up, math.Max(ch*seam/o.rate(p, n), ch*rows/o.rate(p, d)))
 		if n.ID == d.ID {
 			send = ch * (seam + rows) / o.rate(p, d)
@@ -152,7 +152,8 @@ func (o *oracle) total(c candidate) float64 {
 		fill += compute + o.rtt(p, n)/2 + ch*seam/o.rate(p, n)
 		slow = math.Max(slow, math.Max(compute, send))
 		tail = math.Max(tail, ch*rows/o.rate(p, d))
-		token += math.Max(q*(w+o.cache(first, c.ends[i], T+N/2))/p.DecodeBytesPerSec+PassOverhead+o.rtt(p, n)/2+seam/o.rate(p, n), rows/o.rate(p, d))
+		pass := q*((w+o.cache(first, c.ends[i], T+N/2))/p.DecodeBytesPerSec+missed(p, w)+o.r.Guesses*f/p.PrefillFlops) + PassOverhead
+		token += math.Max(pass+o.rtt(p, n)/2+(1+o.r.Guesses)*seam/o.rate(p, n), (1+o.r.Guesses)*rows/o.rate(p, d))
 		first = c.ends[i]
 	}
 	q := 1 + d.Load
@@ -160,7 +161,7 @@ func (o *oracle) total(c candidate) float64 {
 	read := o.cache(first, o.m.Layers, T+N/2)
 	own := 0.0
 	if first < o.m.Layers {
-		own = q*(w/d.DecodeBytesPerSec+ch*f/d.PrefillFlops) + PassOverhead
+		own = q*(w/d.DecodeBytesPerSec+missed(d, w)+ch*f/d.PrefillFlops) + PassOverhead
 	}
 	_, _, remote := o.sums(0, first)
 	if !c.kv {
@@ -176,13 +177,36 @@ func (o *oracle) total(c candidate) float64 {
 		tail = math.Max(tail, ch*remote/d.Down)
 	}
 	if c.shape != Pipelined {
-		_, w, _ = o.sums(0, o.m.Layers)
+		f, w, _ = o.sums(0, o.m.Layers)
 		read = o.cache(0, o.m.Layers, T+N/2)
 		token = 0
 	}
-	token += q*(w+float64(o.m.HeadBytes)+read)/d.DecodeBytesPerSec + PassOverhead
+	w += float64(o.m.HeadBytes)
+	alone := q*((w+read)/d.DecodeBytesPerSec+missed(d, w)+o.r.Guesses*(f+o.m.HeadFlops)/d.PrefillFlops) + PassOverhead
+	token += alone
 	head := q * math.Max(o.m.HeadFlops/d.PrefillFlops, float64(o.m.HeadBytes)/d.DecodeBytesPerSec)
-	return fill + (T/ch-1)*slow + tail + head + steps*token
+	steps /= 1 + o.r.Accepted
+	took := fill + (T/ch-1)*slow + tail + head + steps*token
+	risk := d.FailuresPerHour * took * (RecoverySeconds + took/2)
+	for _, p := range stages {
+		switch {
+		case c.shape != Pipelined:
+			risk += p.FailuresPerHour * math.Max(took-steps*alone, 0) * RecoverySeconds
+		case c.kv:
+			risk += p.FailuresPerHour * took * RecoverySeconds
+		default:
+			risk += p.FailuresPerHour * took * (RecoverySeconds + took/2)
+		}
+	}
+	return took + risk/3600
+}
+
+// missed returns the seconds that p waits for weights that its memory is too short for.
+func missed(p Peer, weights float64) float64 {
+	if p.MemoryBytes == 0 || weights <= float64(p.MemoryBytes) {
+		return 0
+	}
+	return math.Min(weights, 2*(weights-float64(p.MemoryBytes))) / p.DiskBytesPerSec
 }
 
 // each yields every candidate that the request's own words allow.
@@ -353,6 +377,18 @@ func random(rng *rand.Rand, peers, layers int) (Model, []Peer, []Link, Request) 
 	force(rng, m, ps, &r)
 	if chance(0.15) {
 		tailRegime(rng, &m, ps, links, &r)
+	}
+	for i := range ps {
+		if chance(0.2) {
+			ps[i].MemoryBytes, ps[i].DiskBytesPerSec = int64(weight*float64(layers)*pick(0.2, 2)), pick(3e7, 5e9)
+		}
+		if chance(0.2) {
+			ps[i].FailuresPerHour = pick(0.1, 300)
+		}
+	}
+	if chance(0.2) {
+		r.Guesses = pick(0.1, 8)
+		r.Accepted = r.Guesses * rng.Float64()
 	}
 	return m, ps, links, r
 }

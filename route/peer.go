@@ -25,6 +25,13 @@ type Peer struct {
 	PrefillFlops float64 `json:"prefill_flops"`
 	// DecodeBytesPerSec is how fast it reads weights and cache when it computes a single token.
 	DecodeBytesPerSec float64 `json:"decode_bytes_per_sec"`
+	// MemoryBytes is the memory in which its weights can stay, with what of them is there already. What doesn't fit is read again in every pass.
+	// 0 is not known: everything is taken to fit.
+	MemoryBytes int64 `json:"memory_bytes,omitempty"`
+	// DiskBytesPerSec is how fast it reads weights that have left its memory.
+	DiskBytesPerSec float64 `json:"disk_bytes_per_sec,omitempty"`
+	// FailuresPerHour is how often it is lost, or so slow that it is given up, while it is at work. 0 is not known: no loss is reckoned with.
+	FailuresPerHour float64 `json:"failures_per_hour,omitempty"`
 	// KVFreeBytes is the cache memory it can reserve for this session.
 	KVFreeBytes int64 `json:"kv_free_bytes"`
 	// Context is the longest session it accepts, in tokens; 0 is the model's own limit.
@@ -61,6 +68,7 @@ const (
 	DefaultDown              = 12.5e6 // bytes/s: 100 Mbit/s
 	DefaultPrefillFlops      = 2e10   // FLOP/s
 	DefaultDecodeBytesPerSec = 4e9    // bytes/s
+	DefaultDiskBytesPerSec   = 1e8    // bytes/s; counts only where memory is known to be short
 )
 
 // PassOverhead is what one pass through one stage costs beside arithmetic and bytes: scheduling, framing and
@@ -71,12 +79,17 @@ const PassOverhead = 0.001
 // kernel, is decrypted, copied and stored. On the machine where reading made 14.7e9 bytes/s, receiving made about 0.9e9.
 const ReceiveReads = 16
 
+// RecoverySeconds is how long a session stands still when somebody is lost, beside what is computed again: until it is noticed, a route is
+// planned and opened, and rows have been handed over.
+const RecoverySeconds = 5
+
 // Speeds and loads outside these limits are no measurements. They also keep every predicted time finite.
 const (
 	minSpeed = 1.0  // FLOP/s, bytes/s
 	maxSpeed = 1e18 // same
 	maxLoad  = 1e4  // sessions
 	maxRTT   = 600  // s
+	maxFails = 3600 // failures per hour
 )
 
 // fault says what is impossible about the peer's figures, which come from strangers; "" if nothing is.
@@ -89,6 +102,7 @@ func (p *Peer) fault(layers int) string {
 		value float64
 	}{
 		{"prefill speed", p.PrefillFlops}, {"decode speed", p.DecodeBytesPerSec}, {"uplink", p.Up}, {"downlink", p.Down},
+		{"disk speed", p.DiskBytesPerSec},
 	} {
 		if f.value != 0 && !(f.value >= minSpeed && f.value <= maxSpeed) {
 			return fmt.Sprintf("offers an impossible %s of %g", f.name, f.value)
@@ -96,6 +110,12 @@ func (p *Peer) fault(layers int) string {
 	}
 	if !(p.Load >= 0 && p.Load <= maxLoad) {
 		return fmt.Sprintf("offers an impossible load of %g", p.Load)
+	}
+	if !(p.FailuresPerHour >= 0 && p.FailuresPerHour <= maxFails) {
+		return fmt.Sprintf("offers an impossible %g failures per hour", p.FailuresPerHour)
+	}
+	if p.MemoryBytes < 0 {
+		return fmt.Sprintf("offers an impossible memory of %d bytes", p.MemoryBytes)
 	}
 	if p.KVFreeBytes < 0 || p.Context < 0 {
 		return fmt.Sprintf("offers an impossible cache of %d bytes or context of %d tokens", p.KVFreeBytes, p.Context)

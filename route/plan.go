@@ -17,6 +17,9 @@ type Plan struct {
 	// PromptTokens and NewTokens are the request's; memory and predictions hold for them.
 	PromptTokens int `json:"prompt_tokens"`
 	NewTokens    int `json:"new_tokens"`
+	// Guesses and Accepted are the request's: how many tokens are guessed with each that is decoded, and how many of them are right.
+	Guesses  float64 `json:"guesses,omitempty"`
+	Accepted float64 `json:"accepted,omitempty"`
 	// Stages are the remote ranges before the decoder's, ascending from layer 0. Empty in a local plan.
 	Stages []Stage `json:"stages"`
 	// Decoder samples and, except in a pipelined plan, decodes all layers alone.
@@ -99,7 +102,11 @@ func (p Plan) resolve(m Model, peers []Peer, links []Link) (*instance, route, er
 	if p.LastChunk < 1 || p.LastChunk > p.Chunk {
 		return bad("last chunks of %d tokens, others have %d", p.LastChunk, p.Chunk)
 	}
-	in := newInstance(m, peers, Request{PromptTokens: p.PromptTokens, NewTokens: p.NewTokens})
+	req := Request{PromptTokens: p.PromptTokens, NewTokens: p.NewTokens, Guesses: p.Guesses, Accepted: p.Accepted}
+	if why := req.guessFault(); why != "" {
+		return bad("%s", why)
+	}
+	in := newInstance(m, peers, req)
 	r := route{shape: p.Shape, kv: p.KVToDecoder, chunk: p.Chunk}
 	next := 0
 	for i, s := range p.Stages {

@@ -282,3 +282,65 @@ func TestUnknownRoundTripIsNeitherZeroNorInfinite(t *testing.T) {
 		t.Errorf("a short round trip makes %g s, an unknown one %g, a long one %g", short, unknown, long)
 	}
 }
+
+// What can only make things worse never makes the best plan cheaper, and what can only help never makes it dearer: losses, short memory,
+// slower disks, and guesses that are right.
+func TestTermsPointTheRightWay(t *testing.T) {
+	for seed := range problems(200) {
+		rng := rand.New(rand.NewPCG(uint64(seed), 5))
+		m, ps, links, r := random(rng, 5, 6)
+		r.PreferSelf, r.Shape = false, []Shape{Local, Across}[seed%2] // no preference is at work
+		r.Cuts, r.Assign = nil, nil
+		total := func() float64 {
+			p, err := Make(m, ps, links, r)
+			if err != nil {
+				return math.Inf(1)
+			}
+			return p.Predicted.TotalSeconds
+		}
+		before := total()
+		worse := func(what string) {
+			t.Helper()
+			after := total()
+			if after < before*(1-epsilon) {
+				t.Errorf("seed %d: %g s, %s %g", seed, before, what, after)
+			}
+			before = after
+		}
+		p := &ps[rng.IntN(len(ps))]
+		p.FailuresPerHour += 10
+		worse("with more losses")
+		if p.MemoryBytes == 0 {
+			p.MemoryBytes = 1 << 40
+		}
+		if p.DiskBytesPerSec == 0 {
+			p.DiskBytesPerSec = 1e9
+		}
+		before = total()
+		p.MemoryBytes = min(p.MemoryBytes, 1+int64(float64(m.LayerWeightBytes[0])*3*rng.Float64()))
+		worse("with less memory")
+		p.DiskBytesPerSec /= 2
+		worse("with a slower disk")
+		r.Guesses++
+		worse("with a wrong guess more")
+	}
+}
+
+// Who is lost often is not given what a twin can do who isn't, in crowds of any size.
+func TestReliableTwinIsPreferred(t *testing.T) {
+	for _, peers := range []int{8, 40, 300} {
+		m, ps, links, r := crowd(peers)
+		for i := range ps { // everybody has a twin that is lost all the time, named before or after
+			twin := ps[i]
+			twin.ID, twin.FailuresPerHour = fmt.Sprintf("%c%s", "0Z"[i%2], twin.ID), 600
+			ps = append(ps, twin)
+		}
+		plan, err := Make(m, ps, links, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if plan.Predicted.RiskSeconds > 0 {
+			t.Errorf("%d peers: %v: losses are expected to take %g s of %g", peers, plan, plan.Predicted.RiskSeconds, plan.Predicted.TotalSeconds)
+		}
+	}
+}

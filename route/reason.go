@@ -34,6 +34,7 @@ func (in *instance) stageText(stage int, r route, cost Prediction) string {
 	if cost.PeriodSeconds == max(part.ComputeSeconds, part.SendSeconds, part.WaitSeconds) {
 		text += ", the slowest part"
 	}
+	text += part.diskText()
 	return text + in.remarks(r.peers[stage])
 }
 
@@ -51,11 +52,19 @@ func (in *instance) decoderText(r route, cost Prediction) string {
 	if cost.PeriodSeconds == part.ComputeSeconds && len(r.peers) > 0 {
 		text += "; the slowest part"
 	}
-	text += in.remarks(r.dec)
+	text += part.diskText() + in.remarks(r.dec)
 	if r.shape != Local && in.req.PreferSelf && in.peers[r.dec].Self {
 		text += fmt.Sprintf("; preferred within %.0f %%", 100*SelfMargin)
 	}
 	return text
+}
+
+// diskText says what it costs that weights don't fit in memory; "" where they do.
+func (r *RangePrediction) diskText() string {
+	if r.DiskSeconds == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %s of each chunk it reads weights that don't fit in its memory", secondsText(r.DiskSeconds))
 }
 
 // leftOutText compares the plan with the best small change of it that uses peer i.
@@ -120,6 +129,9 @@ func (in *instance) remarks(i int) string {
 	}
 	if p.Load > 0 {
 		text += fmt.Sprintf("; %.3g sessions running, so ×%.3g", p.Load, 1+p.Load)
+	}
+	if p.FailuresPerHour > 0 {
+		text += fmt.Sprintf("; lost %.3g times an hour", p.FailuresPerHour)
 	}
 	if in.guessed[i] != "" {
 		text += "; not measured, assumed: " + in.guessed[i]

@@ -72,6 +72,10 @@ type Request struct {
 	// LeaveKV keeps pipelined plans from sending cache rows to the decoder: each stage keeps its own, and losing one
 	// means a replay. The other shapes are not affected.
 	LeaveKV bool `json:"leave_kv,omitempty"`
+	// Guesses is how many guessed tokens are computed with each decoded one, on average, and Accepted how many of them are right.
+	// 0 and 0: none are.
+	Guesses  float64 `json:"guesses,omitempty"`
+	Accepted float64 `json:"accepted,omitempty"`
 	// Exclude names peers that must not be used, each with the reason to print.
 	Exclude map[string]string `json:"exclude,omitempty"`
 	// Include names peers that must be used, as a stage or as the decoder.
@@ -85,6 +89,9 @@ const (
 	SelfMargin   = 0.25 // the asking user's machine as decoder
 	RobustMargin = 0.10 // local over across over pipelined with the cache at the decoder over pipelined without
 )
+
+// maxGuesses is how many tokens at most are guessed with one.
+const maxGuesses = 64
 
 // chunkSizes are the chunks the planner tries, beside the whole prompt where it is shorter than the largest.
 // Smaller ones are bound by reading weights, larger ones cost fill time and activation memory.
@@ -115,6 +122,9 @@ func (r *Request) check(m *Model) error {
 	if need := r.PromptTokens + r.NewTokens; m.Context > 0 && need > m.Context {
 		return &ContextError{Need: need, Context: m.Context}
 	}
+	if why := r.guessFault(); why != "" {
+		return constraintf("%s", why)
+	}
 	if r.Chunk < 0 {
 		return constraintf("a chunk of %d tokens", r.Chunk)
 	}
@@ -136,6 +146,14 @@ func (r *Request) check(m *Model) error {
 		return constraintf("%d peers assigned to %d ranges", len(r.Assign), len(r.Cuts)+1)
 	}
 	return r.checkNames()
+}
+
+// guessFault says what is impossible about the guesses; "" if nothing is.
+func (r *Request) guessFault() string {
+	if r.Accepted >= 0 && r.Accepted <= r.Guesses && r.Guesses <= maxGuesses {
+		return ""
+	}
+	return fmt.Sprintf("%g guesses of which %g are right: at most %d may be made, and not more be right", r.Guesses, r.Accepted, maxGuesses)
 }
 
 // checkNames refuses lists that contradict themselves.

@@ -105,9 +105,12 @@ type sums struct{ flops, weight, read, rows, token float64 }
 // rates are what a pool peer adds to a chunk's time.
 type rates struct {
 	flop, weight float64 // seconds per FLOP of a token, per byte of weights
+	q            float64 // as many times as long it takes for what else it does
+	memory       float64 // bytes of weights above which it waits for its disk
 	row, sent    float64 // seconds per byte of a token's rows to the decoder, and on its uplink
 	rtt          float64 // to the decoder
-	hop          float64 // seconds to another peer, at least: of a chunk, and of the decoded tokens that walk
+	risk         float64 // seconds that its losses are expected to add, as a stage
+	hop          float64 // seconds to another peer, at least: of a chunk, and of the decoded tokens that walk; the risk is part of it
 }
 
 // taking is what the decoder costs that takes over at a position.
@@ -204,9 +207,15 @@ func (s *sweep) prepare(f form) {
 		q := 1 + peer.Load
 		speed += peer.PrefillFlops / q
 		way := s.lines[i*len(s.pool)]
-		e := rates{q * s.set.chunk / peer.PrefillFlops, q / peer.DecodeBytesPerSec, s.set.chunk / way.rate, s.set.chunk / peer.Up, way.rtt, in.hopTime(&s.set, s.near[i])}
+		e := rates{
+			flop: q * s.set.chunk / peer.PrefillFlops, weight: q / peer.DecodeBytesPerSec, q: q, memory: math.Inf(1),
+			row: s.set.chunk / way.rate, sent: s.set.chunk / peer.Up, rtt: way.rtt, hop: in.hopTime(&s.set, s.near[i]),
+		}
+		if peer.MemoryBytes > 0 {
+			e.memory = float64(peer.MemoryBytes)
+		}
 		if s.set.pipelined {
-			e.hop += in.steps * (s.near[i].rtt/2 + float64(in.model.SeamBytes)/s.near[i].rate)
+			e.hop += in.steps * (s.near[i].rtt/2 + in.stepSeam()/s.near[i].rate)
 		}
 		s.each = append(s.each, e)
 	}
@@ -223,6 +232,24 @@ func (s *sweep) prepare(f form) {
 		if s.set.pipelined {
 			s.take[i].steps = in.steps * in.decoderStep(&s.set, x)
 		}
+	}
+	s.reckon()
+}
+
+// reckon fills in what losses add. How long a session will take isn't known yet: about as long as the best so far, or as layers that can be
+// divided at will.
+func (s *sweep) reckon() {
+	in := s.in
+	if !slices.ContainsFunc(s.pool, func(p int) bool { return in.peers[p].FailuresPerHour > 0 }) {
+		return
+	}
+	seconds := min(s.c.least(), s.fixed+(s.set.periods+4)*s.guess())
+	s.fixed += in.risk(&s.set, nil, seconds)
+	work := in.stageWork(&s.set, seconds) / 3600
+	for i, p := range s.pool {
+		e := &s.each[i]
+		e.risk = in.peers[p].FailuresPerHour * work
+		e.hop += e.risk
 	}
 }
 
@@ -241,7 +268,11 @@ func (s *sweep) look(period float64) bool {
 			for end := at + 1; end <= int(r.end); end++ {
 				b := &s.sums[end]
 				weight, kv := b.weight-a.weight, b.rows-a.rows
-				v := span{compute: e.flop*(b.flops-a.flops) + e.weight*weight + PassOverhead, rows: kv * e.row}
+				flops, missed := b.flops-a.flops, 0.0
+				if weight > e.memory {
+					missed = e.q * s.in.peers[s.pool[r.peer]].missTime(weight)
+				}
+				v := span{compute: e.flop*flops + e.weight*weight + missed + PassOverhead, rows: kv * e.row}
 				v.busy = max(v.compute, v.rows, (float64(s.in.model.SeamBytes)+kv)*e.sent)
 				if kv > 0 {
 					v.busy = max(v.busy, (v.compute+v.rows+e.rtt)/2)
@@ -250,7 +281,8 @@ func (s *sweep) look(period float64) bool {
 					break
 				}
 				if s.set.pipelined {
-					v.pass, v.row = e.weight*(weight+b.read-a.read)+PassOverhead, (b.token-a.token)*e.row/s.set.chunk
+					v.pass = e.weight*(weight+b.read-a.read) + missed + s.in.guesses*e.flop*flops/s.set.chunk + PassOverhead
+					v.row = (b.token - a.token) * e.row / s.set.chunk
 				}
 				s.spans = append(s.spans, v)
 				r.rest = min(r.rest, v.compute+s.in.steps*v.pass+e.hop+s.rest[end])
@@ -387,11 +419,11 @@ func (s *sweep) finish(v *arrival, at int, period float64) float64 {
 	return v.cost + s.hop(v, way) + take.own + s.set.periods*max(v.period, send, take.period, s.short) + max(v.tail, take.tail) + s.fixed + take.steps
 }
 
-// hop returns the seconds that the way to the next peer adds to an arrival, and where decoded tokens walk their time at its last peer.
+// hop returns the seconds that the way to the next peer adds to an arrival, with the risk, and where decoded tokens walk their time at its last peer.
 func (s *sweep) hop(v *arrival, way line) float64 {
-	t := way.rtt/2 + s.seam/way.rate
+	t := way.rtt/2 + s.seam/way.rate + s.each[v.peer].risk
 	if s.set.pipelined {
-		t += s.in.steps * max(v.pass+way.rtt/2+float64(s.in.model.SeamBytes)/way.rate, v.row)
+		t += s.in.steps * max(v.pass+way.rtt/2+s.in.stepSeam()/way.rate, v.row)
 	}
 	return t
 }
