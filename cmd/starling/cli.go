@@ -8,6 +8,7 @@ type cli struct {
 
 	Run      runCmd      `cmd:"" help:"Answer a prompt."`
 	Hidden   hiddenCmd   `cmd:"" help:"Write the hidden states of a prompt, between layers, to a file."`
+	Gateway  gatewayCmd  `cmd:"" help:"Answer programs that speak OpenAI's API."`
 	Serve    serveCmd    `cmd:"" help:"Run a node: a volunteer, or a bootstrap and tracker."`
 	Publish  publishCmd  `cmd:"" help:"Publish a GGUF model into the swarm and seed it."`
 	Pull     pullCmd     `cmd:"" help:"Fetch a model, or some of its layers."`

@@ -66,7 +66,7 @@ func (c *publishCmd) Run(ctx context.Context, g *globals) (err error) {
 		return err
 	}
 	if !c.JSON {
-		say.started(g, &st, nil)
+		say.started(g, &st, nil, nil)
 	}
 	if err := c.publish(ctx, d.client, say, "no other node runs on this data folder, so this one seeds it until Ctrl-C"); err != nil {
 		return err

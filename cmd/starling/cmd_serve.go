@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -36,6 +37,8 @@ type serveCmd struct {
 	PeerTokens int           `name:"tokens-per-minute" env:"STARLING_TOKENS_PER_MINUTE" placeholder:"N" help:"How many tokens, of prompts and answers, one client may ask of this node in a minute; a longer request is admitted, and the next one later. Default: any."`
 	Metrics    string        `env:"STARLING_METRICS" placeholder:"HOST:PORT" help:"Serve /metrics for Prometheus over HTTP there, too, such as 127.0.0.1:9464; whoever reaches the port can read them."`
 	Pprof      bool          `help:"With --metrics: serve Go's profiles there, under /debug/pprof/."`
+	Gateway    string        `env:"STARLING_GATEWAY" placeholder:"HOST:PORT" help:"Also answer programs that speak OpenAI's API there, such as 127.0.0.1:4078; see \"starling gateway\"."`
+	Front      frontFlags    `embed:"" prefix:"gateway-"`
 	JSON       bool          `name:"json" help:"Print events, one JSON object per line."`
 	Attached   bool          `hidden:"" help:"End when standard input ends: for a parent process that must leave nothing behind."`
 }
@@ -73,6 +76,7 @@ type serveEvent struct {
 	Kind    string          `json:"kind"` // "started", "published", "progress", "serving", "ready", "closing"
 	Status  *control.Status `json:"status,omitempty"`
 	Metrics string          `json:"metrics,omitempty"` // started: their address
+	Gateway string          `json:"gateway,omitempty"` // started: its base URL
 	Model   *control.Model  `json:"model,omitempty"`
 	Phase   string          `json:"phase,omitempty"`
 	Done    int64           `json:"done,omitempty"`
@@ -140,12 +144,19 @@ func (c *serveCmd) Run(ctx context.Context, g *globals) (err error) {
 		}
 		defer watch.close()
 	}
+	var answers *front
+	if c.Gateway != "" {
+		if answers, err = c.Front.start("--gateway", c.Gateway, d.client, g.logger(slog.LevelInfo).With("pkg", "gateway")); err != nil {
+			return err
+		}
+		defer answers.close(0)
+	}
 	say := &teller{json: c.JSON, progress: newProgress()}
 	st, err := d.client.Status(ctx)
 	if err != nil {
 		return err
 	}
-	say.started(g, &st, watch)
+	say.started(g, &st, watch, answers)
 	if err := c.work(ctx, d.client, say); err != nil {
 		return err
 	}
@@ -202,10 +213,10 @@ func (t *teller) event(ev control.Event) {
 	}
 }
 
-// started says what has begun; watch may be nil.
-func (t *teller) started(g *globals, st *control.Status, watch *observer) {
+// started says what has begun; watch and answers may be nil.
+func (t *teller) started(g *globals, st *control.Status, watch *observer, answers *front) {
 	if t.json {
-		_ = printLine(serveEvent{Kind: "started", Status: st, Metrics: watch.url()}) // as above
+		_ = printLine(serveEvent{Kind: "started", Status: st, Metrics: watch.url(), Gateway: answers.url()}) // as above
 		return
 	}
 	kind := "private"
@@ -223,6 +234,9 @@ func (t *teller) started(g *globals, st *control.Status, watch *observer) {
 	}
 	if watch != nil {
 		fmt.Printf("metrics on %s\n", watch.url())
+	}
+	if answers != nil {
+		fmt.Printf("answering on %s\n", answers.url())
 	}
 	for _, p := range st.Problems {
 		fmt.Printf("problem: %s\n", oneLine(p))

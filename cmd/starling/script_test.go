@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
@@ -50,6 +52,8 @@ func TestMain(m *testing.M) {
 //	apart DIR PEER         waits until a node has no connection with a peer
 //	revoke DIR PEER        ends a peer's membership, where no node runs on the owner's DIR
 //	keep NAME              sets NAME to the last command's output
+//	get URL [KEY]          prints what a gateway answers, once it does
+//	post URL JSON [KEY]    likewise
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
@@ -64,7 +68,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("OWN", ownLoopback())
 			return writeModels(e.WorkDir)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "gone": gone, "busy": busy, "standing": standing, "offers": offers, "identify": identify, "locate": locate, "owned": owned, "apart": apart, "revoke": revoke, "keep": keep},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "gone": gone, "busy": busy, "standing": standing, "offers": offers, "identify": identify, "locate": locate, "owned": owned, "apart": apart, "revoke": revoke, "keep": keep, "get": fetch, "post": fetch},
 	})
 }
 
@@ -238,6 +242,34 @@ func keep(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: keep NAME")
 	}
 	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile("stdout")))
+}
+
+// fetch is get and post: a body makes it a post.
+func fetch(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 || len(args) > 3 {
+		ts.Fatalf("usage: get URL [KEY], post URL JSON [KEY]")
+	}
+	method, body, key := "GET", "", args[1:]
+	if len(args) > 1 && strings.HasPrefix(args[1], "{") {
+		method, body, key = "POST", args[1], args[2:]
+	}
+	poll(ts, func(ctx context.Context) bool {
+		r, err := http.NewRequestWithContext(ctx, method, args[0], strings.NewReader(body))
+		if err != nil {
+			ts.Fatalf("%v", err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		for _, k := range key {
+			r.Header.Set("Authorization", "Bearer "+k)
+		}
+		reply, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return false
+		}
+		defer reply.Body.Close()
+		_, err = io.Copy(ts.Stdout(), reply.Body)
+		return err == nil
+	})
 }
 
 // writeModels writes the smoke model into dir, and files that aren't models.
