@@ -24,10 +24,13 @@ func (s *Store) loadModel(id ID) (*Model, error) {
 		return nil, err
 	}
 	m := newModel(s, id, b)
+	st, err := readState(dir, b.Manifest)
+	if errors.Is(err, errNewer) {
+		return nil, err
+	}
 	if err := removeTemporary(dir); err != nil {
 		return nil, err
 	}
-	st, err := readState(dir, b.Manifest)
 	if err != nil {
 		st = m.unknownState()
 	}

@@ -49,8 +49,11 @@ func readState(dir string, m *Manifest) (*state, error) {
 	if err := json.Unmarshal(data, &s); err != nil {
 		return nil, fmt.Errorf("state: %w", err)
 	}
+	if s.Version > stateVersion {
+		return nil, newerError("its record", s.Version, stateVersion)
+	}
 	if s.Version != stateVersion {
-		return nil, fmt.Errorf("state: format version %d, this build reads version %d: update starling", s.Version, stateVersion)
+		return nil, fmt.Errorf("state: format version %d, this build reads version %d", s.Version, stateVersion)
 	}
 	if len(s.Parts) != len(m.Parts) {
 		return nil, fmt.Errorf("state: %d parts, the model has %d", len(s.Parts), len(m.Parts))

@@ -43,7 +43,7 @@ var errLocked = errors.New("locked")
 
 // OpenStore opens the store in dir, making it if need be. Files whose record can't be believed are
 // hashed again here, the affected ones only. A model that can't be read does not make it fail: see
-// [Store.Problems] and [Model.Problem].
+// [Store.Problems] and [Model.Problem]. What a newer build has written does, and stays as it is.
 func OpenStore(dir string) (*Store, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -65,7 +65,11 @@ func OpenStore(dir string) (*Store, error) {
 		return nil, fmt.Errorf("model store: %w: choose a data folder that can be written", err)
 	}
 	s := &Store{dir: dir, lock: lock, models: make(map[ID]*Model), incoming: make(map[string]bool)}
-	if err := s.load(); err != nil {
+	err = s.checkFormat()
+	if err == nil {
+		err = s.load()
+	}
+	if err != nil {
 		s.Close()
 		return nil, fmt.Errorf("model store %s: %w", dir, err)
 	}
@@ -98,6 +102,9 @@ func (s *Store) load() error {
 		m, err := s.loadModel(id)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // never got its bundle
+		}
+		if errors.Is(err, errNewer) {
+			return fmt.Errorf("model %s: %w", id.Short(), err) // a fetch of it would overwrite what is there
 		}
 		if err != nil {
 			s.problems = append(s.problems, fmt.Errorf("model %s in %s: %w", id.Short(), s.dir, err))
