@@ -146,6 +146,7 @@ func (s *clientSession) answer(ctx context.Context) (*control.Account, error) {
 			s.former = s.plan.Decoder
 		} else if !leaves {
 			s.former = ""
+			n.losses.note(s.plan.Decoder, time.Now())
 		}
 		n.metrics.Recovered(metrics.Decoder)
 		s.log.Warn("decoder lost", "peer", s.plan.Decoder, "new", len(s.made), "error", err)

@@ -465,6 +465,7 @@ func (s *decoderSession) do(acts []action) {
 	for ; s.losses < len(s.m.lost); s.losses++ {
 		delete(s.route.times, s.m.lost[s.losses])
 		s.n.metrics.Recovered(metrics.Stage)
+		s.n.losses.note(s.m.lost[s.losses], time.Now())
 		s.log.Warn("stage lost", "peer", s.m.lost[s.losses], "recovered", strings.Join(s.m.stats.Recovered, "; "))
 	}
 	s.waits.set(s.m.waitsFor(), time.Now())

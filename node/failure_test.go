@@ -220,6 +220,9 @@ func TestStageLostDuringPrefill(t *testing.T) {
 			if len(got.Recovered) == 0 {
 				t.Error("the account doesn't tell that a stage was lost")
 			}
+			if s.decoder.losses.perHour(victim.ID(), time.Now()) == 0 {
+				t.Error("the decoder's next plans don't reckon with the loss")
+			}
 		})
 	}
 	s.nodes = []*Node{s.decoder, s.reserve, s.spare, s.client}

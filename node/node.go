@@ -63,6 +63,7 @@ type Node struct {
 
 	recent recent   // of this node as a client
 	salt   [32]byte // likewise: of its tokens' hashes
+	losses losses   // of those that sessions of this node have worked with
 
 	turnover chan struct{} // holds one token when stages or decoders have come or gone
 

@@ -160,7 +160,7 @@ func computes(o swarm.Offer) bool { return o.First < o.Last || o.Head }
 func (n *Node) planPeers(id artifacts.ID) (peers []route.Peer, links []route.Link) {
 	offers := n.host.Offers()
 	profile := planProfile(id, offers)
-	near, names := map[string]bool{}, n.knownModels()
+	near, names, now := map[string]bool{}, n.knownModels(), time.Now()
 	for _, o := range offers {
 		if artifacts.ID(o.Model) != id || !computes(o) || n.apart(o, profile) != "" {
 			continue
@@ -182,7 +182,8 @@ func (n *Node) planPeers(id artifacts.ID) (peers []route.Peer, links []route.Lin
 		}
 		peers = append(peers, route.Peer{ID: o.Peer, Draft: draft, Holds: route.Range{First: o.First, Last: o.Last}, Head: o.Head, Embed: o.Embed,
 			NoDecode: o.NoDecode, PrefillFlops: o.PrefillFlops, DecodeBytesPerSec: o.DecodeBytesPerSec, KVFreeBytes: o.KVFreeBytes,
-			Context: o.Context, Up: o.UpBytesPerSec, Down: o.DownBytesPerSec, Load: o.Load, Self: o.Peer == n.ID(), Trust: o.Trust})
+			Context: o.Context, Up: o.UpBytesPerSec, Down: o.DownBytesPerSec, Load: o.Load, Self: o.Peer == n.ID(), Trust: o.Trust,
+			FailuresPerHour: n.losses.perHour(o.Peer, now)})
 	}
 	for i := range peers {
 		p := &peers[i]
