@@ -216,7 +216,39 @@ func (h *Host) meetLoop(ctx context.Context) {
 		}
 		if n > h.cfg.smallSwarm && len(h.knownTrackers()) < maxTrackers {
 			h.meet(ctx, trackerKey, maxTrackers)
+			if len(h.knownTrackers()) == 0 {
+				h.meetStandIns(ctx)
+			}
 		}
+	}
+}
+
+// meetStandIns finds who stands in for trackers where there are none: the peers that are the nearest to the trackers' key in the DHT. They
+// are the same for everybody, as far as everybody sees the same swarm; so all offers meet there, however few of the others a node is connected to.
+func (h *Host) meetStandIns(ctx context.Context) {
+	look, cancel := context.WithTimeout(ctx, lookupLimit)
+	defer cancel()
+	peers, err := h.dht.GetClosestPeers(look, string(recordKey(trackerKey).Hash()))
+	if err != nil {
+		return
+	}
+	var met []PeerID
+	for _, id := range peers {
+		dial, cancel := context.WithTimeout(ctx, findTimeout)
+		if err := h.lp.Connect(dial, peer.AddrInfo{ID: id}); err == nil && h.members.mayTrack(id.String()) {
+			met = append(met, id.String())
+		}
+		cancel()
+		if len(met) == maxTrackers {
+			break
+		}
+	}
+	h.mu.Lock()
+	news := !slices.Equal(met, h.standIns)
+	h.standIns = met
+	h.mu.Unlock()
+	if news {
+		h.kickPublisher()
 	}
 }
 

@@ -130,6 +130,7 @@ type Host struct {
 	sent         map[PeerID]uint64    // seq that the peer has acknowledged
 	pushing      map[PeerID]bool      // peers to whom a push is under way
 	trackers     map[PeerID]bool      // said so themselves
+	standIns     []PeerID             // stand in for them where there are none
 	contacts     map[PeerID]time.Time // peers whose last connection stands, since
 	bootstrap    map[PeerID]contact   // as of the latest attempt
 	blocked      map[PeerID]bool      // by this node's owner; replaced, never changed

@@ -167,13 +167,17 @@ func (h *Host) pushAll(ctx context.Context, p PeerID, began numbers) {
 }
 
 // targets returns whom to push to and pull from: everyone connected in a small
-// swarm, else trackers, else some of the connected.
+// swarm, else trackers, else those who stand in for them, else some of the
+// connected.
 func (h *Host) targets() []PeerID {
 	connected := h.Connected()
 	if len(connected) <= h.cfg.smallSwarm {
 		return connected
 	}
 	trackers := h.knownTrackers()
+	if len(trackers) == 0 {
+		trackers = h.liveStandIns()
+	}
 	if len(trackers) > 0 {
 		return trackers
 	}
@@ -192,6 +196,18 @@ func (h *Host) knownTrackers() []PeerID {
 	}
 	h.mu.Unlock()
 	return h.nearest(live, maxTrackers)
+}
+
+// liveStandIns returns those of the peers that stand in for trackers that are connected.
+func (h *Host) liveStandIns() (live []PeerID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, p := range h.standIns {
+		if _, ok := h.contacts[p]; ok {
+			live = append(live, p)
+		}
+	}
+	return live
 }
 
 // nearest returns the n peers whose hash with this node's ID is lowest: each

@@ -1,6 +1,9 @@
 package swarm
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/subtle"
 	"fmt"
 	"reflect"
 	"slices"
@@ -131,6 +134,54 @@ func TestLargeSwarmUsesTrackers(t *testing.T) {
 				t.Errorf("%s knows %v of the offer of %s, want %v", short(h.ID()), got, short(o.peer), layers)
 			}
 		}
+	}
+}
+
+// In a large swarm without trackers the peers that are the nearest to the trackers' key stand in, the same for everybody: all offers meet there.
+func TestStandIns(t *testing.T) {
+	t.Parallel()
+	info := publicSwarm(t)
+	large := func(c *Config) { c.smallSwarm = 1 }
+	boot := startNode(t, info, node{change: large})
+	nodes := []*Host{boot}
+	for range 9 {
+		nodes = append(nodes, startNode(t, info, node{boot: boot.Addrs(), change: large}))
+	}
+	distance := func(p PeerID) []byte {
+		key, id := sha256.Sum256(recordKey(trackerKey).Hash()), sha256.Sum256([]byte(mustPeer(t, p)))
+		d := make([]byte, len(key))
+		subtle.XORBytes(d, key[:], id[:])
+		return d
+	}
+	want := layersOffered{}
+	for i, h := range nodes {
+		var others []PeerID
+		for _, o := range nodes {
+			if o != h {
+				others = append(others, o.ID())
+			}
+		}
+		slices.SortFunc(others, func(a, b PeerID) int { return bytes.Compare(distance(a), distance(b)) })
+		eventually(t, func() string {
+			if got := h.targets(); !slices.Equal(got, others[:maxTrackers]) {
+				h.meetStandIns(testCtx(t)) // not all were there yet at the last time
+				return fmt.Sprintf("%s tells %v, the nearest to the key are %v", short(h.ID()), got, others[:maxTrackers])
+			}
+			return ""
+		})
+		h.SetOffers([]Offer{testOffer(1, i, i+1)})
+		want[peerModel{h.ID(), 1}] = [2]int{i, i + 1}
+	}
+	for _, h := range nodes {
+		eventually(t, func() string {
+			if err := h.Refresh(testCtx(t)); err != nil {
+				return err.Error()
+			}
+			if got := known(h); !reflect.DeepEqual(got, want) {
+				return fmt.Sprintf("%s knows %v, want %v", short(h.ID()), got, want)
+			}
+			return ""
+		})
 	}
 }
 
