@@ -19,8 +19,8 @@ type gatewayCmd struct {
 
 // Help implements kong.HelpProvider.
 func (gatewayCmd) Help() string {
-	return `Answers programs that speak OpenAI's API with what the swarm computes: /v1/models, /v1/chat/completions and /v1/completions, streamed or
-whole. The running node on the data folder asks the swarm, or an ephemeral one in this process. Ctrl-C ends it.
+	return `Answers programs that speak OpenAI's API with what the swarm computes: /v1/models, /v1/chat/completions, /v1/completions and
+/v1/embeddings, streamed or whole. The running node on the data folder asks the swarm, or an ephemeral one in this process. Ctrl-C ends it.
 
 Whoever computes layers can recover prompts, whatever API they came by; "starling plan" shows who would see what, and the header
 Starling-Peers of each answer who did. Keys and prompts never get into a log.

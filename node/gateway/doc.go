@@ -5,7 +5,7 @@
 //
 // # What is the same as there, and what is not
 //
-// GET /v1/models and /v1/models/{model}, POST /v1/chat/completions and /v1/completions; errors have OpenAI's shape, the status says what
+// GET /v1/models and /v1/models/{model}, POST /v1/chat/completions, /v1/completions and /v1/embeddings; errors have OpenAI's shape, the status says what
 // to do, and param names the field. Fields that would change an answer and aren't supported are refused by name, never passed over;
 // fields that change nothing (user, metadata, store) are. Without max_tokens an answer has at most [DefaultMaxNew] tokens. Without a seed
 // each request gets one of its own; with one, or at temperature 0, the same request gives the same bytes, streamed or not, whoever

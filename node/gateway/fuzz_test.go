@@ -17,17 +17,16 @@ func FuzzRequests(f *testing.F) {
 		`{"prompt":[[1,2],[3]],"top_k":4,"min_p":0.1,"typical_p":1,"repeat_penalty":1.1,"repeat_last_n":-1}`,
 		`{"prompt":[1e9],"response_format":{"type":"text"},"tools":null}`,
 	} {
-		f.Add(true, body)
-		f.Add(false, body)
+		f.Add(uint8(0), body)
+		f.Add(uint8(1), body)
 	}
+	f.Add(uint8(2), `{"input":["a",""],"encoding_format":"base64","dimensions":2}`)
 	client := control.InProcess(&standIn{})
 	f.Cleanup(client.Close)
 	h := New(Config{Client: client})
-	f.Fuzz(func(t *testing.T, chat bool, body string) {
-		path := "/v1/completions"
-		if chat {
-			path = "/v1/chat/completions"
-		}
+	paths := []string{"/v1/completions", "/v1/chat/completions", "/v1/embeddings"}
+	f.Fuzz(func(t *testing.T, which uint8, body string) {
+		path := paths[int(which)%len(paths)]
 		r := httptest.NewRequest("POST", path, strings.NewReader(body))
 		r.Host = "localhost"
 		r.Header.Set("Content-Type", "application/json")

@@ -52,6 +52,7 @@ func (g *gateway) handler() http.Handler {
 	mux.HandleFunc("GET /v1/models/{model...}", g.model)
 	mux.HandleFunc("POST /v1/chat/completions", g.chat)
 	mux.HandleFunc("POST /v1/completions", g.completions)
+	mux.HandleFunc("POST /v1/embeddings", g.embeddings)
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 	})

@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -37,7 +39,7 @@ func (e *standIn) Model(_ context.Context, q control.ModelRequest, _ func(contro
 	if q.Model != "Echo" && q.Model != "" && q.Model != modelID {
 		return nil, &control.Error{Kind: control.UnknownModel, Text: `no model "` + q.Model + `"`, Near: []string{"Echo"}}
 	}
-	return &control.Model{ID: modelID, Name: "Echo", Context: 64, Vocab: 256}, nil
+	return &control.Model{ID: modelID, Name: "Echo", Context: 64, Vocab: 256, NumLayers: 2, Width: 2}, nil
 }
 
 func (e *standIn) Tokenize(_ context.Context, q control.TokenizeRequest) (tokens []int32, _ error) {
@@ -62,6 +64,13 @@ func (e *standIn) Run(ctx context.Context, q control.RunRequest, emit func(contr
 		return nil, err
 	}
 	a = &control.Account{Reason: "length", Reused: 3}
+	if p := q.Probe; p != nil { // a row is a token and 1
+		rows := &control.Rows{Layer: p.Layers[0], First: p.First, Count: p.Last - p.First}
+		for _, t := range q.Tokens[p.First:p.Last] {
+			rows.Data, _ = binary.Append(rows.Data, binary.LittleEndian, []float32{float32(t), 1})
+		}
+		return a, emit(control.Event{Kind: "rows", Rows: rows})
+	}
 	for i := range min(q.MaxNew, len(q.Tokens)) {
 		if e.hold != nil {
 			select {
@@ -237,6 +246,21 @@ func TestCompletions(t *testing.T) {
 	}
 }
 
+// An embedding is the mean of what the last layer leaves, at length 1.
+func TestEmbeddings(t *testing.T) {
+	s := serve(t, &standIn{})
+	// "ab" has rows (97, 1) and (98, 1); token 0 has (0, 1).
+	long := math.Sqrt(195*195 + 2*2)
+	want := fmt.Sprintf(`{"object":"list","model":"Echo","data":[{"object":"embedding","index":0,"embedding":[%v,%v]}],"usage":{"prompt_tokens":2,"total_tokens":2}}`, float32(195/long), float32(2/long))
+	if status, got, header := ask(t, s, "/v1/embeddings", `{"model":"Echo","input":"ab"}`); status != 200 || !same(t, got, want) || header.Get("Starling-Peers") != "D,S" {
+		t.Errorf("status %d: %s\nwant %s", status, got, want)
+	}
+	want = `{"object":"list","model":"Echo","data":[{"object":"embedding","index":0,"embedding":"AAAAAAAAgD8="},{"object":"embedding","index":1,"embedding":"AAAAAAAAgD8="}],"usage":{"prompt_tokens":3,"total_tokens":3}}`
+	if status, got, _ := ask(t, s, "/v1/embeddings", `{"model":"Echo","input":[[0],[0,0]],"encoding_format":"base64"}`); status != 200 || !same(t, got, want) {
+		t.Errorf("status %d: %s\nwant %s", status, got, want)
+	}
+}
+
 // Bad requests are refused with the name of the field.
 func TestBadRequests(t *testing.T) {
 	s := serve(t, &standIn{})
@@ -281,6 +305,11 @@ func TestBadRequests(t *testing.T) {
 		{"completions", `{"model":"Echo","prompt":""}`, 400, "prompt"},
 		{"completions", `{"model":"Echo","prompt":"a","suffix":"b"}`, 400, "suffix"},
 		{"completions", `{"model":"Echo","prompt":"a","echo":true}`, 400, "echo"},
+		{"embeddings", `{"model":"Echo"}`, 400, "input"},
+		{"embeddings", `{"model":"Echo","input":7}`, 400, "input"},
+		{"embeddings", `{"model":"Echo","input":["a",""]}`, 400, "input"},
+		{"embeddings", `{"model":"Echo","input":"a","encoding_format":"int8"}`, 400, "encoding_format"},
+		{"embeddings", `{"model":"Echo","input":"a","dimensions":1}`, 400, "dimensions"},
 		{"nothing", `{}`, 404, ""},
 	} {
 		status, got, _ := ask(t, s, "/v1/"+c.path, c.body)
