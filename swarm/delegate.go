@@ -96,8 +96,9 @@ func (o *owner) revoke(a *authority, peer PeerID, now time.Time) (*wire.Revocati
 	return o.sign(l), nil
 }
 
-// delegate returns the founder's list with peer made an owner, or none any more.
-func (o *owner) delegate(a *authority, peer PeerID, end bool, now time.Time) (*wire.RevocationList, error) {
+// delegate returns the founder's list with peer made an owner, or none any more. With the first one the founder's own node, self, becomes
+// one, too: else a delegate whose key was stolen could shut it out, and nobody would hear that the founder has ended that delegate.
+func (o *owner) delegate(a *authority, self, peer PeerID, end bool, now time.Time) (*wire.RevocationList, error) {
 	if _, err := publicKey(peer); err != nil {
 		return nil, err
 	}
@@ -113,14 +114,24 @@ func (o *owner) delegate(a *authority, peer PeerID, end bool, now time.Time) (*w
 		return nil, fmt.Errorf("%s is no owner by the founder's list", peer)
 	case !end && len(l.Owners) >= wire.MaxOwners:
 		return nil, fmt.Errorf("the swarm has %d owners beside its founder, more don't fit", len(l.Owners))
+	case end && peer == self:
+		return nil, errors.New("that is the founder's own node, which other owners could revoke then")
 	case end:
 		l.Owners = slices.DeleteFunc(l.Owners, func(g wire.Delegation) bool { return g.Owner == peer })
 	default:
-		g := wire.Delegation{Owner: peer, Seq: l.Seq}
-		copy(g.Signature[:], o.key.Sign(wire.DomainDelegation, g.SigningBytes(o.swarm)))
-		l.Owners = append(l.Owners, g)
+		l.Owners = append(l.Owners, o.delegation(peer, l.Seq))
+		if self != peer && a.delegation(self) == nil && len(l.Owners) < wire.MaxOwners && !a.revoked[self] {
+			l.Owners = append(l.Owners, o.delegation(self, l.Seq))
+		}
 	}
 	return o.sign(l), nil
+}
+
+// delegation signs that peer is an owner from the founder's list seq on.
+func (o *owner) delegation(peer PeerID, seq uint64) wire.Delegation {
+	g := wire.Delegation{Owner: peer, Seq: seq}
+	copy(g.Signature[:], o.key.Sign(wire.DomainDelegation, g.SigningBytes(o.swarm)))
+	return g
 }
 
 // Owners returns the peers that the founder has made owners of the private swarm, as far as this data folder knows.
@@ -139,8 +150,12 @@ func (s *Swarms) Owners(id string) ([]PeerID, error) {
 // SetOwner makes peer another owner of the private swarm, who invites and revokes with its peer key; with end it is none any more, and
 // neither the certificates that it signed nor its revocations count then. It needs the founder's key. A running node spreads the news with Host.SetOwner; this is for when none runs.
 func (s *Swarms) SetOwner(id string, peer PeerID, end bool) error {
-	err := s.newList(id, func(o *owner, a *authority) (*wire.RevocationList, error) {
-		return o.delegate(a, peer, end, time.Now())
+	self, err := loadKey(filepath.Join(filepath.Dir(s.dir), identityFile), false)
+	if err != nil {
+		return fmt.Errorf("owner: %w", err)
+	}
+	err = s.newList(id, func(o *owner, a *authority) (*wire.RevocationList, error) {
+		return o.delegate(a, self.ID(), peer, end, time.Now())
 	})
 	if err != nil {
 		return fmt.Errorf("owner: %w", err)
@@ -151,7 +166,7 @@ func (s *Swarms) SetOwner(id string, peer PeerID, end bool) error {
 // SetOwner makes peer another owner of this host's swarm, or ends that, and tells all connected members.
 func (h *Host) SetOwner(peer PeerID, end bool) error {
 	err := h.newList(func(o *owner, a *authority) (*wire.RevocationList, error) {
-		return o.delegate(a, peer, end, time.Now())
+		return o.delegate(a, h.ID(), peer, end, time.Now())
 	})
 	if err != nil {
 		return fmt.Errorf("owner: %w", err)

@@ -112,7 +112,7 @@ func TestDelegateGoesOnAlone(t *testing.T) {
 		t.Errorf("a delegate knows all members: %v, %v", all, err)
 	}
 	for _, m := range list {
-		if m.Owner != (m.Peer == b.ID()) || m.Revoked != (m.Peer == d.ID()) {
+		if m.Owner != (m.Peer == b.ID() || m.Peer == p.owner.ID()) || m.Revoked != (m.Peer == d.ID()) {
 			t.Errorf("the delegate's members have %+v", m)
 		}
 	}
@@ -184,10 +184,64 @@ func TestDelegateEnds(t *testing.T) {
 	}
 }
 
+// A delegate's key in wrong hands doesn't shut the founder's node out, which ends that delegate.
+func TestDelegateCantShutTheFounderOut(t *testing.T) {
+	t.Parallel()
+	p := newPrivate(t)
+	a, b := p.join(t, RoleMember), p.join(t, RoleMember)
+	if err := p.owner.SetOwner(b.ID(), false); err != nil {
+		t.Fatal(err)
+	}
+	owned(t, b)
+	if err := b.Revoke(p.owner.ID()); err == nil || !strings.Contains(err.Error(), "founder") {
+		t.Errorf("a delegate revokes the founder's node: %v", err)
+	}
+	if err := p.owner.SetOwner(p.owner.ID(), true); err == nil || !strings.Contains(err.Error(), "own node") {
+		t.Errorf("the founder ends itself: %v", err)
+	}
+	o, err := b.members.owner()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = b.newList(func(*owner, *authority) (*wire.RevocationList, error) { // as another program would
+		l := o.next(newAuthority(p.info), time.Now())
+		l.Peers = []PeerID{p.owner.ID()}
+		return o.sign(l), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() string {
+		for _, h := range []*Host{a, p.owner} {
+			h.members.mu.Lock()
+			held := h.members.owners.lists[b.ID()]
+			h.members.mu.Unlock()
+			if held == nil {
+				return short(h.ID()) + " doesn't have the delegate's list"
+			}
+		}
+		return ""
+	})
+	serveEcho(a)
+	mustEcho(t, p.owner, a.ID(), "still a member")
+	if err := p.owner.SetOwner(b.ID(), true); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() string {
+		a.members.mu.Lock()
+		defer a.members.mu.Unlock()
+		if a.members.owners.owns(b.ID()) {
+			return "the member hasn't heard that the delegate is ended"
+		}
+		return ""
+	})
+}
+
 // owners3 is a founder with two delegates, and the founder's list that says so.
 type owners3 struct {
 	info    *Info
 	founder *owner
+	node    PeerID // the founder's
 	b, c    *owner
 	list    *wire.RevocationList
 }
@@ -195,12 +249,12 @@ type owners3 struct {
 func newOwners(t *testing.T) *owners3 {
 	t.Helper()
 	key := Ephemeral()
-	o := &owners3{info: &Info{ID: privateID(key.ID()), Name: "x", Owner: key.ID()}}
+	o := &owners3{info: &Info{ID: privateID(key.ID()), Name: "x", Owner: key.ID()}, node: Ephemeral().ID()}
 	o.founder = &owner{swarm: o.info.ID, key: key}
 	a := newAuthority(o.info)
 	for _, to := range []**owner{&o.b, &o.c} {
 		key := Ephemeral()
-		l, err := o.founder.delegate(a, key.ID(), false, time.Now())
+		l, err := o.founder.delegate(a, o.node, key.ID(), false, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -234,8 +288,8 @@ func TestListsAddUp(t *testing.T) {
 		revoked []PeerID
 		owners  []PeerID
 	}{
-		"three":                {[]*wire.RevocationList{o.list, list(o.founder, 9, both, x), list(o.b, 1, nil, y), list(o.c, 1, nil), list(o.c, 2, nil, y, z)}, []PeerID{x, y, z}, []PeerID{b, c}},
-		"of each other":        {[]*wire.RevocationList{o.list, list(o.b, 1, nil, c, x), list(o.c, 1, nil, b, y)}, []PeerID{x, y}, []PeerID{b, c}},
+		"three":                {[]*wire.RevocationList{o.list, list(o.founder, 9, both, x), list(o.b, 1, nil, y), list(o.c, 1, nil), list(o.c, 2, nil, y, z)}, []PeerID{x, y, z}, []PeerID{b, o.node, c}},
+		"of each other":        {[]*wire.RevocationList{o.list, list(o.b, 1, nil, c, x), list(o.c, 1, nil, b, y)}, []PeerID{x, y}, []PeerID{b, o.node, c}},
 		"founder not heard":    {[]*wire.RevocationList{list(o.b, 1, nil, c, x), list(o.c, 1, nil, b)}, []PeerID{x}, nil},
 		"one is ended":         {[]*wire.RevocationList{o.list, list(o.founder, 9, justB), list(o.b, 1, nil, x), list(o.c, 7, nil, y)}, []PeerID{x}, []PeerID{b}},
 		"ended, and revoked":   {[]*wire.RevocationList{o.list, list(o.founder, 9, justB, c), list(o.c, 7, nil, x)}, []PeerID{c}, []PeerID{b}},
@@ -322,7 +376,7 @@ func TestForgedDelegations(t *testing.T) {
 		}
 	}
 	// One that was true once, from before the list that lacks it.
-	l, err := o.founder.delegate(a, o.b.key.ID(), true, now)
+	l, err := o.founder.delegate(a, o.node, o.b.key.ID(), true, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -334,7 +388,7 @@ func TestForgedDelegations(t *testing.T) {
 		t.Error("a former owner's list counts")
 	}
 	// Made an owner again its numbers go on above those before.
-	l, err = o.founder.delegate(a, o.b.key.ID(), false, now)
+	l, err = o.founder.delegate(a, o.node, o.b.key.ID(), false, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -350,13 +404,13 @@ func TestOwnersAreBounded(t *testing.T) {
 	a := newAuthority(o.info)
 	o.take(t, a, o.list)
 	for len(a.delegates()) < wire.MaxOwners {
-		l, err := o.founder.delegate(a, Ephemeral().ID(), false, time.Now())
+		l, err := o.founder.delegate(a, o.node, Ephemeral().ID(), false, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
 		o.take(t, a, l)
 	}
-	if _, err := o.founder.delegate(a, Ephemeral().ID(), false, time.Now()); err == nil {
+	if _, err := o.founder.delegate(a, o.node, Ephemeral().ID(), false, time.Now()); err == nil {
 		t.Error("there is no limit")
 	}
 	if _, err := wire.ParseRevocationList(a.lists[a.founder].Data()); err != nil {
