@@ -70,7 +70,7 @@ const connsPerAddress = 64
 // before the listener's turn; the round trip only tells how fast windows grow.
 const (
 	diallerPings  = 30 * time.Second // of silence
-	listenerPings = 40 * time.Second
+	listenerPings = 35 * time.Second
 	measureEvery  = 10 * time.Minute
 )
 

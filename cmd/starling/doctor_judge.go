@@ -242,7 +242,7 @@ func judgeSwarm(f *facts) finding {
 	}
 	r.Text = fmt.Sprintf("%s, private, member until %s", printable(f.Swarm), f.Membership.Expires.UTC().Format(time.DateOnly))
 	if left := f.Membership.Expires.Sub(f.Now); left < 14*24*time.Hour {
-		r.Verdict, r.Next = warning, "meet a node with the owner's key, which renews the certificate unasked; or ask for a new invitation"
+		r.Verdict, r.Next = warning, "meet an owner's node, which renews the certificate unasked; or ask for a new invitation"
 	}
 	return r
 }
