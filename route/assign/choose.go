@@ -2,6 +2,7 @@ package assign
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/starling-swarm/starling/route"
@@ -27,7 +28,8 @@ func Choose(m *route.Model, v Volunteer, others []Peer) route.Range {
 func (c *coverage) choose(m *route.Model, v *Volunteer) route.Range {
 	type candidate struct {
 		route.Range
-		worst []float64
+		level []float64 // sorted coverages in steps of Gain
+		worst []float64 // and as they are
 		disk  int64
 		order uint64
 	}
@@ -35,6 +37,9 @@ func (c *coverage) choose(m *route.Model, v *Volunteer) route.Range {
 	for _, w := range windows(m, v.Budget) {
 		k := &candidate{Range: w, worst: slices.Clone(c.rate[w.First:w.Last])}
 		slices.Sort(k.worst)
+		for _, r := range k.worst {
+			k.level = append(k.level, math.Floor(math.Log(r)/math.Log(Gain))) // nobody's layers have −Inf
+		}
 		for x := w.First; x < min(w.Last, len(v.OnDisk)); x++ {
 			if v.OnDisk[x] {
 				k.disk += m.LayerWeightBytes[x]
@@ -43,7 +48,7 @@ func (c *coverage) choose(m *route.Model, v *Volunteer) route.Range {
 		if v.Order != nil {
 			k.order = v.Order(w)
 		}
-		if best == nil || cmp.Or(compareWorst(k.worst, best.worst), cmp.Compare(best.disk, k.disk), cmp.Compare(k.order, best.order)) < 0 {
+		if best == nil || cmp.Or(compareWorst(k.level, best.level), cmp.Compare(best.disk, k.disk), compareWorst(k.worst, best.worst), cmp.Compare(k.order, best.order)) < 0 {
 			best = k
 		}
 	}

@@ -12,8 +12,9 @@
 // # Joining
 //
 // A window is a range between legal cuts that fits the volunteer's budget and is part of no longer one: so ranges are long, and routes short.
-// [Choose] takes the window whose coverages, sorted, come first: the one with the worst layer, of those the one with the worst second layer, and so on.
-// Of equals it takes the one of which most bytes are on the disk, then the one that the volunteer's own order puts first,
+// [Choose] takes the window whose coverages, sorted, come first: the one with the worst layer, of those the one with the worst second layer, and so on,
+// where coverages within a step of [Gain] are alike.
+// Of equals it takes the one of which most bytes are on the disk, then the one that is worse in smaller steps, then the one that the volunteer's own order puts first,
 // so that many that begin at once don't all begin at layer 0.
 //
 // # Moving

@@ -28,14 +28,27 @@ func Move(m *route.Model, v Volunteer, others []Peer) (to route.Range, ok bool) 
 	if to == v.Serves || to.Len() == 0 {
 		return route.Range{}, false
 	}
-	for x := v.Serves.First; x < v.Serves.Last; x++ {
-		if keeper := without.first[x]; (x < to.First || x >= to.Last) && (keeper == "" || keeper >= v.ID) {
-			return route.Range{}, false
-		}
+	if !without.mayLeave(&v, to) {
+		return route.Range{}, false
 	}
 	then := without.clone()
 	then.add(to, v.PrefillFlops)
 	return to, then.thin(limit) < thin
+}
+
+// MayLeave reports whether every layer that the volunteer serves and that isn't in to has a holder that stays when all leave that would.
+func MayLeave(m *route.Model, v Volunteer, to route.Range, others []Peer) bool {
+	c := cover(m, others)
+	return c.inside(v.Serves) && c.mayLeave(&v, to)
+}
+
+func (c *coverage) mayLeave(v *Volunteer, to route.Range) bool {
+	for x := v.Serves.First; x < v.Serves.Last; x++ {
+		if keeper := c.first[x]; (x < to.First || x >= to.Last) && (keeper == "" || keeper >= v.ID) {
+			return false
+		}
+	}
+	return true
 }
 
 // clone copies what add changes.
