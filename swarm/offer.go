@@ -22,15 +22,18 @@ type Offer struct {
 	ModelName string        // for people
 	First     int           // layers [First, Last)
 	Last      int
-	Held      []byte   // whose bytes are seeded, see wire.Offer; empty: not told
-	Embed     bool     // has the token embedding
-	Head      bool     // has the output head
-	NoDecode  bool     // won't be a decoder
-	Draft     [32]byte // model that guesses for this one where the peer decodes; zero: none
-	Profile   [32]byte // numerics profile without rounding
-	KVTypes   uint8    // sets of what else it can compute with, see wire.Offer
-	SeamTypes uint8
-	Trust     string // trust class that the peer claims
+	// ClaimFirst and ClaimLast are layers [ClaimFirst, ClaimLast) that the peer is about to compute, and fetches now; equal: none.
+	ClaimFirst int
+	ClaimLast  int
+	Held       []byte   // whose bytes are seeded, see wire.Offer; empty: not told
+	Embed      bool     // has the token embedding
+	Head       bool     // has the output head
+	NoDecode   bool     // won't be a decoder
+	Draft      [32]byte // model that guesses for this one where the peer decodes; zero: none
+	Profile    [32]byte // numerics profile without rounding
+	KVTypes    uint8    // sets of what else it can compute with, see wire.Offer
+	SeamTypes  uint8
+	Trust      string // trust class that the peer claims
 
 	PrefillFlops      float64 // FLOP/s over many tokens
 	DecodeBytesPerSec float64 // weight bytes per second for one token
@@ -58,9 +61,12 @@ func (o *Offer) toWire(swarm string, by *Identity) (wire.Offer, error) {
 	if o.First < 0 || o.Last < o.First || o.Last > 1<<16 || o.Context < 0 {
 		return wire.Offer{}, fmt.Errorf("offer: layers [%d,%d) with context %d make no sense", o.First, o.Last, o.Context)
 	}
+	if o.ClaimFirst < 0 || o.ClaimLast < o.ClaimFirst || o.ClaimLast > 1<<16 {
+		return wire.Offer{}, fmt.Errorf("offer: a claim of layers [%d,%d) makes no sense", o.ClaimFirst, o.ClaimLast)
+	}
 	w := wire.Offer{
 		Swarm: swarm, Peer: o.Peer, Seq: o.Seq, TTL: uint32(o.TTL / time.Second),
-		Model: o.Model, ModelName: o.ModelName, First: uint32(o.First), Last: uint32(o.Last), Held: o.Held,
+		Model: o.Model, ModelName: o.ModelName, First: uint32(o.First), Last: uint32(o.Last), ClaimFirst: uint32(o.ClaimFirst), ClaimLast: uint32(o.ClaimLast), Held: o.Held,
 		Embed: o.Embed, Head: o.Head, NoDecode: o.NoDecode, Draft: o.Draft, Profile: o.Profile, KVTypes: o.KVTypes, SeamTypes: o.SeamTypes, Trust: o.Trust,
 		PrefillFlops: o.PrefillFlops, DecodeBytesPerSec: o.DecodeBytesPerSec,
 		UpBytesPerSec: o.UpBytesPerSec, DownBytesPerSec: o.DownBytesPerSec,
@@ -81,7 +87,7 @@ func (o *Offer) toWire(swarm string, by *Identity) (wire.Offer, error) {
 func fromWire(w *wire.Offer) Offer {
 	o := Offer{
 		Peer: w.Peer, Seq: w.Seq, TTL: time.Duration(w.TTL) * time.Second,
-		Model: w.Model, ModelName: w.ModelName, First: int(w.First), Last: int(w.Last), Held: w.Held,
+		Model: w.Model, ModelName: w.ModelName, First: int(w.First), Last: int(w.Last), ClaimFirst: int(w.ClaimFirst), ClaimLast: int(w.ClaimLast), Held: w.Held,
 		Embed: w.Embed, Head: w.Head, NoDecode: w.NoDecode, Draft: w.Draft, Profile: w.Profile, KVTypes: w.KVTypes, SeamTypes: w.SeamTypes, Trust: w.Trust,
 		PrefillFlops: w.PrefillFlops, DecodeBytesPerSec: w.DecodeBytesPerSec,
 		UpBytesPerSec: w.UpBytesPerSec, DownBytesPerSec: w.DownBytesPerSec,

@@ -26,12 +26,12 @@ const (
 	signatureBytes = 64   // Ed25519
 	MaxLayers      = 1023 // layers of a model whose holders are told apart
 	MaxHeld        = (MaxLayers + 1 + 7) / 8
-	minOfferBytes  = 257 // every field of an offer at its shortest
+	minOfferBytes  = 265 // every field of an offer at its shortest
 	minLinkBytes   = 22  // … of a link
 )
 
 // DomainOffer separates offers from the other things that a peer's key signs.
-const DomainOffer = "starling/offer/5"
+const DomainOffer = "starling/offer/6"
 
 // Offer says what one peer holds of one model and how fast it is. It is signed
 // by Peer over SigningBytes; the layer range is half open.
@@ -44,15 +44,18 @@ type Offer struct {
 	ModelName string
 	First     uint32
 	Last      uint32
-	Held      []byte   // whose bytes are seeded: bit i%8 of byte i/8 is layer i, the one behind the last layer all other bytes; empty: not told
-	Embed     bool     // holds the token embedding
-	Head      bool     // holds the output head
-	NoDecode  bool     // won't be a decoder
-	Draft     [32]byte // model that guesses for this one where the peer decodes; zero: none
-	Profile   [32]byte // numerics profile without rounding
-	KVTypes   uint8    // in which it can compute instead: bit i says type i of Numerics
-	SeamTypes uint8
-	Trust     string // trust class that the peer claims
+	// ClaimFirst and ClaimLast are layers that the peer is about to compute, and fetches now; equal: none.
+	ClaimFirst uint32
+	ClaimLast  uint32
+	Held       []byte   // whose bytes are seeded: bit i%8 of byte i/8 is layer i, the one behind the last layer all other bytes; empty: not told
+	Embed      bool     // holds the token embedding
+	Head       bool     // holds the output head
+	NoDecode   bool     // won't be a decoder
+	Draft      [32]byte // model that guesses for this one where the peer decodes; zero: none
+	Profile    [32]byte // numerics profile without rounding
+	KVTypes    uint8    // in which it can compute instead: bit i says type i of Numerics
+	SeamTypes  uint8
+	Trust      string // trust class that the peer claims
 
 	PrefillFlops      float64 // FLOP/s over many tokens
 	DecodeBytesPerSec float64 // weight bytes per second for one token
@@ -108,6 +111,8 @@ func (o *Offer) encodeUnsigned(e *Encoder) {
 	e.String(o.ModelName)
 	e.U32(o.First)
 	e.U32(o.Last)
+	e.U32(o.ClaimFirst)
+	e.U32(o.ClaimLast)
 	e.Bytes(o.Held)
 	e.Bool(o.Embed)
 	e.Bool(o.Head)
@@ -146,6 +151,11 @@ func (o *Offer) decode(d *Decoder) {
 	o.Last = d.U32()
 	if o.First > o.Last {
 		d.Fail("layer range [%d,%d) is reversed", o.First, o.Last)
+	}
+	o.ClaimFirst = d.U32()
+	o.ClaimLast = d.U32()
+	if o.ClaimFirst > o.ClaimLast {
+		d.Fail("claimed layer range [%d,%d) is reversed", o.ClaimFirst, o.ClaimLast)
 	}
 	if held := d.Bytes(MaxHeld); len(held) > 0 {
 		o.Held = held

@@ -14,7 +14,7 @@ import (
 func sampleOffer() Offer {
 	o := Offer{
 		Swarm: "pub-x", Peer: "P", Seq: 0x0102030405060708, TTL: 180,
-		Model: [32]byte{0xaa}, ModelName: "smoke", First: 2, Last: 9, Held: []byte{0xfc, 1}, Embed: true, NoDecode: true,
+		Model: [32]byte{0xaa}, ModelName: "smoke", First: 2, Last: 9, ClaimFirst: 3, ClaimLast: 7, Held: []byte{0xfc, 1}, Embed: true, NoDecode: true,
 		Draft: [32]byte{0xdd}, Profile: [32]byte{0xbb}, KVTypes: 5, SeamTypes: 15, Trust: "any", PrefillFlops: 1, DecodeBytesPerSec: 2, UpBytesPerSec: 0.5, DownBytesPerSec: 0,
 		KVFreeBytes: 1 << 32, Context: 2048, Load: 0.25, Links: []OfferLink{{"Q", 3, 0.5, 4, 5}}, Addrs: []string{"/a", "/bc"},
 	}
@@ -120,7 +120,7 @@ func TestSwarmGolden(t *testing.T) {
 		signature += hex.EncodeToString([]byte{byte(i)})
 	}
 	offer := "0500" + "7075622d78" + "0100" + "50" + "0807060504030201" + "b4000000" + "aa" + zeros + "0500" + hex.EncodeToString([]byte("smoke")) +
-		"02000000" + "09000000" + "02000000fc01" + "010001" + "dd" + zeros + "bb" + zeros + "050f" + "0300" + hex.EncodeToString([]byte("any")) +
+		"02000000" + "09000000" + "03000000" + "07000000" + "02000000fc01" + "010001" + "dd" + zeros + "bb" + zeros + "050f" + "0300" + hex.EncodeToString([]byte("any")) +
 		"000000000000f03f" + "0000000000000040" + "000000000000e03f" + "0000000000000000" + "0000000001000000" + "00080000" + "000000000000d03f" +
 		"01000000" + "010051" + "03000000" + "000000000000e03f" + "04000000" + "05000000" +
 		"02000000" + "0200" + hex.EncodeToString([]byte("/a")) + "0300" + hex.EncodeToString([]byte("/bc")) + signature
