@@ -112,8 +112,10 @@ type Config struct {
 	// wrap, if not nil, stands between the node and its streams of sessions, where tests break them.
 	wrap func(stream) stream
 
-	spareEvery time.Duration // 0: spareEvery
-	termsEvery time.Duration // 0: termsEvery
+	spareEvery  time.Duration // 0: spareEvery
+	assignEvery time.Duration // 0: assignEvery
+	weightRoom  int64         // bytes of weights that there is room for; 0: what memory and disk have
+	termsEvery  time.Duration // 0: termsEvery
 
 	look func(context.Context) surroundings // nil: Terms.look
 }

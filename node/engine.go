@@ -369,6 +369,13 @@ func (e engine) Serve(ctx context.Context, q control.ServeRequest, emit func(con
 	if err != nil {
 		return nil, err
 	}
+	if q.All && q.Layers == nil {
+		_, c, err := e.n.header(ctx, id, emit)
+		if err != nil {
+			return nil, err
+		}
+		q.Layers = &control.Layers{First: 0, Last: c.Layers - 1}
+	}
 	s, err := e.n.serve(ctx, id, q.Layers, q.NoDecode, q.Draft, emit)
 	if err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"github.com/starling-swarm/starling/artifacts"
 	"github.com/starling-swarm/starling/node/control"
 	"github.com/starling-swarm/starling/route"
+	"github.com/starling-swarm/starling/route/assign"
 	"github.com/starling-swarm/starling/runtime"
 	"github.com/starling-swarm/starling/runtime/gguf"
 	"github.com/starling-swarm/starling/swarm"
@@ -28,7 +29,10 @@ type served struct {
 	room     *room       // has their KV
 	prefixes *prefixes   // what ended sessions left
 	noDecode bool
-	asked    runtime.Range // layers that the node was told to serve; it may have grown since
+	asked    runtime.Range // layers that the node was told to serve, or has chosen; it may have grown since
+	auto     bool          // it has chosen them, and may choose others
+	budget   int64         // bytes of weights that there was room for then
+	watch    assign.Watch  // routineAssign's
 	growth   growth
 	speed    runtime.Speed
 	kvLimit  int64 // bytes that sessions may reserve
@@ -142,11 +146,28 @@ func (n *Node) pull(ctx context.Context, id artifacts.ID, layers *control.Layers
 	return m, c, r, err
 }
 
+// loading is what is to be served.
+type loading struct {
+	id       artifacts.ID
+	layers   *control.Layers // nil: all, or what there is room for and others lack most
+	noDecode bool
+	draft    string       // names a model that guesses for this one; empty: none
+	auto     bool         // the node has chosen the layers
+	budget   int64        // out of so many bytes of room
+	still    func() error // says, when everything is here, why it isn't to be served after all; nil: it is
+}
+
 // serve fetches, loads, measures and offers layers of a model; draft names one that guesses for it, or is empty.
 func (n *Node) serve(ctx context.Context, id artifacts.ID, layers *control.Layers, noDecode bool, draft string, emit func(control.Event) error) (*served, error) {
 	if n.cfg.Client {
 		return nil, errors.New("no daemon runs on this data folder: serve needs one, start it with 'starling serve --model'")
 	}
+	return n.settleOn(ctx, loading{id: id, layers: layers, noDecode: noDecode, draft: draft}, emit)
+}
+
+// settleOn does what serve does, and gives up what the node serves of the model so far when it has the rest.
+func (n *Node) settleOn(ctx context.Context, q loading, emit func(control.Event) error) (*served, error) {
+	id := q.id
 	n.models.Lock()
 	busy := n.models.loading[id]
 	n.models.loading[id] = true
@@ -161,7 +182,15 @@ func (n *Node) serve(ctx context.Context, id artifacts.ID, layers *control.Layer
 	}()
 	n.weights.RLock()
 	defer n.weights.RUnlock()
-	m, c, r, err := n.pull(ctx, id, layers, emit)
+	if q.layers == nil {
+		var err error
+		if q.layers, q.budget, err = n.assigned(ctx, id, emit); err != nil {
+			return nil, err
+		}
+		q.auto = true
+	}
+	defer n.claim(id, runtime.Range{First: q.layers.First, Last: q.layers.Last + 1})()
+	m, c, r, err := n.pull(ctx, id, q.layers, emit)
 	if err != nil {
 		return nil, err
 	}
@@ -174,21 +203,28 @@ func (n *Node) serve(ctx context.Context, id artifacts.ID, layers *control.Layer
 	if err != nil {
 		return nil, err
 	}
-	s := &served{id: id, model: m, card: c, exec: exec, noDecode: noDecode, asked: r, kvLimit: exec.FreeKVBytes()}
+	s := &served{id: id, model: m, card: c, exec: exec, noDecode: q.noDecode, asked: r, auto: q.auto, budget: q.budget, kvLimit: exec.FreeKVBytes()}
 	if m, ok := exec.(*runtime.Model); ok { // other backends are planned with the planner's defaults
 		if s.speed, err = runtime.Measure(ctx, m); err != nil {
 			exec.Close()
 			return nil, err
 		}
 	}
-	if draft != "" {
+	if q.draft != "" {
 		if !s.decodes() {
 			err = fmt.Errorf("draft model: this node serves %v of %d and decodes nothing that could be guessed: serve the last layers for decoding, or leave out --draft", r, c.Layers)
 		} else {
-			s.draft, err = n.openDraft(ctx, draft, exec, emit)
+			s.draft, err = n.openDraft(ctx, q.draft, exec, emit)
 		}
 		if err != nil {
 			exec.Close()
+			return nil, err
+		}
+	}
+	if q.still != nil {
+		if err := q.still(); err != nil {
+			exec.Close()
+			s.draft.close()
 			return nil, err
 		}
 	}
@@ -202,6 +238,7 @@ func (n *Node) serve(ctx context.Context, id artifacts.ID, layers *control.Layer
 	n.models.Lock()
 	old := n.models.served[id]
 	n.models.served[id] = s
+	delete(n.models.claims, id)
 	n.models.Unlock()
 	if old != nil {
 		old.growth.end()
@@ -304,13 +341,20 @@ func (n *Node) offer() {
 		if s.draft != nil {
 			o.Draft = s.draft.id
 		}
+		if c := n.claimed(s.id); c.Len() > 0 {
+			o.ClaimFirst, o.ClaimLast = c.First, c.Last
+		}
 		offerProfiles(&o, s.exec)
 		offers = append(offers, o)
 	}
 	for _, m := range n.store.Models() {
 		computes := slices.ContainsFunc(serving, func(s *served) bool { return s.id == m.ID() })
 		if !computes && m.HeldBytes() > 0 && !n.isBlocked(m.ID().String()) {
-			offers = append(offers, swarm.Offer{Model: m.ID(), ModelName: clip(n.name(m), wire.MaxModelName), Held: portionsOf(m), NoDecode: true})
+			o := swarm.Offer{Model: m.ID(), ModelName: clip(n.name(m), wire.MaxModelName), Held: portionsOf(m), NoDecode: true}
+			if c := n.claimed(m.ID()); c.Len() > 0 && n.standing() == accepting {
+				o.ClaimFirst, o.ClaimLast = c.First, c.Last
+			}
+			offers = append(offers, o)
 		}
 	}
 	n.host.SetOffers(offers)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/starling-swarm/starling/artifacts"
 	"github.com/starling-swarm/starling/node/metrics"
+	"github.com/starling-swarm/starling/runtime"
 	"github.com/starling-swarm/starling/swarm"
 	"github.com/starling-swarm/starling/swarm/ledbat"
 	"github.com/starling-swarm/starling/swarm/wire"
@@ -74,6 +75,7 @@ type Node struct {
 		sync.Mutex
 		served  map[artifacts.ID]*served
 		loading map[artifacts.ID]bool
+		claims  map[artifacts.ID]runtime.Range // layers that will be served
 	}
 
 	// when each peer was last heard on a stage or KV stream, and when it was sending seams or rows
@@ -100,6 +102,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	n.sessions.taken.shares = cfg.Shares
 	n.models.served = map[artifacts.ID]*served{}
 	n.models.loading = map[artifacts.ID]bool{}
+	n.models.claims = map[artifacts.ID]runtime.Range{}
 	n.live.peers = map[string]*signs{}
 	n.metrics = metrics.New(cfg.Version, n.state)
 	if err := n.start(ctx); err != nil {
@@ -179,6 +182,9 @@ func (n *Node) start(ctx context.Context) (err error) {
 	}
 	n.wg.Go(n.routinePing)
 	n.wg.Go(n.routineOffer)
+	if !n.cfg.Client {
+		n.wg.Go(n.routineAssign)
+	}
 	if n.cfg.SeedSpare > 0 && !n.cfg.Client {
 		n.wg.Go(n.routineSpare)
 	}

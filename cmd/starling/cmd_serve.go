@@ -18,7 +18,7 @@ import (
 
 type serveCmd struct {
 	Model      string        `short:"m" env:"STARLING_MODEL" placeholder:"ID|NAME" help:"Model whose layers to fetch, load and offer. Without it the node is a bootstrap and tracker, and seeds what it holds."`
-	Layers     layers        `default:"auto" placeholder:"A-B" help:"Layers to serve, both ends included, such as 0-9. Default: auto, all of them."`
+	Layers     layers        `default:"auto" placeholder:"A-B|all|auto" help:"Layers to serve, both ends included, such as 0-9; all; or auto: all if memory and --max-disk have room for them, else as many as fit, those that the swarm lacks most, and others when they are needed more for minutes. Default: auto."`
 	NoDecode   bool          `help:"Only prefill for others; don't be the peer that decodes."`
 	Grow       growth        `default:"own" env:"STARLING_GROW" placeholder:"own|any|no" help:"When this node decodes with --layers and others have the rest, fetch and load the layers that it lacks meanwhile, where disk and memory have room, and go on alone: for its own runs (own), for everybody's, which also offers them from then on (any), or never (no)."`
 	Draft      string        `env:"STARLING_DRAFT" placeholder:"ID|NAME" help:"Small model with the same vocabulary, all of which is loaded to guess ahead where this node decodes. The model verifies several guesses at once; they change no token, only how long an answer takes."`
@@ -48,7 +48,8 @@ func (serveCmd) Help() string {
 	return `Runs a node until Ctrl-C, SIGTERM or 'starling stop'. Then it takes no new work, lets running sessions end (--drain), hands
 over what is left, and exits with status 0; a second signal ends it at once. One node owns a data folder; the other verbs talk to it over a local socket there. Layers
 that are missing are fetched from the swarm by torrent, only their bytes, each piece verified, and seeded to others
-from then on. A node whose layers reach the model's end can decode.
+from then on. A node whose layers reach the model's end can decode. A node that has chosen its layers itself moves when others are needed more, once it has fetched
+those, and never away from layers that nobody else would be left to serve.
 
 A bare "starling serve" computes nothing: it is a meeting point whose address others can be given.
 
@@ -58,6 +59,7 @@ Examples:
   starling serve --publish model.gguf              # publish a file and serve all of it
   starling serve --model SmolLM2 --layers 0-9      # volunteer layers 0–9 (10)
   starling serve --model SmolLM2 --layers 20-29 --no-decode
+  starling serve --model Qwen3-32B --max-disk 10GB # too large for this machine: the layers that the swarm lacks most
   starling serve --model Qwen3-8B --draft Qwen3-0.6B
   starling serve --metrics 127.0.0.1:9464 --log info,node=debug
   starling serve --seed-spare 50GB                 # keep copies of what the swarm has fewest of
@@ -189,7 +191,7 @@ func (c *serveCmd) work(ctx context.Context, client *control.Client, say *teller
 	if model == "" {
 		return nil
 	}
-	m, err := client.Serve(ctx, control.ServeRequest{Model: model, Layers: c.Layers.r, NoDecode: c.NoDecode, Draft: c.Draft}, say.event)
+	m, err := client.Serve(ctx, control.ServeRequest{Model: model, Layers: c.Layers.r, All: c.Layers.all, NoDecode: c.NoDecode, Draft: c.Draft}, say.event)
 	if err != nil {
 		return err
 	}

@@ -50,15 +50,18 @@ func bytesText(n int64) string {
 }
 
 // layers is an inclusive range of layers on the command line: "0-9", "4", or
-// "auto" (also "all"), which is nil.
-type layers struct{ r *control.Layers }
+// "auto" or "all", which are nil.
+type layers struct {
+	r   *control.Layers
+	all bool // "all", whatever there is room for
+}
 
 // UnmarshalText parses a range. "9-8" holds no layer: at the model's end it
 // means the head alone.
 func (l *layers) UnmarshalText(b []byte) error {
 	text := strings.TrimSpace(string(b))
 	if text == "auto" || text == "all" {
-		l.r = nil
+		l.r, l.all = nil, text == "all"
 		return nil
 	}
 	first, last, isRange := strings.Cut(strings.ReplaceAll(text, "–", "-"), "-")
@@ -70,7 +73,7 @@ func (l *layers) UnmarshalText(b []byte) error {
 	if errA != nil || errZ != nil || z+1 < a {
 		return fmt.Errorf("layers %q: write the first and the last layer, such as 0-9, or auto", b)
 	}
-	l.r = &control.Layers{First: int(a), Last: int(z)}
+	l.r, l.all = &control.Layers{First: int(a), Last: int(z)}, false
 	return nil
 }
 

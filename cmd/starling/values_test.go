@@ -31,7 +31,7 @@ func TestLayers(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"auto", "all"} {
-		l := layers{&control.Layers{}}
+		l := layers{r: &control.Layers{}}
 		if err := l.UnmarshalText([]byte(text)); err != nil || l.r != nil {
 			t.Errorf("%q: %+v, %v", text, l.r, err)
 		}

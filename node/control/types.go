@@ -292,7 +292,8 @@ type PinRequest struct {
 // ServeRequest asks to fetch what is missing of the layers, load and offer them.
 type ServeRequest struct {
 	Model    string  `json:"model"`
-	Layers   *Layers `json:"layers,omitempty"` // nil: all that fit ("auto")
+	Layers   *Layers `json:"layers,omitempty"` // nil: all, or where there is no room for them those that the swarm lacks most ("auto")
+	All      bool    `json:"all,omitempty"`    // with nil Layers: all, whatever there is room for
 	NoDecode bool    `json:"no_decode,omitempty"`
 	Draft    string  `json:"draft,omitempty"` // a small model with the same vocabulary that guesses for this one where the node decodes; named like Model
 }
