@@ -20,8 +20,8 @@ import (
 // Which layers a node serves whose owner leaves that to it, and has no room for all. Package assign decides, this does.
 
 const (
-	assignEvery  = time.Minute // between looks; offers and claims take seconds
-	assignMemory = 3           // quarters of the memory that is available which weights may take; the rest is for KV and activations
+	assignEvery  = 5 * time.Minute // between looks: claims take seconds, but each look pulls up to 200 offers
+	assignMemory = 3               // quarters of the memory that is available which weights may take; the rest is for KV and activations
 )
 
 // errKept is why a move isn't made after all.
