@@ -1,5 +1,7 @@
 package route
 
+import "slices"
+
 // Prediction is what a plan should cost, by the formulas of the package comment. Times in seconds.
 type Prediction struct {
 	FillSeconds       float64 `json:"fill_seconds"`        // the first chunk's way through the route
@@ -45,7 +47,7 @@ func (in *instance) setting(dec, chunk int, shape Shape, kv bool) setting {
 	return setting{
 		dec:       dec,
 		chunk:     float64(chunk),
-		periods:   float64(in.req.PromptTokens)/float64(chunk) - 1,
+		periods:   float64(in.req.computed())/float64(chunk) - 1,
 		pipelined: shape == Pipelined,
 		kv:        kv,
 	}
@@ -165,6 +167,16 @@ func (in *instance) hopTime(s *setting, next line) float64 {
 	return next.rtt/2 + s.chunk*float64(in.model.SeamBytes)/next.rate
 }
 
+// handTime returns seconds until peer p has the rows of [a, b) that the decoder holds; 0 where it has had the same part before. The decoder hands
+// all on one line, so those of several peers add up.
+func (in *instance) handTime(s *setting, p, a, b int) float64 {
+	if in.req.HeldTokens == 0 || slices.Contains(in.former, part{p, a, b}) {
+		return 0
+	}
+	way := in.net.line(s.dec, p)
+	return way.rtt + (float64(in.req.HeldTokens)*(in.kv[b]-in.kv[a])+in.tail[b]-in.tail[a])/way.rate
+}
+
 // walkTime returns seconds a decoded token, with the guesses behind it, spends at stage p and on its way to the next peer. The stage isn't
 // free for the next one before its cache rows are out.
 func (in *instance) walkTime(s *setting, p, a, b int, next, decoder line) float64 {
@@ -244,7 +256,7 @@ func (in *instance) price(r route, detail func(RangePrediction)) Prediction {
 			step += trip
 		}
 	}
-	prompt, walked := int64(in.req.PromptTokens), 0.0
+	prompt, walked := int64(in.req.computed()), 0.0
 	if s.pipelined {
 		walked = in.steps
 	}
@@ -255,7 +267,7 @@ func (in *instance) price(r route, detail func(RangePrediction)) Prediction {
 		compute, send := in.computeTime(&s, p, a, b), in.sendTime(&s, p, a, b, next, decoder, n == r.dec)
 		wait := in.waitTime(&s, a, b, compute, decoder)
 		out.PeriodSeconds = max(out.PeriodSeconds, compute, send, wait)
-		out.FillSeconds += compute + in.hopTime(&s, next)
+		out.FillSeconds += compute + in.hopTime(&s, next) + in.handTime(&s, p, a, b)
 		out.KVTailSeconds = max(out.KVTailSeconds, s.chunk*in.rowBytes(&s, a, b)/decoder.rate)
 		if s.pipelined {
 			step += in.walkTime(&s, p, a, b, next, decoder)

@@ -27,8 +27,9 @@
 //	waiting  Z(p,r)    = (C + c·K/rate(p,d) + rtt(p,d))/2, where K goes to d: two chunks may be unacknowledged
 //	hop      H(p,n)    = rtt(p,n)/2 + c·seam/rate(p,n)
 //	period   S         = max over stages of C, X and Z, over the decoder of C(d) and c·(seam+ΣK)/down(d)
-//	fill               = rtt(d,first)/2 + Σ over stages (C + H) + C(d)      (what is behind the last seam is part of it)
-//	prefill            = fill + (T/c − 1)·S
+//	handing  G(p,r)    = rtt(d,p) + (h·K + tails)/rate(d,p) where d holds the rows of the first h tokens, else 0, and for a stage that has had r before
+//	fill               = rtt(d,first)/2 + Σ over stages (G + C + H) + C(d)  (what is behind the last seam is part of it)
+//	prefill            = fill + ((T − h)/c − 1)·S
 //	KV tail            = max(max over stages c·K/rate(p,d), c·ΣK/down(d))    (the last chunk's cache rows)
 //	head               = q(d)·max(headFLOPs/prefill, headBytes/decode)
 //	first token        = prefill + KV tail + head
@@ -43,7 +44,7 @@
 //	                     U·(RecoverySeconds + U/2) where its cache rows stay with the stages
 //	total              = U + risk
 //
-// g guesses are computed with each decoded token, and a of them are right ([Request.Guesses], [Request.Accepted]). λ is failures per second.
+// g guesses are computed with each decoded token, and a of them are right ([Request.Guesses], [Request.Accepted]); h is [Request.HeldTokens]. λ is failures per second.
 // docs/planning.md gives the reasons.
 //
 // R(r) is the cache that a decoded token reads, each layer's K times T + N/2 or its KVPositions.

@@ -20,7 +20,7 @@ var rewrite = flag.Bool("rewrite", false, "rewrite testdata/*.txt with what the 
 //	peer NAME [holds=0-7] [head] [embed] [all] [nodecode] [self] prefill=100GF decode=20GB kv=2GB up=5MB down=20MB [memory=4GB disk=500MB] [fails=0.5] …
 //	link A B rtt=20ms [rate=1MB]      (rtt both ways, rate from A to B)
 //	drop NAME                         (takes an offer back)
-//	plan prompt=1000 new=100 [shape=across] [chunk=64] [cuts=2,4] [assign=a,-,c] [decoder=a] [self] [exclude=a:why] [include=b] [guesses=4 accepted=2]
+//	plan prompt=1000 new=100 [shape=across] [chunk=64] [cuts=2,4] [assign=a,-,c] [decoder=a] [self] [exclude=a:why] [include=b] [guesses=4 accepted=2] [held=900 former=a:0-3,b:4-7]
 //
 // Layer ranges are inclusive, as in the interface.
 func TestGolden(t *testing.T) {
@@ -233,6 +233,14 @@ func (s *script) plan(words []string) (string, error) {
 			r.Guesses = amount(value)
 		case "accepted":
 			r.Accepted = amount(value)
+		case "held":
+			r.HeldTokens = int(amount(value))
+		case "former":
+			for _, part := range strings.Split(value, ",") {
+				peer, layers, _ := strings.Cut(part, ":")
+				first, last, _ := strings.Cut(layers, "-")
+				r.Former = append(r.Former, Stage{peer, Range{int(amount(first)), int(amount(last)) + 1}})
+			}
 		case "include":
 			r.Include = strings.Split(value, ",")
 		default:

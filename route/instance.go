@@ -24,6 +24,8 @@ type instance struct {
 	steps   float64 // passes over the layers that decode tokens after the first: fewer than tokens where guesses are right
 	guesses float64 // rows in each of them beside the token's own
 
+	former []part // who has had which stage
+
 	barred  []string // per peer: why it can't be used at all; "" if it can
 	guessed []string // per peer: what was not measured; "" if all was
 }
@@ -70,8 +72,16 @@ func newInstance(m Model, peers []Peer, r Request) *instance {
 		in.peers[i] = in.peers[i].withDefaults()
 	}
 	in.net.peers = in.peers
+	for _, s := range r.Former {
+		if i := in.net.index(s.Peer); i >= 0 && r.HeldTokens > 0 {
+			in.former = append(in.former, part{i, s.Layers.First, s.Layers.Last})
+		}
+	}
 	return in
 }
+
+// part is the layers [a, b) at peer p.
+type part struct{ p, a, b int }
 
 // everybody returns the indexes of all peers.
 func (in *instance) everybody() []int {

@@ -72,6 +72,8 @@ func (in *instance) plan(r route) Plan {
 		NewTokens:     in.req.NewTokens,
 		Guesses:       in.req.Guesses,
 		Accepted:      in.req.Accepted,
+		HeldTokens:    in.req.HeldTokens,
+		Former:        in.req.Former,
 		Stages:        make([]Stage, 0, len(r.peers)),
 		Decoder:       in.peers[r.dec].ID,
 		Draft:         in.peers[r.dec].Draft,

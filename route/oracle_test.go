@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -150,6 +151,9 @@ func (o *oracle) total(c candidate) float64 {
 			slow = math.Max(slow, (compute+ch*rows/o.rate(p, d)+o.rtt(p, d))/2)
 		}
 		fill += compute + o.rtt(p, n)/2 + ch*seam/o.rate(p, n)
+		if h := float64(o.r.HeldTokens); h > 0 && !slices.Contains(o.r.Former, Stage{p.ID, Range{first, c.ends[i]}}) {
+			fill += o.rtt(d, p) + h*k/o.rate(d, p)
+		}
 		slow = math.Max(slow, math.Max(compute, send))
 		tail = math.Max(tail, ch*rows/o.rate(p, d))
 		pass := q*((w+o.cache(first, c.ends[i], T+N/2))/p.DecodeBytesPerSec+missed(p, w)+o.r.Guesses*f/p.PrefillFlops) + PassOverhead
@@ -186,7 +190,7 @@ func (o *oracle) total(c candidate) float64 {
 	token += alone
 	head := q * math.Max(o.m.HeadFlops/d.PrefillFlops, float64(o.m.HeadBytes)/d.DecodeBytesPerSec)
 	steps /= 1 + o.r.Accepted
-	took := fill + (T/ch-1)*slow + tail + head + steps*token
+	took := fill + ((T-float64(o.r.HeldTokens))/ch-1)*slow + tail + head + steps*token
 	risk := d.FailuresPerHour * took * (RecoverySeconds + took/2)
 	for _, p := range stages {
 		switch {
@@ -261,16 +265,17 @@ func (o *oracle) shapes(peers []Peer, ends []int, yield func(candidate)) {
 			return
 		}
 	}
-	sizes := []int{min(o.r.Chunk, o.r.PromptTokens)}
+	left := o.r.PromptTokens - o.r.HeldTokens
+	sizes := []int{min(o.r.Chunk, left)}
 	if o.r.Chunk == 0 {
 		sizes = nil
 		for _, s := range []int{16, 32, 64, 128, 256, 512} {
-			if s < o.r.PromptTokens {
+			if s < left {
 				sizes = append(sizes, s)
 			}
 		}
-		if o.r.PromptTokens <= 512 {
-			sizes = append(sizes, o.r.PromptTokens)
+		if left <= 512 {
+			sizes = append(sizes, left)
 		}
 	}
 	for _, size := range sizes {
@@ -389,6 +394,14 @@ func random(rng *rand.Rand, peers, layers int) (Model, []Peer, []Link, Request) 
 	if chance(0.2) {
 		r.Guesses = pick(0.1, 8)
 		r.Accepted = r.Guesses * rng.Float64()
+	}
+	if chance(0.2) { // somebody was lost
+		r.HeldTokens = rng.IntN(r.PromptTokens)
+		for a := 0; a < layers; {
+			b := a + 1 + rng.IntN(layers-a)
+			r.Former = append(r.Former, Stage{ps[rng.IntN(len(ps))].ID, Range{a, b}})
+			a = b
+		}
 	}
 	return m, ps, links, r
 }

@@ -20,6 +20,9 @@ type Plan struct {
 	// Guesses and Accepted are the request's: how many tokens are guessed with each that is decoded, and how many of them are right.
 	Guesses  float64 `json:"guesses,omitempty"`
 	Accepted float64 `json:"accepted,omitempty"`
+	// HeldTokens and Former are the request's: what the decoder has already, and who has had which stage.
+	HeldTokens int     `json:"held_tokens,omitempty"`
+	Former     []Stage `json:"former,omitempty"`
 	// Stages are the remote ranges before the decoder's, ascending from layer 0. Empty in a local plan.
 	Stages []Stage `json:"stages"`
 	// Decoder samples and, except in a pipelined plan, decodes all layers alone.
@@ -96,13 +99,16 @@ func (p Plan) resolve(m Model, peers []Peer, links []Link) (*instance, route, er
 	if p.PromptTokens < 1 || p.NewTokens < 0 || p.PromptTokens > maxTokens || p.NewTokens > maxTokens {
 		return bad("%d prompt tokens and %d new ones", p.PromptTokens, p.NewTokens)
 	}
-	if p.Chunk < 1 || p.Chunk > p.PromptTokens {
-		return bad("a chunk of %d for a prompt of %d tokens", p.Chunk, p.PromptTokens)
+	if p.HeldTokens < 0 || p.HeldTokens >= p.PromptTokens {
+		return bad("%d tokens held of a prompt of %d", p.HeldTokens, p.PromptTokens)
+	}
+	if p.Chunk < 1 || p.Chunk > p.PromptTokens-p.HeldTokens {
+		return bad("a chunk of %d for a prompt of %d tokens", p.Chunk, p.PromptTokens-p.HeldTokens)
 	}
 	if p.LastChunk < 1 || p.LastChunk > p.Chunk {
 		return bad("last chunks of %d tokens, others have %d", p.LastChunk, p.Chunk)
 	}
-	req := Request{PromptTokens: p.PromptTokens, NewTokens: p.NewTokens, Guesses: p.Guesses, Accepted: p.Accepted}
+	req := Request{PromptTokens: p.PromptTokens, NewTokens: p.NewTokens, Guesses: p.Guesses, Accepted: p.Accepted, HeldTokens: p.HeldTokens, Former: p.Former}
 	if why := req.guessFault(); why != "" {
 		return bad("%s", why)
 	}

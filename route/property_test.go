@@ -344,3 +344,58 @@ func TestReliableTwinIsPreferred(t *testing.T) {
 		}
 	}
 }
+
+// After a loss the route is the one with the fewest rows on their way, where these are what matters: everybody else keeps a part, and who takes the
+// lost one's is handed its rows alone. Nothing else makes it dearer than to put a twin in its place.
+func TestRepairKeepsWhatItCan(t *testing.T) {
+	checked := 0
+	for seed := range problems(100) {
+		rng := rand.New(rand.NewPCG(uint64(seed), 6))
+		m, ps, links, r := random(rng, 6, 8)
+		r = Request{PromptTokens: 300 + rng.IntN(500), NewTokens: 50, Shape: Pipelined}
+		for i := range ps {
+			ps[i].KVFreeBytes = 1 << 50
+		}
+		before, err := Make(m, ps, links, r)
+		if err != nil || len(before.Stages) < 2 {
+			continue
+		}
+		lost := rng.IntN(len(before.Stages))
+		gone := before.Stages[lost].Peer
+		twin := ps[slices.IndexFunc(ps, func(p Peer) bool { return p.ID == gone })]
+		twin.ID = "twin"
+		ps = append(ps, twin)
+		r.HeldTokens, r.PromptTokens = r.PromptTokens, r.PromptTokens+1
+		r.Former, r.Decoder, r.Exclude = before.Stages, before.Decoder, map[string]string{gone: "lost"}
+		for i := range ps { // rows are what matters
+			if ps[i].ID == before.Decoder {
+				ps[i].Up = 1e3
+			}
+		}
+		after, err := Make(m, ps, links, r)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		least := after
+		least.Stages, least.DecoderLayers, least.KVToDecoder = slices.Clone(before.Stages), before.DecoderLayers, before.KVToDecoder
+		least.Stages[lost].Peer = "twin"
+		if cost, err := least.Predict(m, ps, links); err != nil || after.Predicted.TotalSeconds > cost.TotalSeconds*(1+RobustMargin) {
+			t.Fatalf("seed %d: the repaired route takes %g s, with a twin for who was lost %g (%v)", seed, after.Predicted.TotalSeconds, cost.TotalSeconds, err)
+		}
+		moved := func(p Plan) (layers int) { // that are handed to somebody
+			for _, s := range p.Stages {
+				if !slices.Contains(before.Stages, s) {
+					layers += s.Layers.Len()
+				}
+			}
+			return layers
+		}
+		if got, want := moved(after), moved(least); got > want {
+			t.Errorf("seed %d: rows of %d layers are handed over, %d had to be", seed, got, want)
+		}
+		checked++
+	}
+	if checked < problems(20) {
+		t.Errorf("only %d repairs checked", checked)
+	}
+}

@@ -76,6 +76,10 @@ type Request struct {
 	// 0 and 0: none are.
 	Guesses  float64 `json:"guesses,omitempty"`
 	Accepted float64 `json:"accepted,omitempty"`
+	// HeldTokens is how many of the prompt's first tokens the decoder has the cache rows of, in all layers, as after a loss: they are not
+	// computed again. Former is who has had which stage until now: those that keep theirs have these rows, others are handed them.
+	HeldTokens int     `json:"held_tokens,omitempty"`
+	Former     []Stage `json:"former,omitempty"`
 	// Exclude names peers that must not be used, each with the reason to print.
 	Exclude map[string]string `json:"exclude,omitempty"`
 	// Include names peers that must be used, as a stage or as the decoder.
@@ -97,19 +101,23 @@ const maxGuesses = 64
 // Smaller ones are bound by reading weights, larger ones cost fill time and activation memory.
 var chunkSizes = []int{16, 32, 64, 128, 256, 512}
 
+// computed returns how many of the prompt's tokens are to be computed.
+func (r *Request) computed() int { return r.PromptTokens - r.HeldTokens }
+
 // chunks returns the chunk sizes to try, ascending.
 func (r *Request) chunks() []int {
+	tokens := r.computed()
 	if r.Chunk > 0 {
-		return []int{min(r.Chunk, r.PromptTokens)}
+		return []int{min(r.Chunk, tokens)}
 	}
 	var out []int
 	for _, c := range chunkSizes {
-		if c < r.PromptTokens {
+		if c < tokens {
 			out = append(out, c)
 		}
 	}
-	if r.PromptTokens <= chunkSizes[len(chunkSizes)-1] {
-		out = append(out, r.PromptTokens)
+	if tokens <= chunkSizes[len(chunkSizes)-1] {
+		out = append(out, tokens)
 	}
 	return out
 }
@@ -124,6 +132,9 @@ func (r *Request) check(m *Model) error {
 	}
 	if why := r.guessFault(); why != "" {
 		return constraintf("%s", why)
+	}
+	if r.HeldTokens < 0 || r.HeldTokens >= r.PromptTokens {
+		return constraintf("%d tokens of %d are held: at least 0 can be, and 1 is left to compute", r.HeldTokens, r.PromptTokens)
 	}
 	if r.Chunk < 0 {
 		return constraintf("a chunk of %d tokens", r.Chunk)

@@ -238,7 +238,7 @@ func (f *frontier) after(l label, compute float64, b, n int) label {
 	in, s := f.in, &f.set
 	p, a := f.pool[l.peer], f.ends[l.at]
 	next, decoder := f.lines[int(l.peer)*len(f.pool)+n], f.lines[int(l.peer)*len(f.pool)+f.dec]
-	l.cost += compute + in.hopTime(s, next)
+	l.cost += compute + in.hopTime(s, next) + in.handTime(s, p, a, b)
 	if s.pipelined {
 		l.cost += in.steps * in.walkTime(s, p, a, b, next, decoder)
 	}

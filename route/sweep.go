@@ -125,6 +125,7 @@ type taking struct {
 // span is what a pool peer adds as the owner of the layers up to a position.
 type span struct {
 	compute float64 // seconds per chunk
+	hand    float64 // seconds until it has the rows that the decoder holds
 	busy    float64 // … or to send or to wait, whichever is longest
 	rows    float64 // … on the way to the decoder
 	pass    float64 // seconds of a decoded token that walks
@@ -284,8 +285,11 @@ func (s *sweep) look(period float64) bool {
 					v.pass = e.weight*(weight+b.read-a.read) + missed + s.in.guesses*e.flop*flops/s.set.chunk + PassOverhead
 					v.row = (b.token - a.token) * e.row / s.set.chunk
 				}
+				if s.in.req.HeldTokens > 0 {
+					v.hand = s.in.handTime(&s.set, s.pool[r.peer], s.in.bounds[at], s.in.bounds[end])
+				}
 				s.spans = append(s.spans, v)
-				r.rest = min(r.rest, v.compute+s.in.steps*v.pass+e.hop+s.rest[end])
+				r.rest = min(r.rest, v.hand+v.compute+s.in.steps*v.pass+e.hop+s.rest[end])
 			}
 			r.found = int16(len(s.spans) - int(r.spans))
 			least = min(least, r.rest)
@@ -364,7 +368,7 @@ func (s *sweep) extend(id int32, at int, r *reach) {
 	for i := range s.spans[r.spans : r.spans+int32(r.found)] {
 		v := &s.spans[int(r.spans)+i]
 		end := at + 1 + i
-		cost, longest, tail := l.cost+v.compute, max(l.period, v.busy), max(l.tail, v.rows)
+		cost, longest, tail := l.cost+v.hand+v.compute, max(l.period, v.busy), max(l.tail, v.rows)
 		if s.bound(cost+s.in.steps*v.pass+hop, longest, s.rest[end]) > s.limit {
 			continue
 		}
