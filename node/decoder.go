@@ -546,13 +546,16 @@ func (s *decoderSession) replan(lost []string) {
 	defer cancel()
 	s.mu.Lock()
 	tokens, budget := len(s.m.tokens), int(s.m.open.Grant.Budget)
-	var keep []wire.PlanStage
+	var former *wire.Route
+	held := 0
 	if s.m.hands() {
-		keep = s.m.plan.Stages
+		r := s.m.open.Route
+		r.Stages = s.m.plan.Stages
+		former, held = &r, min(s.m.checkpoint(), tokens-1, s.m.resumes())
 	}
 	only := within(&s.m.open.Grant, &s.m.open.Route)
 	s.mu.Unlock()
-	route, err := s.n.reroute(ctx, s.model, s.numerics, tokens, max(budget-tokens, 1), only, lost, keep)
+	route, err := s.n.reroute(ctx, s.model, s.numerics, tokens, max(budget-tokens, 1), only, lost, former, held)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.ended {

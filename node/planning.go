@@ -304,9 +304,9 @@ func wireRoute(p route.Plan) wire.Route {
 const rerouteNews = 500 * time.Millisecond
 
 // reroute plans again for a session of a profile whose decoder is this node,
-// without the peers that were lost and, unless only is nil, with those of only: if possible with the other ones of keep where
-// they were, which have the session's rows already, and the room for more.
-func (n *Node) reroute(ctx context.Context, id artifacts.ID, profile runtime.Profile, prompt, newTokens int, only, lost []string, keep []wire.PlanStage) (wire.Route, error) {
+// without the peers that were lost and, unless only is nil, with those of only. former is the session's route where this node holds the rows of the
+// first held tokens: then it is repaired.
+func (n *Node) reroute(ctx context.Context, id artifacts.ID, profile runtime.Profile, prompt, newTokens int, only, lost []string, former *wire.Route, held int) (wire.Route, error) {
 	s := n.served(id)
 	if s == nil {
 		return wire.Route{}, fmt.Errorf("model %s is no longer served here", id.Short())
@@ -320,10 +320,10 @@ func (n *Node) reroute(ctx context.Context, id artifacts.ID, profile runtime.Pro
 	}
 	k := control.Constraints{Decoder: n.ID(), Only: only, Excluded: excluded, KV: profile.KV.String(), Seam: profile.SeamText()}
 	p, err := route.Plan{}, error(nil)
-	if k := replacing(k, keep, lost); len(keep) > 0 {
-		p, err = n.planWithoutKV(ctx, id, s.card, prompt, newTokens, k, func(peer string) bool { return peer == n.ID() || slices.Contains(k.Assign, peer) })
+	if former != nil {
+		p, err = n.repair(ctx, id, s.card, prompt, newTokens, k, lost, former, held)
 	}
-	if len(keep) == 0 || err != nil {
+	if former == nil || err != nil {
 		p, err = n.plan(ctx, id, s.card, prompt, newTokens, k)
 	}
 	if err != nil {
@@ -335,6 +335,48 @@ func (n *Node) reroute(ctx context.Context, id artifacts.ID, profile runtime.Pro
 		st.RangeRoot = s.root(runtime.Range{First: int(st.First), Last: int(st.Last)})
 	}
 	return r, nil
+}
+
+// repairMargin is how much longer than any other route the one with the fewest changes may take.
+const repairMargin = 0.25
+
+// repair plans what is left of a session with the rows that its decoder, this node, and the stages of its route hold: with somebody else where a peer
+// was lost, unless nobody has that part or a route that differs more takes much less, its rows' way to who is new included.
+func (n *Node) repair(ctx context.Context, id artifacts.ID, c *artifacts.Card, prompt, newTokens int, k control.Constraints, lost []string, former *wire.Route, held int) (route.Plan, error) {
+	plan := func(k control.Constraints) (route.Plan, error) {
+		w, req, peers, links, err := n.problem(ctx, id, c, prompt, newTokens, k)
+		if err != nil {
+			return route.Plan{}, err
+		}
+		req.HeldTokens, req.Chunk = held, int(former.Chunk)
+		m := planModel(c, prompt, prompt+newTokens, w.kv, w.seam)
+		for _, st := range former.Stages {
+			req.Former = append(req.Former, route.Stage{Peer: st.Peer, Layers: route.Range{First: int(st.First), Last: int(st.Last)}})
+		}
+		for i := range peers {
+			p := &peers[i]
+			if p.ID == n.ID() {
+				p.KVFreeBytes = 1 << 62
+			}
+			for _, st := range req.Former { // the session's room is its own
+				for l := st.Layers.First; l < st.Layers.Last && st.Peer == p.ID; l++ {
+					p.KVFreeBytes += m.KVBytesPerToken[l] * int64(prompt+newTokens)
+					if len(m.TailBytes) > 0 {
+						p.KVFreeBytes += m.TailBytes[l] * int64(m.HeldTails)
+					}
+				}
+			}
+		}
+		return w.plan(c, n.offersOf(id), peers, links, req)
+	}
+	p, err := plan(replacing(k, former.Stages, lost))
+	free, other := plan(k)
+	if other == nil && (err != nil || free.Predicted.TotalSeconds*(1+repairMargin) < p.Predicted.TotalSeconds) {
+		p, err = free, nil
+	}
+	// What is left of the prompt may be a token: chunks stay what they were, for whoever has to begin further back.
+	p.Chunk, p.LastChunk = max(p.Chunk, int(former.Chunk)), max(p.LastChunk, int(former.LastChunk))
+	return p, err
 }
 
 // replacing asks for a plan that differs from stages only where peers were lost.

@@ -98,7 +98,7 @@ func TestRerouteKeepsToTheListed(t *testing.T) {
 		only []string
 		ok   bool
 	}{{nil, true}, {[]string{last.ID(), first.ID(), second.ID()}, true}, {[]string{last.ID(), first.ID()}, false}} {
-		route, err := last.reroute(ctx, id, profile, 10, 5, c.only, []string{first.ID()}, nil)
+		route, err := last.reroute(ctx, id, profile, 10, 5, c.only, []string{first.ID()}, nil, 0)
 		if (err == nil) != c.ok {
 			t.Errorf("with %v: %v, %v", c.only, route, err)
 		}
