@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/starling-swarm/starling/node/control"
+	"github.com/starling-swarm/starling/swarm"
 )
 
 // writeSparse writes a model of 4 GB whose weights are a hole.
@@ -50,10 +52,10 @@ func writeSparse(t *testing.T, path string) {
 	}
 }
 
-// serveSparse starts a node and returns its status once it answers, when that was, and what ends it.
-func serveSparse(t *testing.T, data string) (st control.Status, took time.Duration, pid int, end func()) {
+// serveUntilUp starts a node, with further arguments, and returns its status once it answers, when that was, and what ends it.
+func serveUntilUp(t *testing.T, data string, more ...string) (st control.Status, took time.Duration, pid int, end func()) {
 	t.Helper()
-	cmd := exec.Command("starling", "serve", "--data", data, "--listen", "/ip4/127.0.0.1/tcp/0", "--listen", "/ip4/127.0.0.1/udp/0/quic-v1")
+	cmd := exec.Command("starling", append([]string{"serve", "--data", data, "--listen", "/ip4/127.0.0.1/tcp/0", "--listen", "/ip4/127.0.0.1/udp/0/quic-v1"}, more...)...)
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	began := time.Now()
@@ -91,13 +93,13 @@ func TestStartOf4GB(t *testing.T) {
 	if out, err := exec.Command("starling", "swarm", "create", "start", "--data", data).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	_, _, _, end := serveSparse(t, data)
+	_, _, _, end := serveUntilUp(t, data)
 	if out, err := exec.Command("starling", "publish", file, "--data", data).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	end()
 
-	st, took, pid, _ := serveSparse(t, data)
+	st, took, pid, _ := serveUntilUp(t, data)
 	counts, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
 	if err != nil {
 		t.Fatal(err)
@@ -114,4 +116,36 @@ func TestStartOf4GB(t *testing.T) {
 		t.Errorf("%d bytes were read, of %d; %v", read, st.Models[0].Bytes, err)
 	}
 	t.Logf("a node with %d bytes answered after %v, and had read %d bytes", st.Models[0].Bytes, took, read)
+}
+
+// A node whose bootstrap peers refuse connections, take them and say nothing, or don't answer at all, is up at once: the local interface
+// is there, and says through whom it looks. The time is reported, for docs/network.md.
+func TestStartWithDeadBootstrap(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	if out, err := exec.Command("starling", "swarm", "create", "--public", "town", "--data", data).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	deaf, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer deaf.Close()
+	addrs := []string{"/ip4/127.0.0.1/tcp/1", fmt.Sprintf("/ip4/127.0.0.1/tcp/%d", silent.Addr().(*net.TCPAddr).Port),
+		fmt.Sprintf("/ip4/127.0.0.1/udp/%d/quic-v1", deaf.LocalAddr().(*net.UDPAddr).Port)}
+	var more []string
+	for range 4 {
+		for _, a := range addrs {
+			more = append(more, "--bootstrap", a+"/p2p/"+swarm.Ephemeral().ID())
+		}
+	}
+	st, took, _, _ := serveUntilUp(t, data, more...)
+	if len(st.Connected) != 0 || len(st.Looking) != 4*len(addrs) || st.Standing != "accepting" {
+		t.Errorf("it is connected to %v, looks through %d nodes and is %s", st.Connected, len(st.Looking), st.Standing)
+	}
+	t.Logf("a node with %d dead bootstrap peers answered after %v", 4*len(addrs), took)
 }
