@@ -52,7 +52,7 @@ func (n *Node) weightRoom(m *artifacts.Model, c *artifacts.Card) int64 {
 	if n.cfg.weightRoom > 0 {
 		return n.cfg.weightRoom
 	}
-	room := max(runtime.AvailableMemory()/4*assignMemory-n.cfg.Engine.MaxKVBytes, 0)
+	room := max(n.memoryFor(m.ID())/4*assignMemory-n.cfg.Engine.MaxKVBytes, 0)
 	if n.cfg.MaxDisk > 0 && !m.Published() {
 		disk, whole := n.cfg.MaxDisk-n.store.FetchedBytes()+m.AllocatedBytes(), int64(0)
 		for _, size := range c.PartSizes {

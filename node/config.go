@@ -48,7 +48,8 @@ type Config struct {
 	Client bool
 
 	// Engine says within which means models are opened; its Path and Layers
-	// are not used. Its MaxKVBytes bounds each model's KV memory.
+	// are not used. Its MaxKVBytes bounds each model's KV memory, its MaxMemory
+	// what all models and the node's own buffers take together.
 	Engine runtime.Options
 
 	// KVDisk is how many bytes of the data folder may hold caches of ended
@@ -140,6 +141,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("caps of %d and %d bytes per second: write %d or more, with less no session would get on; or 0, for any", c.MaxUpload, c.MaxDownload, leastCap)
 	case c.SeedSpare < 0:
 		return fmt.Errorf("seed-spare %d: write 0 or more bytes", c.SeedSpare)
+	case c.Engine.MaxMemory != 0 && c.Engine.MaxMemory < leastMemory:
+		return fmt.Errorf("max-memory %d: write %d or more, with less a node has no room for a model; or 0, for what the machine has", c.Engine.MaxMemory, leastMemory)
 	case c.Silence < 0 || c.Engine.MaxKVBytes < 0 || c.Engine.Threads < 0 || c.Engine.DecodeThreads < 0:
 		return fmt.Errorf("negative limit in the configuration (silence %v, KV bytes %d, threads %d and %d)",
 			c.Silence, c.Engine.MaxKVBytes, c.Engine.Threads, c.Engine.DecodeThreads)

@@ -26,6 +26,7 @@ type draftModel struct {
 	name    string
 	exec    runtime.Executor
 	batcher *batcher
+	kvLimit int64 // bytes that sessions may reserve
 }
 
 // openDraft loads the model that want names, all of it, as a draft model for exec.
@@ -41,12 +42,11 @@ func (n *Node) openDraft(ctx context.Context, want string, exec runtime.Executor
 	if err := emit(control.Event{Kind: "progress", Phase: "load", Total: artifacts.SpanBytes(c.Spans(artifacts.LayerRange(whole)))}); err != nil {
 		return nil, err
 	}
-	o := n.cfg.Engine
-	o.Path, o.Layers = m.Path(), whole
-	small, err := n.cfg.Backend.Open(o)
+	small, err := n.openModel(id, m.Path(), whole)
 	if err != nil {
 		return nil, fmt.Errorf("draft model: %w", err)
 	}
+	defer n.opened(id)
 	name := n.name(m)
 	switch steady, _ := rewindable(small.Config()); {
 	case small.Tokenizer().Hash() != exec.Tokenizer().Hash():
@@ -58,7 +58,7 @@ func (n *Node) openDraft(ctx context.Context, want string, exec runtime.Executor
 		small.Close()
 		return nil, err
 	}
-	return &draftModel{id: id, name: name, exec: small, batcher: newBatcher(small)}, nil
+	return &draftModel{id: id, name: name, exec: small, kvLimit: small.FreeKVBytes(), batcher: newBatcher(small)}, nil
 }
 
 // close frees the model; sessions that use it go on without.

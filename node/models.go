@@ -175,6 +175,7 @@ func (n *Node) settleOn(ctx context.Context, q loading, emit func(control.Event)
 	if busy {
 		return nil, fmt.Errorf("model %s is being loaded already", id.Short())
 	}
+	defer n.opened(id)
 	defer func() {
 		n.models.Lock()
 		delete(n.models.loading, id)
@@ -197,9 +198,7 @@ func (n *Node) settleOn(ctx context.Context, q loading, emit func(control.Event)
 	if err := emit(control.Event{Kind: "progress", Phase: "load", Total: artifacts.SpanBytes(c.Spans(artifacts.LayerRange(r)))}); err != nil {
 		return nil, err
 	}
-	o := n.cfg.Engine
-	o.Path, o.Layers = m.Path(), r
-	exec, err := n.cfg.Backend.Open(o)
+	exec, err := n.openModel(id, m.Path(), r)
 	if err != nil {
 		return nil, err
 	}

@@ -75,7 +75,9 @@ type Node struct {
 		sync.Mutex
 		served  map[artifacts.ID]*served
 		loading map[artifacts.ID]bool
-		claims  map[artifacts.ID]runtime.Range // layers that will be served
+		claims  map[artifacts.ID]runtime.Range    // layers that will be served
+		fresh   map[artifacts.ID]runtime.Executor // that are open and not yet served
+		opening sync.Mutex                        // held, before the other, while a model is opened
 	}
 
 	// when each peer was last heard on a stage or KV stream, and when it was sending seams or rows
@@ -103,6 +105,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	n.models.served = map[artifacts.ID]*served{}
 	n.models.loading = map[artifacts.ID]bool{}
 	n.models.claims = map[artifacts.ID]runtime.Range{}
+	n.models.fresh = map[artifacts.ID]runtime.Executor{}
 	n.live.peers = map[string]*signs{}
 	n.metrics = metrics.New(cfg.Version, n.state)
 	if err := n.start(ctx); err != nil {

@@ -110,6 +110,7 @@ func (n *Node) termsStatus() *control.Terms {
 	v.Sent, v.Received = n.torrents.Traffic()
 	v.SessionSent, v.SessionReceived = n.metrics.Traffic()
 	v.Sent, v.Received = v.Sent+v.SessionSent, v.Received+v.SessionReceived
+	v.Memory = n.memoryStatus()
 	v.StreamsPerPeer = n.host.StreamsPerPeer()
 	usage := n.host.Usage()
 	n.sessions.Lock()

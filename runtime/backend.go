@@ -37,6 +37,10 @@ type Options struct {
 	// MaxKVBytes bounds the sum of all reservations of KV memory; 0 means half of the memory that is available once the
 	// weights are where they are used from (2 GiB where the system does not say), or a fifth where the model exceeds it.
 	MaxKVBytes int64
+	// MaxMemory bounds packed weights, weights of the file that stay in memory, and reservations of KV memory together; what is
+	// left beside them is for buffers, layers that are grown into, and whatever else the process does. The shares are those of a
+	// machine with so much free. 0 means what the machine has.
+	MaxMemory int64
 }
 
 // KVType is the number format of cache rows.

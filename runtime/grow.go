@@ -74,9 +74,6 @@ func (m *Model) CanGrow(to Range) error {
 	return nil
 }
 
-// memoryToGrow is what is available for weights beside what sequences may reserve.
-func (m *Model) memoryToGrow() int64 { return AvailableMemory() - m.budget.free() }
-
 // packMore is packAll for weights that have come to make the range that of more.
 func (m *Model) packMore(ctx context.Context, more *loaded, weights []*weight) error {
 	available := m.memoryToGrow()

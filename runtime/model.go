@@ -36,6 +36,7 @@ type Model struct {
 	pool    *pool
 	threads struct{ prefill, decode int } // how many of the pool's compute
 	pack    Packing
+	most    int64         // Options.MaxMemory
 	others  *others       // owned like buf; nil where the model does not yield
 	running chan struct{} // capacity 1, holds an element while a Run (or Close) has the fields below
 
@@ -89,7 +90,7 @@ func Open(o Options) (*Model, error) {
 	if o.KV > KVQ8 {
 		return nil, fmt.Errorf("runtime: KV type %d is not known", o.KV)
 	}
-	m := &Model{cfg: cfg, kv: o.KV, pack: o.Pack, load: loader{set: set}, running: make(chan struct{}, 1), growing: make(chan struct{}, 1)}
+	m := &Model{cfg: cfg, kv: o.KV, pack: o.Pack, most: o.MaxMemory, load: loader{set: set}, running: make(chan struct{}, 1), growing: make(chan struct{}, 1)}
 	m.threads.prefill = cmp.Or(max(o.Threads, 0), goruntime.GOMAXPROCS(0))
 	m.threads.decode = cmp.Or(max(o.DecodeThreads, 0), m.threads.prefill)
 	most := max(m.threads.prefill, m.threads.decode)
@@ -106,7 +107,7 @@ func Open(o Options) (*Model, error) {
 	vocab.Go(func() { m.tok, tokErr = LoadTokenizer(set) })
 	m.loaded, err = m.load.weightsOf(&m.cfg, layers, loaded{})
 	if err == nil {
-		err = m.packAll()
+		err = m.packAll(o.MaxKVBytes)
 	}
 	if err == nil {
 		m.place(&m.loaded)
@@ -121,10 +122,7 @@ func Open(o Options) (*Model, error) {
 	}
 	m.budget.limit = o.MaxKVBytes
 	if m.budget.limit <= 0 {
-		m.budget.limit = AvailableMemory() / 2
-		if m.stream.larger() {
-			m.budget.limit = int64(streamKV * float64(AvailableMemory()))
-		}
+		m.budget.limit = m.kvShare()
 	}
 	return m, nil
 }
@@ -205,7 +203,7 @@ func (m *Model) place(w *loaded) {
 			w.memory.Mapped += int64(len(x.Data))
 		}
 	}
-	w.stream = newStream(w.layers.Len(), w.layers.First, w.output, mapped, AvailableMemory())
+	w.stream = newStream(w.layers.Len(), w.layers.First, w.output, mapped, m.available())
 }
 
 // free ends the threads and gives back the memory of weights.

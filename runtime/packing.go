@@ -56,13 +56,18 @@ const packTask = 4 << 20
 // packAlign is where packed matrices start: at the beginning of a cache line.
 const packAlign = 64
 
-// packAll makes packed copies of the weights that Open has loaded, as its option asks. The copied pages of the file are given
+// packAll makes packed copies of the weights that Open has loaded, as its option asks; so many bytes of KV memory were asked for. The copied pages of the file are given
 // back as it goes, so that memory is never needed twice.
-func (m *Model) packAll() error {
+func (m *Model) packAll(kv int64) error {
 	if m.pack > PackOn {
 		return fmt.Errorf("runtime: %v is not known", m.pack)
 	}
-	available := AvailableMemory()
+	available := m.available()
+	if m.most > 0 {
+		if available = min(available, m.most-max(kv, 0)); available <= 0 {
+			return fmt.Errorf("runtime: %d bytes of KV memory are asked for, and %d bytes are for the model in all: give it more (--max-memory), or KV less (--kv-memory)", kv, m.most)
+		}
+	}
 	weights, total := m.toPack(&m.loaded, m.load.weights, available)
 	switch {
 	case total == 0:

@@ -60,6 +60,7 @@ func printStatus(w io.Writer, st *control.Status) error {
 		if t := st.Terms; t != nil {
 			fmt.Fprintf(w, "terms\t%s\n", termsText(t))
 			fmt.Fprintf(w, "given\t%s\n", givenText(t))
+			fmt.Fprintf(w, "\t%s\n", memoryText(&t.Memory))
 			for _, p := range t.Peers[:min(len(t.Peers), busiest)] {
 				fmt.Fprintf(w, "\t%s: %d sessions, %d of %d streams, %s sent, %s received\n", p.Peer, p.Sessions, p.Streams, t.StreamsPerPeer, bytesText(p.Sent), bytesText(p.Received))
 			}
@@ -155,6 +156,15 @@ func givenText(t *control.Terms) string {
 	}
 	return fmt.Sprintf("%s sent (sessions %s%s), %s received (sessions %s%s), %s%s of disk for fetched models", bytesText(t.Sent), bytesText(t.SessionSent),
 		rate(t.MaxUpload), bytesText(t.Received), bytesText(t.SessionReceived), rate(t.MaxDownload), bytesText(t.Disk), disk)
+}
+
+// memoryText says what models take of the memory that a node's owner gives.
+func memoryText(m *control.MemoryUse) string {
+	text := fmt.Sprintf("memory: %s of packed weights, %s of weights in files, %s of %s of KV", bytesText(m.Packed), bytesText(m.Mapped), bytesText(m.KV), bytesText(m.MaxKV))
+	if m.Max > 0 {
+		text += fmt.Sprintf("; with buffers %s at most", bytesText(m.Max))
+	}
+	return text
 }
 
 // spareText says which portions of a model are spare copies: "layers 3, 7–9 and what no layer owns".

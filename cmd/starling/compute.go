@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	goruntime "runtime"
+	"runtime/debug"
 	"strings"
 
 	"github.com/starling-swarm/starling/kernels"
@@ -20,8 +21,9 @@ type computing struct {
 	Yield         bool `group:"Settings" env:"STARLING_YIELD" negatable:"" default:"true" help:"Leave processors to other programs that are busy (Linux). --no-yield computes on all of them always."`
 	Pack          pack `group:"Settings" env:"STARLING_PACK" placeholder:"auto|on|off" default:"auto" help:"Copy weights into memory in the layout that is fastest to read: auto does where they leave a third of the free memory, off uses the file's pages, which the system can take back."`
 
-	KVMemory size `group:"Settings" name:"kv-memory" env:"STARLING_KV_MEMORY" placeholder:"SIZE" help:"Memory for sessions' KV state, such as 2GiB. Default: half of what is free, or a fifth where the model is larger than that."`
-	KVDisk   size `group:"Settings" name:"kv-disk" env:"STARLING_KV_DISK" placeholder:"SIZE" help:"Disk for KV state of ended sessions that memory has no room for, such as 4GiB, in the data folder; sealed with a key that this process alone has. Default: none."`
+	MaxMemory size `group:"Settings" env:"STARLING_MAX_MEMORY" placeholder:"SIZE" help:"Memory that weights, sessions' KV state and buffers may take together, such as 8GiB: weights first, and half of what they leave for KV. Default: what is free."`
+	KVMemory  size `group:"Settings" name:"kv-memory" env:"STARLING_KV_MEMORY" placeholder:"SIZE" help:"Memory for sessions' KV state, such as 2GiB. Default: half of what is free, or a fifth where the model is larger than that."`
+	KVDisk    size `group:"Settings" name:"kv-disk" env:"STARLING_KV_DISK" placeholder:"SIZE" help:"Disk for KV state of ended sessions that memory has no room for, such as 4GiB, in the data folder; sealed with a key that this process alone has. Default: none."`
 }
 
 // pack is a packing as a flag.
@@ -74,9 +76,12 @@ func (c *computing) engine() runtime.Options {
 			fmt.Fprintf(os.Stderr, "starling: --nice %d: %v\n", c.Nice, err)
 		}
 	}
+	if c.MaxMemory > 0 {
+		debug.SetMemoryLimit(int64(c.MaxMemory)) // the collector works harder before Go's part alone gets there
+	}
 	prefill, decode := c.threads()
 	if n := max(prefill, decode) + 2; goruntime.GOMAXPROCS(0) < n {
 		goruntime.GOMAXPROCS(n)
 	}
-	return runtime.Options{Threads: prefill, DecodeThreads: decode, Yield: c.Yield, Pack: c.Pack.Packing, MaxKVBytes: int64(c.KVMemory)}
+	return runtime.Options{Threads: prefill, DecodeThreads: decode, Yield: c.Yield, Pack: c.Pack.Packing, MaxKVBytes: int64(c.KVMemory), MaxMemory: int64(c.MaxMemory)}
 }

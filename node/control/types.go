@@ -95,7 +95,18 @@ type Terms struct {
 	StreamsPerPeer  int   `json:"streams_per_peer"`
 	Blocked         int   `json:"blocked,omitempty"` // peers and models
 
+	Memory MemoryUse `json:"memory"`
+
 	Peers []PeerUse `json:"peers,omitempty"` // what those connected have, by bytes
+}
+
+// MemoryUse is what models take of a node's memory, in bytes.
+type MemoryUse struct {
+	Max    int64 `json:"max,omitempty"` // for them and the node's buffers together; 0: what the machine has
+	Packed int64 `json:"packed"`        // copies of weights
+	Mapped int64 `json:"mapped"`        // weights used from files, which the system can take back
+	KV     int64 `json:"kv"`            // of sessions, and kept of ended ones
+	MaxKV  int64 `json:"max_kv"`
 }
 
 // PeerUse is what a connected peer has of this node.
