@@ -43,6 +43,8 @@ type order struct {
 	Wait   time.Duration   // for a direct connection when peers have met
 	Layers *control.Layers // to serve
 	Route  control.Constraints
+	Model  string // of these; "": tiny
+	Prompt int    // tokens, to run; 0: 100
 }
 
 type report struct {
@@ -57,6 +59,7 @@ type report struct {
 	Took         time.Duration // until it was so
 	Sudden       time.Duration // from the first connection until a direct one
 	Tokens       []int32
+	KVBytes      int64 // that stages have sent
 	Text         string
 	Error        string
 }

@@ -1,10 +1,12 @@
 package test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -21,7 +23,7 @@ import (
 // volunteer is a whole node in a child process: it publishes or serves, and runs sessions for the test.
 func volunteer(ctx context.Context, cfg *childConfig, info *swarm.Info) (func(context.Context, order, *report) error, func(), error) {
 	n, err := node.Start(ctx, node.Config{DataDir: cfg.Dir, Swarm: info, Listen: cfg.Listen, Bootstrap: cfg.Bootstrap, Reachability: cfg.Reachability,
-		Tracker: cfg.Create, Engine: runtime.Options{Threads: 1, MaxKVBytes: 64 << 20}, Silence: 30 * time.Second, // where nobody is lost, nobody may seem to be
+		Tracker: cfg.Create, Engine: runtime.Options{Threads: 1, MaxKVBytes: 512 << 20}, Silence: 30 * time.Second, // where nobody is lost, nobody may seem to be
 		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	if err != nil {
 		return nil, nil, err
@@ -34,23 +36,24 @@ func volunteer(ctx context.Context, cfg *childConfig, info *swarm.Info) (func(co
 		}
 	}
 	obey := func(ctx context.Context, o order, r *report) error {
+		model := cmp.Or(o.Model, "tiny")
 		switch o.Do {
 		case "serve":
-			_, err := c.Serve(ctx, control.ServeRequest{Model: "tiny", Layers: o.Layers}, nil)
+			_, err := c.Serve(ctx, control.ServeRequest{Model: model, Layers: o.Layers}, nil)
 			return err
 		case "plan":
-			p, err := c.Plan(ctx, control.PlanRequest{Model: "tiny", PromptTokens: 100, NewTokens: 10, Constraints: o.Route})
+			p, err := c.Plan(ctx, control.PlanRequest{Model: model, PromptTokens: 100, NewTokens: 10, Constraints: o.Route})
 			if err == nil {
 				r.Text = p.Explain
 			}
 			return err
 		case "run":
-			s, err := session.Open(ctx, c, session.Options{Model: "tiny", Constraints: o.Route, Wait: patience})
+			s, err := session.Open(ctx, c, session.Options{Model: model, Constraints: o.Route, Wait: patience})
 			if err != nil {
 				return err
 			}
 			defer s.Close()
-			for i := range 100 {
+			for i := range cmp.Or(o.Prompt, 100) {
 				if err := s.Append(int32(10 + 7*i%80)); err != nil {
 					return err
 				}
@@ -60,6 +63,9 @@ func volunteer(ctx context.Context, cfg *childConfig, info *swarm.Info) (func(co
 					return err
 				}
 				r.Tokens = append(r.Tokens, token.ID)
+			}
+			for _, st := range s.Account().Stages {
+				r.KVBytes += st.KVBytes
 			}
 			return nil
 		case "invite":
@@ -159,3 +165,46 @@ END`)
 	run()
 	fmt.Fprintln(tail{t, "test"}, relayedPlan.Text)
 }
+
+// The cache of a real model's long prompt, more than 100 MB, goes from one volunteer to another through a relay, where no NAT lets them
+// meet; the answer is what the relay's node computes alone.
+func TestRelayedKV(t *testing.T) {
+	if !*soak {
+		t.Skip("it computes a prompt of 4600 tokens twice: -soak")
+	}
+	file, err := filepath.Abs("../../shared/models/smollm2-135m-instruct-q4_1.gguf")
+	if err == nil {
+		_, err = os.Stat(file)
+	}
+	if err != nil {
+		t.Skip(err)
+	}
+	net := newNetwork(t, symmetric, symmetric)
+	r := net.r.start("r", childConfig{Volunteer: true, Listen: onBoth, Reachability: swarm.ReachPublic, Create: true, Publish: file})
+	start := func(s *space, name string, layers control.Layers) *process {
+		p := s.start(name, childConfig{Volunteer: true, Listen: onBoth, Bootstrap: r.report.Addrs, Invite: r.must(order{Do: "invite"}).Invite})
+		p.until(r.ID, "behind a NAT with an address through the relay", func(r report) bool { return len(circuits(r.Addrs)) > 0 })
+		p.must(order{Do: "serve", Model: smol, Layers: &layers})
+		return p
+	}
+	const last, prompt = 29, 4600 // 22 KB of KV a token of the first 29 layers
+	a, b := start(net.a, "a", control.Layers{Last: last}), start(net.b, "b", control.Layers{Last: last})
+	b.until(a.ID, "connected through the relay", func(s report) bool { return s.Connected && s.Relay == r.ID })
+	began := time.Now()
+	sent := b.must(order{Do: "run", Model: smol, Prompt: prompt, Route: control.Constraints{Shape: "across", Cuts: []int{last}, Assign: []string{a.ID}, Decoder: b.ID}})
+	took := time.Since(began)
+	if now := b.must(order{Do: "state", Peer: a.ID}); now.Relay != r.ID {
+		t.Errorf("a is reached through %q", now.Relay)
+	}
+	if sent.KVBytes < bulk {
+		t.Errorf("%d bytes of KV went from a to b", sent.KVBytes)
+	}
+	r.must(order{Do: "serve", Model: smol})
+	if alone := r.must(order{Do: "run", Model: smol, Prompt: prompt, Route: control.Constraints{Shape: "local", Decoder: r.ID}}); !slices.Equal(alone.Tokens, sent.Tokens) || len(sent.Tokens) == 0 {
+		t.Errorf("tokens %v, alone %v", sent.Tokens, alone.Tokens)
+	}
+	t.Logf("%d bytes of KV through the relay, in a session of %v", sent.KVBytes, took.Round(time.Millisecond))
+}
+
+// smol is the model of TestRelayedKV.
+const smol = "Smollm2 135M 8k Lc100K Mix1 Ep2"
