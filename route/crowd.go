@@ -25,7 +25,7 @@ var swift = breadth{pool: 64, near: 128, decoders: 2, paths: 2, arrivals: 4, coa
 // thorough is for few peers, of whom all are tried in little time, careful for more.
 var (
 	thorough = breadth{pool: 64, near: 64, decoders: 8, paths: 3, arrivals: 12, coarse: 7, fine: 6, chunks: true}
-	careful  = breadth{pool: 64, near: 256, decoders: 4, paths: 4, arrivals: 16, coarse: 5, fine: 6, chunks: true}
+	careful  = breadth{pool: 64, near: 256, decoders: 4, paths: 4, arrivals: 40, coarse: 5, fine: 6, chunks: true}
 )
 
 // Up to how many usable peers are planned for thoroughly, and carefully.

@@ -167,7 +167,7 @@ func TestHeuristicsAreNearTheOptimum(t *testing.T) {
 	}
 }
 
-// Up to 200 peers a plan costs within 2 % of one that many more decoders, periods and paths are tried for, on average; of larger crowds a
+// Up to 200 peers a plan costs within 1 % of one that many more decoders, periods and paths are tried for, on average, and within 3 % at worst; of larger crowds a
 // little more, with a fraction of the time.
 func TestPlansAreNearSlowOnes(t *testing.T) {
 	slow := breadth{pool: 64, near: 1000, decoders: 8, paths: 8, arrivals: 48, coarse: 12, fine: 12, chunks: true}
@@ -175,7 +175,7 @@ func TestPlansAreNearSlowOnes(t *testing.T) {
 		peers       []int
 		wide        breadth
 		mean, worst float64
-	}{{[]int{48, 100, 200}, careful, 1.02, 1.12}, {[]int{1000}, swift, 1.03, 1.10}} {
+	}{{[]int{48, 100, 200}, careful, 1.01, 1.03}, {[]int{1000}, swift, 1.03, 1.10}} {
 		var sum, worst float64
 		n := 0
 		for _, peers := range k.peers {
