@@ -88,9 +88,9 @@ demo-smollm2: build ## a sample of cuts and chunks of a real model (the whole ma
 	$(PARIS) --cuts 4,11,17,30 --chunk 7 > bin/demo.log || { cat bin/demo.log; exit 1; }
 	cat bin/demo.log && grep -q Paris bin/demo.log
 
-soak: ## every cut of every golden model and of SmolLM2, five peers, all batches and chunk sizes, 240 kill schedules, 120 of real processes with each of two models, half of 40 nodes killed, 10,000 plans against brute force, an idle node and an outage, a minute for each fuzz target: hours
+soak: ## every cut of every golden model and of SmolLM2, five peers, all batches and chunk sizes, 240 kill schedules, 120 of real processes with each of two models, half of 40 nodes killed, 10,000 plans against brute force, an idle node and an outage, 100 MB of KV through a relay, a minute for each fuzz target: hours
 	$(GO) test -timeout 30m -run TestHalfIsKilled -v ./swarm -soak
-	$(GO) test -timeout 1h -run 'TestIdleHour|TestOutage|TestPartition' -v ./test -soak
+	$(GO) test -timeout 1h -run 'TestIdleHour|TestOutage|TestPartition|TestRelayedKV' -v ./test -soak
 	$(GO) test -timeout 30m -parallel 6 -run TestKillSchedule -v ./node -soak
 	$(GO) test -timeout 30m -run 'TestOracle|TestPlansAreNear' -v ./route -soak
 	$(GO) test -timeout 2h -run TestCuts -v ./runtime -soak
