@@ -20,7 +20,7 @@ import (
 // Which layers a node serves whose owner leaves that to it, and has no room for all. Package assign decides, this does.
 
 const (
-	assignEvery  = 5 * time.Minute // between looks: claims take seconds, but each look pulls up to 200 offers
+	assignEvery  = 5 * time.Minute // between looks: claims take seconds, but each look pulls up to 200 offers from a tracker
 	assignMemory = 3               // quarters of the memory that is available which weights may take; the rest is for KV and activations
 )
 
@@ -132,7 +132,7 @@ func (n *Node) routineAssign() {
 			if !s.auto || n.standing() != accepting {
 				continue
 			}
-			_ = n.host.RefreshModel(n.ctx, s.id) // offers are hints
+			_ = n.host.SampleModel(n.ctx, s.id) // offers are hints
 			if err := n.reassign(n.ctx, s, rand.Float64()); err != nil && n.ctx.Err() == nil {
 				n.log.Warn("not moved to layers that are needed more", "model", s.id.Short(), "error", err)
 			}

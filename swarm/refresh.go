@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -41,9 +42,23 @@ func (h *Host) Refresh(ctx context.Context) error { return h.refresh(ctx, [32]by
 // RefreshModel is Refresh for the offers of one model.
 func (h *Host) RefreshModel(ctx context.Context, model [32]byte) error { return h.refresh(ctx, model) }
 
+// SampleModel is RefreshModel for those who want a picture and not everybody: in a large swarm it asks one tracker.
+func (h *Host) SampleModel(ctx context.Context, model [32]byte) error {
+	targets := h.targets()
+	if len(h.Connected()) > h.cfg.smallSwarm && len(targets) > 1 {
+		targets = []PeerID{targets[rand.IntN(len(targets))]}
+	}
+	return h.askFor(ctx, targets, model)
+}
+
 func (h *Host) refresh(ctx context.Context, model [32]byte) error {
 	h.awaitContact(ctx)
-	if err := h.askAll(h.targets(), func(p PeerID) error { return h.pullFrom(ctx, p, model) }); err != nil {
+	return h.askFor(ctx, h.targets(), model)
+}
+
+// askFor pulls offers from peers, and makes contact with the signers.
+func (h *Host) askFor(ctx context.Context, peers []PeerID, model [32]byte) error {
+	if err := h.askAll(peers, func(p PeerID) error { return h.pullFrom(ctx, p, model) }); err != nil {
 		return err
 	}
 	h.meetSigners(ctx)

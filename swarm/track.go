@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/starling-swarm/starling/swarm/wire"
@@ -158,7 +159,7 @@ func (h *Host) hearPresence(p *wire.Presence, from PeerID) error {
 	return nil
 }
 
-// offersFor collects what a pull asks for, this node's own offers first.
+// offersFor collects what a pull asks for, this node's own offers first, then others' in no order.
 func (h *Host) offersFor(m *wire.OffersPull, from PeerID, now time.Time) *wire.OffersReply {
 	r := &wire.OffersReply{Presence: h.presence()}
 	limit, size := min(int(min(m.Max, wire.MaxOffersReply)), wire.MaxOffersReply), 0
@@ -178,7 +179,10 @@ func (h *Host) offersFor(m *wire.OffersPull, from PeerID, now time.Time) *wire.O
 	for _, o := range own {
 		add(o, o.TTL)
 	}
-	for _, held := range h.book.all(now) {
+	// Where there are more than fit, everybody gets others, and not all the same few hundred peers.
+	all := h.book.all(now)
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	for _, held := range all {
 		if h.members.mayServe(held.Offer.Peer) == nil {
 			add(held.Offer, held.Remaining)
 		}

@@ -324,6 +324,15 @@ func TestReplyIsBounded(t *testing.T) {
 			t.Errorf("the reply has %d bytes", len(frame))
 		}
 	}
+	told := map[string]bool{}
+	for range 60 { // each leaves a third out: that nobody tells of one is as likely as 300 in 3^60
+		for _, o := range h.offersFor(&wire.OffersPull{Max: 200}, "x", now).Offers {
+			told[o.Offer.Peer] = true
+		}
+	}
+	if len(told) != 300 {
+		t.Errorf("whoever asks again and again hears of %d peers of 300", len(told))
+	}
 	if r := h.offersFor(&wire.OffersPull{Max: 200, Model: [32]byte{7}}, "x", now); len(r.Offers) != 0 || r.Truncated {
 		t.Errorf("offers of a model nobody has: %d", len(r.Offers))
 	}
