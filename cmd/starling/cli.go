@@ -28,6 +28,7 @@ type cli struct {
 	Demo     demoCmd     `cmd:"" help:"Show everything at work: a private swarm of processes on this machine."`
 	Doctor   doctorCmd   `cmd:"" help:"Find what keeps this machine from being of use, and say what to do."`
 	Bench    benchCmd    `cmd:"" help:"Measure how fast this machine runs a model, and how near to its limits."`
+	Simulate simulateCmd `cmd:"" help:"Play a swarm of up to 100,000 machines in virtual time, with the real planner."`
 	Selftest selftestCmd `cmd:"" help:"Check that this build computes the specified bits on this machine."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 }

@@ -18,7 +18,7 @@ type pkg struct {
 // lattice is every package of this module. Arrows point down only; a new edge needs a reason.
 var lattice = map[string]pkg{
 	"cmd/starling": {
-		may: []string{"node", "node/control", "node/gateway", "session", "swarm", "runtime", "runtime/golden", "runtime/tokenizer", "kernels"},
+		may: []string{"node", "node/control", "node/gateway", "session", "swarm", "runtime", "runtime/golden", "runtime/tokenizer", "kernels", "route/sim"},
 		why: "wires flags to the node; makes and joins swarms while no node runs; the single-process reference that the demo compares with must not pass through a node, nor may the self-test",
 	},
 	"node": {
@@ -40,6 +40,7 @@ var lattice = map[string]pkg{
 	"artifacts":    {may: []string{"runtime/gguf"}, why: "reads the tensor table to map layers to bytes; neither the network nor the engine"},
 	"route":        {why: "pure: values in, a plan out"},
 	"route/assign": {may: []string{"route"}, why: "which layers a volunteer holds; pure, too, and plans nothing"},
+	"route/sim":    {may: []string{"route", "route/assign", "swarm/wire"}, why: "plays swarms with the real planner and counts real frames"},
 	"runtime":      {may: []string{"runtime/gguf", "runtime/tokenizer", "kernels"}, tests: []string{"runtime/runtimetest", "runtime/golden"}, why: "runs layers on this machine; knows no network"},
 	"runtime/gguf": {why: "a file format"},
 	"runtime/golden": {
