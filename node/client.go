@@ -103,6 +103,11 @@ func (n *Node) run(ctx context.Context, q control.RunRequest, emit func(control.
 	return a, nil
 }
 
+// noteDeeds remembers what the peers of an answer have computed.
+func (s *clientSession) noteDeeds(st *wire.SessionStats) {
+	s.n.noteDeeds(s.model, s.card, int(st.Prompt), append(slices.Clone(st.Stages), st.Decoder))
+}
+
 // answer tries decoders until one has given the whole answer.
 func (s *clientSession) answer(ctx context.Context) (*control.Account, error) {
 	n := s.n
@@ -110,6 +115,7 @@ func (s *clientSession) answer(ctx context.Context) (*control.Account, error) {
 		made := len(s.made)
 		done, err := s.attempt(ctx)
 		if err == nil {
+			s.noteDeeds(&done.Stats)
 			return s.account(done), nil
 		}
 		if len(s.made) > made { // it is worth while to try on

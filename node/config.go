@@ -113,6 +113,8 @@ type Config struct {
 	// wrap, if not nil, stands between the node and its streams of sessions, where tests break them.
 	wrap func(stream) stream
 
+	speed runtime.Speed // of models that aren't measured: what tests say
+
 	spareEvery  time.Duration // 0: spareEvery
 	assignEvery time.Duration // 0: assignEvery
 	weightRoom  int64         // bytes of weights that there is room for; 0: what memory and disk have

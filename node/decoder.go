@@ -514,6 +514,9 @@ func (s *decoderSession) finish(a finish) {
 		}
 		s.log.Info("session done", "reason", a.Reason, "epoch", st.Epoch.String(), "prompt", st.Prompt, "generated", st.Generated,
 			"prefill", time.Duration(st.PrefillNanos), "decode", time.Duration(st.DecodeNanos))
+		if s.client != s.n.ID() { // else the client remembers
+			s.n.noteDeeds(s.model, s.served.card, int(st.Prompt), st.Stages)
+		}
 		s.keep() // before the client can ask on
 		s.tellLocked(&wire.Done{Head: s.m.head, Reason: a.Reason, Stats: st})
 	}

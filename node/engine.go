@@ -204,7 +204,11 @@ func (e engine) Peers(ctx context.Context) ([]control.Peer, error) {
 		if o.Draft != ([32]byte{}) {
 			draft = artifacts.ID(o.Draft).String()
 		}
-		list = append(list, control.Peer{Peer: o.Peer, Model: artifacts.ID(o.Model).String(), Name: o.ModelName,
+		slower := 0.0
+		if arithmetic, reading := e.n.hindsight.slowness(o.Peer, o.Model, o.PrefillFlops, o.DecodeBytesPerSec, time.Now()); max(arithmetic, reading) > 1 {
+			slower = max(arithmetic, reading)
+		}
+		list = append(list, control.Peer{Peer: o.Peer, Slower: slower, Model: artifacts.ID(o.Model).String(), Name: o.ModelName,
 			Layers: control.Layers{First: o.First, Last: o.Last - 1}, Decoder: !o.NoDecode, Draft: draft, Prefill: o.PrefillFlops, Decode: o.DecodeBytesPerSec,
 			KVFree: o.KVFreeBytes, Relayed: o.RelayedOnly(), Self: o.Peer == e.n.ID()})
 	}

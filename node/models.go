@@ -202,7 +202,7 @@ func (n *Node) settleOn(ctx context.Context, q loading, emit func(control.Event)
 	if err != nil {
 		return nil, err
 	}
-	s := &served{id: id, model: m, card: c, exec: exec, noDecode: q.noDecode, asked: r, auto: q.auto, budget: q.budget, kvLimit: exec.FreeKVBytes()}
+	s := &served{id: id, model: m, card: c, exec: exec, noDecode: q.noDecode, asked: r, auto: q.auto, budget: q.budget, kvLimit: exec.FreeKVBytes(), speed: n.cfg.speed}
 	if m, ok := exec.(*runtime.Model); ok { // other backends are planned with the planner's defaults
 		if s.speed, err = runtime.Measure(ctx, m); err != nil {
 			exec.Close()

@@ -62,9 +62,10 @@ type Node struct {
 		bequests map[wire.SessionID]*bequest
 	}
 
-	recent recent   // of this node as a client
-	salt   [32]byte // likewise: of its tokens' hashes
-	losses losses   // of those that sessions of this node have worked with
+	recent    recent    // of this node as a client
+	salt      [32]byte  // likewise: of its tokens' hashes
+	losses    losses    // of those that sessions of this node have worked with
+	hindsight hindsight // likewise
 
 	turnover chan struct{} // holds one token when stages or decoders have come or gone
 

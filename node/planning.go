@@ -176,12 +176,13 @@ func (n *Node) planPeers(id artifacts.ID) (peers []route.Peer, links []route.Lin
 		for _, l := range o.Links {
 			links = append(links, planLink(l, o.Peer))
 		}
+		flops, read := n.speeds(o)
 		draft := ""
 		if o.Draft != ([32]byte{}) {
 			draft = draftName(artifacts.ID(o.Draft), names)
 		}
 		peers = append(peers, route.Peer{ID: o.Peer, Draft: draft, Holds: route.Range{First: o.First, Last: o.Last}, Head: o.Head, Embed: o.Embed,
-			NoDecode: o.NoDecode, PrefillFlops: o.PrefillFlops, DecodeBytesPerSec: o.DecodeBytesPerSec, KVFreeBytes: o.KVFreeBytes,
+			NoDecode: o.NoDecode, PrefillFlops: flops, DecodeBytesPerSec: read, KVFreeBytes: o.KVFreeBytes,
 			Context: o.Context, Up: o.UpBytesPerSec, Down: o.DownBytesPerSec, Load: o.Load, Self: o.Peer == n.ID(), Trust: o.Trust,
 			FailuresPerHour: n.losses.perHour(o.Peer, now)})
 	}

@@ -75,7 +75,8 @@ func (n *Node) reckon(m *served, st wire.PlanStage, positions int) reckoned {
 			continue
 		}
 		model := planModel(m.card, positions, positions, runtime.KVF16, runtime.SeamF32)
-		peer := route.Peer{PrefillFlops: o.PrefillFlops, DecodeBytesPerSec: o.DecodeBytesPerSec, Load: o.Load}
+		flops, read := n.speeds(o)
+		peer := route.Peer{PrefillFlops: flops, DecodeBytesPerSec: read, Load: o.Load}
 		seconds := func(tokens int) time.Duration {
 			return time.Duration(route.ChunkSeconds(&model, &peer, route.Range{First: int(st.First), Last: int(st.Last)}, tokens) * float64(time.Second))
 		}

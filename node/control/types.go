@@ -194,6 +194,7 @@ type Peer struct {
 	Draft   string  `json:"draft,omitempty"` // ID of the model that guesses ahead there
 	Prefill float64 `json:"prefill_flops"`
 	Decode  float64 `json:"decode_bytes_per_sec"`
+	Slower  float64 `json:"slower,omitempty"` // how many times slower than these speeds it is planned with, by what sessions took
 	KVFree  int64   `json:"kv_free_bytes"`
 	Relayed bool    `json:"relayed,omitempty"` // has no public address but through a relay
 	Self    bool    `json:"self"`
