@@ -52,6 +52,10 @@ type Config struct {
 	// what all models and the node's own buffers take together.
 	Engine runtime.Options
 
+	// Measure has the node measure its machine while it is idle, unless the data folder has the figures. BestThreads and BestDecodeThreads
+	// take the numbers of threads that do best by them, at most Engine's, once they are known.
+	Measure, BestThreads, BestDecodeThreads bool
+
 	// KVDisk is how many bytes of the data folder may hold caches of ended
 	// sessions that memory may have to give up, sealed; 0: none.
 	KVDisk int64

@@ -47,7 +47,7 @@ func (e engine) Status(context.Context) (*control.Status, error) {
 		_, kept := s.prefixes.heldBytes(s.kvLimit)
 		st.Kept.Memory += kept
 	}
-	st.Sessions = n.sessionViews()
+	st.Sessions, st.Measured = n.sessionViews(), n.measured.Load()
 	st.Spare, st.Terms = n.spareStatus(), n.termsStatus()
 	st.Problems = n.problems()
 	return st, nil

@@ -17,7 +17,7 @@ const (
 
 // openModel opens layers of a model within what the node's memory leaves for it.
 func (n *Node) openModel(id artifacts.ID, path string, layers runtime.Range) (runtime.Executor, error) {
-	o := n.cfg.Engine
+	o := n.withBestThreads(n.cfg.Engine)
 	o.Path, o.Layers = path, layers
 	n.models.opening.Lock()
 	defer n.models.opening.Unlock()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/starling-swarm/starling/artifacts"
+	"github.com/starling-swarm/starling/node/control"
 	"github.com/starling-swarm/starling/node/metrics"
 	"github.com/starling-swarm/starling/runtime"
 	"github.com/starling-swarm/starling/swarm"
@@ -62,10 +63,11 @@ type Node struct {
 		bequests map[wire.SessionID]*bequest
 	}
 
-	recent    recent    // of this node as a client
-	salt      [32]byte  // likewise: of its tokens' hashes
-	losses    losses    // of those that sessions of this node have worked with
-	hindsight hindsight // likewise
+	recent    recent                           // of this node as a client
+	salt      [32]byte                         // likewise: of its tokens' hashes
+	losses    losses                           // of those that sessions of this node have worked with
+	hindsight hindsight                        // likewise
+	measured  atomic.Pointer[control.Measured] // nil: not yet
 
 	turnover chan struct{} // holds one token when stages or decoders have come or gone
 
@@ -183,6 +185,15 @@ func (n *Node) start(ctx context.Context) (err error) {
 	}
 	if !n.cfg.Client {
 		n.wg.Go(n.routineTerms)
+	}
+	if n.cfg.Measure {
+		m, err := readMeasured(n.cfg.DataDir, n.cfg.Version, runtime.Variant())
+		if err != nil {
+			n.log.Warn(err.Error())
+		}
+		if n.measured.Store(m); m == nil {
+			n.wg.Go(n.routineMeasure)
+		}
 	}
 	n.wg.Go(n.routinePing)
 	n.wg.Go(n.routineOffer)

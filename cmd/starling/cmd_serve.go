@@ -129,6 +129,7 @@ func (c *serveCmd) Run(ctx context.Context, g *globals) (err error) {
 				cfg.Shares.Sessions = publicSessions
 			}
 		}
+		cfg.Measure, cfg.BestThreads, cfg.BestDecodeThreads = true, g.Threads == 0, g.Threads == 0 && g.DecodeThreads == 0
 		cfg.Terms = node.Terms{Hours: c.Hours.Hours, Battery: c.OnBattery, Metered: c.OnMetered}
 	})
 	if err != nil {

@@ -57,6 +57,9 @@ func printStatus(w io.Writer, st *control.Status) error {
 		}
 		fmt.Fprintf(w, "numerics\t%s\n", st.Profile)
 		fmt.Fprintf(w, "kept\t%s of KV in memory, %s on disk; %d times used for %d positions\n", bytesText(st.Kept.Memory), bytesText(st.Kept.Disk), st.Kept.Hits, st.Kept.Positions)
+		if m := st.Measured; m != nil {
+			fmt.Fprintf(w, "measured\t%s\n", measuredText(m))
+		}
 		if t := st.Terms; t != nil {
 			fmt.Fprintf(w, "terms\t%s\n", termsText(t))
 			fmt.Fprintf(w, "given\t%s\n", givenText(t))
@@ -99,6 +102,19 @@ func lookingText(all []control.Contact) string {
 	text := fmt.Sprintf("; looking for the swarm through %d nodes", len(all))
 	if i := slices.IndexFunc(all, func(c control.Contact) bool { return c.Error != "" }); i >= 0 {
 		text += ", which are tried until one answers; " + contactText(all[i])
+	}
+	return text
+}
+
+// measuredText says what a machine does.
+func measuredText(m *control.Measured) string {
+	text := fmt.Sprintf("reads %s/s of weights with %d threads", bytesText(int64(m.DecodeBytesPerSec)), m.DecodeThreads)
+	if len(m.Rates) > 0 {
+		r := m.Rates[0]
+		text += fmt.Sprintf("; %s at 1, 32, 512 rows: %.3g, %.3g, %.3g GFLOP/s with %d", printable(r.Type), r.Rows1/1e9, r.Rows32/1e9, r.Rows512/1e9, m.PrefillThreads)
+	}
+	if m.DiskSequential > 0 {
+		text += fmt.Sprintf("; disk %s/s in order, %s/s anywhere", bytesText(int64(m.DiskSequential)), bytesText(int64(m.DiskRandom)))
 	}
 	return text
 }

@@ -103,7 +103,7 @@ func (f *facts) disk() {
 		return
 	}
 	f.Write = float64(written) / time.Since(began).Seconds()
-	dropCache(probe)
+	runtime.DropCache(probe)
 	if _, err := probe.Seek(0, io.SeekStart); err != nil {
 		return
 	}

@@ -35,8 +35,9 @@ type Status struct {
 	Models    []Model       `json:"models"`
 	Sessions  []Session     `json:"sessions"`
 	Kept      Kept          `json:"kept"`
-	Spare     *Spare        `json:"spare,omitempty"` // nil: no disk is given
-	Terms     *Terms        `json:"terms,omitempty"` // nil: it is a client
+	Spare     *Spare        `json:"spare,omitempty"`    // nil: no disk is given
+	Terms     *Terms        `json:"terms,omitempty"`    // nil: it is a client
+	Measured  *Measured     `json:"measured,omitempty"` // nil: the machine hasn't been measured
 	Profile   string        `json:"numerics_profile"`
 	Problems  []string      `json:"problems,omitempty"` // what a person should look at
 }
