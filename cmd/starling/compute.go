@@ -14,8 +14,8 @@ import (
 
 // computing are the settings of what computes. None changes a bit of any answer.
 type computing struct {
-	Threads       int  `group:"Settings" short:"t" env:"STARLING_THREADS" placeholder:"N" help:"Threads that compute. Default: one per processor. The answer never depends on it."`
-	DecodeThreads int  `group:"Settings" env:"STARLING_DECODE_THREADS" placeholder:"N" help:"Threads that decode, which memory bounds: often fewer do as well. Default: as many as --threads."`
+	Threads       int  `group:"Settings" short:"t" env:"STARLING_THREADS" placeholder:"N" help:"Threads that compute. Default: as many as did best when serve measured this machine, until then one per processor. The answer never depends on it."`
+	DecodeThreads int  `group:"Settings" env:"STARLING_DECODE_THREADS" placeholder:"N" help:"Threads that decode, which memory bounds: often fewer do as well. Default: likewise; where --threads is given, as many as that."`
 	CPUs          int  `group:"Settings" name:"cpus" env:"STARLING_CPUS" placeholder:"N" help:"Processors to compute on at most, whatever --threads says. Default: all."`
 	Nice          int  `group:"Settings" env:"STARLING_NICE" placeholder:"1-19" help:"Lower the priority of this process, so that others go first: 19 is the lowest."`
 	Yield         bool `group:"Settings" env:"STARLING_YIELD" negatable:"" default:"true" help:"Leave processors to other programs that are busy (Linux). --no-yield computes on all of them always."`
