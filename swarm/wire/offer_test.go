@@ -231,7 +231,7 @@ func TestSwarmCountsAreChecked(t *testing.T) {
 			}
 		}
 	})
-	if allocs > 500 {
+	if allocs > 2000 { // a few for each message, more with the race detector, and not one for each that is claimed
 		t.Errorf("%v allocations for messages of no bytes", allocs)
 	}
 }
