@@ -28,6 +28,10 @@ const (
 	deedsFor    = 24 * time.Hour         // and for how long: it may have been busy with other things
 	leastDeed   = 200 * time.Millisecond // of computing say something: in less, waking up and waiting for a processor are much of it
 	knownPeople = 1024                   // peers that are remembered
+
+	// A peer that takes less than so many times what it should is taken at its word: so much may be the fault of the formulas (long
+	// prompts' attention, a chunk's size), and as not all peers have been seen as often, equal ones would get unequal shares.
+	doubted = 2
 )
 
 // deed is what a peer has computed in one session.
@@ -70,7 +74,7 @@ func (h *hindsight) add(peer string, d deed) {
 	h.peers[peer] = list[max(len(list)-lateDeeds, 0):]
 }
 
-// slowness returns how many times slower than it says a peer is to be taken for, in arithmetic and in reading weights; at least 1.
+// slowness returns how many times slower than it says a peer is to be taken for, in arithmetic and in reading weights: 1, or doubted or more.
 func (h *hindsight) slowness(peer string, model artifacts.ID, flops, bytesPerSec float64, now time.Time) (arithmetic, reading float64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -86,7 +90,10 @@ func (h *hindsight) slowness(peer string, model artifacts.ID, flops, bytesPerSec
 	}
 	median := func(list []float64) float64 { // with the offer's word, the lower of two
 		list = slices.Sorted(slices.Values(append(list, 1)))
-		return max(1, list[(len(list)-1)/2])
+		if m := list[(len(list)-1)/2]; m >= doubted {
+			return m
+		}
+		return 1
 	}
 	arithmetic, reading = median(kinds[false]), median(kinds[true])
 	switch {
