@@ -39,6 +39,29 @@ func (c *cache) heads(r *rand.Rand, n, count int) [][]KVBlock {
 	return all
 }
 
+// attendUnit computes query rows that share a KV head, as a worker does.
+type attendUnit struct {
+	scratch  AttnScratch
+	all, one Partial
+}
+
+// attend computes rows q, which all see visible of each of a head's blocks, into dst.
+func (u *attendUnit) attend(dst, q []float32, head []KVBlock, visible []Span) {
+	for i := range head {
+		next := KVBlock{}
+		if i+1 < len(head) {
+			next = head[i+1]
+		}
+		if i == 0 {
+			AttendBlock(&u.all, q, head[i], visible, 0.1, next, &u.scratch)
+			continue
+		}
+		AttendBlock(&u.one, q, head[i], visible, 0.1, next, &u.scratch)
+		u.all.Merge(&u.one, &u.scratch)
+	}
+	u.all.Finish(dst, 0, len(visible), &u.scratch)
+}
+
 // BenchmarkAttendPrefill computes a causal prompt for the query heads of one KV head, in units of 48 rows or so, from
 // halves. GFLOPS count what a row sees, 4·dim operations a position.
 func BenchmarkAttendPrefill(b *testing.B) {
@@ -101,27 +124,14 @@ func BenchmarkAttendChunk(b *testing.B) {
 				step := 48 / group / 2 * 2
 				q := normal(r, step*group*dim)
 				dst := make([]float32, len(q))
-				var s AttnScratch
-				var all, one Partial
+				var unit attendUnit
 				visible := make([]Span, step*group)
 				for i := range visible {
 					visible[i] = Span{0, AttnBlock}
 				}
 				chunk := func(head []KVBlock) {
 					for range n / step {
-						for i := range head {
-							next := KVBlock{}
-							if i+1 < len(head) {
-								next = head[i+1]
-							}
-							if i == 0 {
-								AttendBlock(&all, q, head[i], visible, 0.1, next, &s)
-								continue
-							}
-							AttendBlock(&one, q, head[i], visible, 0.1, next, &s)
-							all.Merge(&one, &s)
-						}
-						all.Finish(dst, 0, len(visible), &s)
+						unit.attend(dst, q, head, visible)
 					}
 				}
 				var took, peak best
@@ -152,26 +162,13 @@ func BenchmarkAttendDecode(b *testing.B) {
 				kv := (&cache{dim: dim}).heads(r, n, 96<<20/size)
 				q := normal(r, group*dim)
 				dst := make([]float32, len(q))
-				var s AttnScratch
-				var all, one Partial
+				var unit attendUnit
 				visible := make([]Span, group)
 				for i := range visible {
 					visible[i] = Span{0, AttnBlock}
 				}
 				decode := func(head []KVBlock) {
-					for i := range head {
-						next := KVBlock{}
-						if i+1 < len(head) {
-							next = head[i+1]
-						}
-						if i == 0 {
-							AttendBlock(&all, q, head[i], visible, 0.1, next, &s)
-							continue
-						}
-						AttendBlock(&one, q, head[i], visible, 0.1, next, &s)
-						all.Merge(&one, &s)
-					}
-					all.Finish(dst, 0, group, &s)
+					unit.attend(dst, q, head, visible)
 				}
 				var took, peak, read best
 				at := 0

@@ -45,11 +45,11 @@ func (a *asking) event(ev session.Event) {
 	}
 }
 
-// header says who computed.
-func (a *asking) header() http.Header {
+// sign says in a reply's header who computed.
+func (a *asking) sign(h http.Header) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return http.Header{"Starling-Peers": {strings.Join(a.peers, ",")}}
+	h.Set("Starling-Peers", strings.Join(a.peers, ","))
 }
 
 // usage counts tokens as OpenAI does: the prompt of several answers once.

@@ -248,16 +248,14 @@ func (g *gateway) chat(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	reply.Usage = &all
-	for k, v := range a.header() {
-		w.Header()[k] = v
-	}
+	a.sign(w.Header())
 	writeJSON(w, http.StatusOK, reply)
 }
 
 // stream sends the answers as they come.
 func (q *chatRequest) stream(w http.ResponseWriter, r *http.Request, a *asking, n int, req session.Request, reply chatReply) {
 	out := newEventStream(w)
-	out.begun = a.header
+	out.begun = a.sign
 	prompt := a.s.Len()
 	reply.Object = "chat.completion.chunk"
 	var all usage

@@ -156,9 +156,7 @@ func (g *gateway) completions(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	reply.Choices, reply.Usage = c.choices, &c.usage
-	for k, v := range c.asked[0].header() {
-		w.Header()[k] = v
-	}
+	c.asked[0].sign(w.Header())
 	writeJSON(w, http.StatusOK, reply)
 }
 
@@ -257,7 +255,7 @@ func (c *completing) run(ctx context.Context, reqs []session.Request, piece func
 // stream sends the answers as they come.
 func (q *completionRequest) stream(w http.ResponseWriter, r *http.Request, c *completing, reqs []session.Request, reply completionReply) {
 	out := newEventStream(w)
-	out.begun = c.asked[0].header
+	out.begun = c.asked[0].sign
 	send := func(choice completionChoice) error {
 		ev := reply
 		ev.Choices = []completionChoice{choice}

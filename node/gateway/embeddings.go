@@ -85,9 +85,7 @@ func (g *gateway) embeddings(w http.ResponseWriter, r *http.Request) {
 		}
 		list = append(list, e)
 	}
-	for k, v := range a.header() {
-		w.Header()[k] = v
-	}
+	a.sign(w.Header())
 	writeJSON(w, http.StatusOK, map[string]any{"object": "list", "model": describe(&m, nil).ID, "data": list,
 		"usage": map[string]int{"prompt_tokens": tokens, "total_tokens": tokens}})
 }

@@ -11,7 +11,7 @@ import (
 type eventStream struct {
 	w     http.ResponseWriter
 	flush *http.ResponseController
-	begun func() http.Header // called once, before the first event: more headers
+	begun func(http.Header) // called once, before the first event, to add to the header
 
 	mu   sync.Mutex
 	open bool  // the header is out
@@ -25,7 +25,7 @@ func newEventStream(w http.ResponseWriter) *eventStream {
 	return &eventStream{w: w, flush: http.NewResponseController(w)}
 }
 
-// begin sends the header, unless it has gone out.
+// beginLocked sends the header, unless it has gone out.
 func (s *eventStream) beginLocked() {
 	if s.open {
 		return
@@ -33,9 +33,7 @@ func (s *eventStream) beginLocked() {
 	s.open = true
 	h := s.w.Header()
 	if s.begun != nil {
-		for k, v := range s.begun() {
-			h[k] = v
-		}
+		s.begun(h)
 	}
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
