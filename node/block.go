@@ -94,8 +94,7 @@ func Block(dir string, q control.BlockRequest) (*control.Blocked, error) {
 	if len(text) > maxBlocked {
 		return nil, errors.New("the block list is full")
 	}
-	tmp := filepath.Join(dir, blockFile+".new")
-	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(tmp, append(text, '\n'), 0o600), os.Rename(tmp, filepath.Join(dir, blockFile))); err != nil {
+	if err := replaceFile(dir, blockFile, append(text, '\n')); err != nil {
 		return nil, fmt.Errorf("block list: %w", err)
 	}
 	return &b, nil

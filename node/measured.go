@@ -88,8 +88,7 @@ func writeMeasured(dir string, m *control.Measured) error {
 	if err != nil {
 		return err
 	}
-	tmp := filepath.Join(dir, measuredFile+".new")
-	return errors.Join(os.WriteFile(tmp, append(text, '\n'), 0o600), os.Rename(tmp, filepath.Join(dir, measuredFile)))
+	return replaceFile(dir, measuredFile, append(text, '\n'))
 }
 
 // withBestThreads returns options with the numbers of threads that did best, where they were measured and the user gave none.
