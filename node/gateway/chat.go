@@ -201,7 +201,7 @@ func (g *gateway) chat(w http.ResponseWriter, r *http.Request) {
 	}
 	defer a.s.Close()
 	if err := a.s.Chat(r.Context(), messages); err != nil {
-		fail(w, err)
+		fail(w, ofPrompt("messages", err))
 		return
 	}
 	prompt := a.s.Len()

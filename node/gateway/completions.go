@@ -186,7 +186,7 @@ func (g *gateway) completing(ctx context.Context, q *completionRequest) (*comple
 			err = a.s.AppendText(ctx, p.text)
 		}
 		if err != nil {
-			return c, nil, err
+			return c, nil, ofPrompt("prompt", err)
 		}
 		if a.s.Len() == 0 {
 			return c, nil, badField("prompt", "prompt %d has no tokens", i)

@@ -101,7 +101,7 @@ func embed(ctx context.Context, s *session.Session, in prompt) ([]float32, int, 
 		err = s.AppendText(ctx, in.text)
 	}
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, ofPrompt("input", err)
 	}
 	n := s.Len()
 	if n == 0 {

@@ -49,6 +49,18 @@ func badField(param, format string, args ...any) *apiError {
 	return &apiError{Status: http.StatusBadRequest, Type: invalidRequest, Param: param, Message: param + ": " + fmt.Sprintf(format, args...)}
 }
 
+// tooLong is the code of a prompt that exceeds the context.
+const tooLong = "context_length_exceeded"
+
+// ofPrompt names the field that a prompt came in, where it is too long.
+func ofPrompt(field string, err error) error {
+	e := asAPIError(err)
+	if e.Code == tooLong {
+		e.Param = field
+	}
+	return e
+}
+
 // statusClosed is what logs of web servers call a request whose client has gone.
 const statusClosed = 499
 
@@ -67,7 +79,7 @@ func asAPIError(err error) *apiError {
 	case c.Kind == control.BadRequest:
 		e.Status, e.Type = http.StatusBadRequest, invalidRequest
 	case c.Kind == control.TooLong:
-		e.Status, e.Type, e.Code, e.Param = http.StatusRequestEntityTooLarge, invalidRequest, "context_length_exceeded", "messages"
+		e.Status, e.Type, e.Code = http.StatusRequestEntityTooLarge, invalidRequest, tooLong
 	case c.Kind == control.UnknownModel:
 		e.Status, e.Type, e.Code, e.Param = http.StatusNotFound, invalidRequest, "model_not_found", "model"
 		if len(c.Near) > 0 && !strings.Contains(e.Message, c.Near[0]) {

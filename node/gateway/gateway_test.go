@@ -300,6 +300,8 @@ func TestBadRequests(t *testing.T) {
 		{"chat/completions", chat(`,"response_format":{"type":"json_object"}`), 400, "response_format.type"},
 		{"chat/completions", `{"model":"Echos","messages":[{"role":"user","content":"a"}]}`, 404, "model"},
 		{"chat/completions", `{"model":"Echo","messages":[{"role":"user","content":"` + strings.Repeat("a", 99) + `"}]}`, 413, "messages"},
+		{"completions", `{"model":"Echo","prompt":"` + strings.Repeat("a", 99) + `"}`, 413, "prompt"},
+		{"embeddings", `{"model":"Echo","input":"` + strings.Repeat("a", 99) + `"}`, 413, "input"},
 		{"completions", `{"model":"Echo"}`, 400, "prompt"},
 		{"completions", `{"model":"Echo","prompt":{}}`, 400, "prompt"},
 		{"completions", `{"model":"Echo","prompt":""}`, 400, "prompt"},
